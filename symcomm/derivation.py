@@ -1,0 +1,368 @@
+"""A derivation is a value: checked steps whose last expression is the answer.
+
+It cannot be built wrong: every name is defined before it is used, every ``=`` is an identity (exact rational probes,
+then confirmed), every unit is kept.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from symcomm import form as forms
+from symcomm.accounting import Accounting, Convention
+from symcomm.errors import AccountingError, DerivationError, Span, ValuesError
+from symcomm.form import Form
+from symcomm.notation import Notation
+from symcomm.units import ONE, Quantity, Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+Relation = Literal[":=", "=", "≈"]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a step holds: the rule's short name, one sentence, and the table cell it comes from, if any."""
+
+    rule: str
+    text: str
+    source: Span | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line: ``name relation form`` in a unit, with its reason.
+
+    ``:=`` a rule says so and defines the name; ``=`` algebra, checked; ``≈`` holds under ``condition`` only and
+    never enters an exact answer.
+    """
+
+    name: str
+    form: Form
+    unit: Unit
+    reason: Reason
+    relation: Relation = ":="
+    condition: str = ""
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A small table beside the steps, such as the list of collectives; cells are text or forms."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | Form | Quantity, ...], ...]
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Equations that hold between symbols, such as ``D = n_H H``: each eliminates the symbol on its left.
+
+    >>> str(Relations((("D", forms.product(forms.Sym("n_H"), forms.Sym("H"))),)).expand(forms.value(forms.Sym("D"))))
+    'H*n_H'
+    """
+
+    equations: tuple[tuple[str, Form], ...] = ()
+
+    def expand(self, expr: Expr) -> Expr:
+        """The expression without the eliminated symbols."""
+        from symcomm.notation import symbol
+
+        for name, right in reversed(self.equations):
+            if expr.has(symbol(name)):
+                expr = expr.xreplace({symbol(name): forms.value(right)})
+        return expr
+
+    def gather(self, expr: Expr) -> Expr:
+        """The expression with a whole right-hand side written as its symbol: ``n_H H`` becomes ``D``."""
+        import sympy as sp
+
+        from symcomm.notation import symbol
+
+        def one(term: Expr, left: Expr, right: dict[Expr, Expr], scale: Expr) -> Expr:
+            coefficient, rest = term.as_coeff_Mul()
+            powers = dict(rest.as_powers_dict())
+            times = min((powers.get(s, 0) // p for s, p in right.items()), default=0)
+            if times < 1:
+                return term
+            for s, p in right.items():
+                powers[s] -= p * times
+            powers[left] = powers.get(left, 0) + times
+            return coefficient / scale**times * sp.Mul(*(s**p for s, p in powers.items()))
+
+        for name, right_form in self.equations:
+            scale, monomial = forms.value(right_form).as_coeff_Mul()
+            right = dict(monomial.as_powers_dict())
+            if len(right) < 2 or not all(s.is_Symbol and p.is_Integer and p > 0 for s, p in right.items()):
+                continue
+            left = symbol(name)
+            if all(expr.has(s) for s in right):
+                expr = sp.Add(*(one(t, left, right, scale) for t in sp.Add.make_args(sp.expand(expr))))
+        return expr
+
+    def complete(self, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
+        """The values with what the equations imply; raises ``ValuesError`` where they contradict one another."""
+        import sympy as sp
+
+        from symcomm.notation import symbol
+
+        known = dict(values)
+        for _ in range(len(self.equations) + 1):
+            before = len(known)
+            for name, right in self.equations:
+                unknown = [n for n in (name, *forms.names(right)) if n not in known]
+                if not unknown:
+                    given = forms.evaluate(right, known)
+                    if given != known[name]:
+                        parts = ", ".join(f"{n} = {known[n]}" for n in forms.names(right))
+                        right_text = str(forms.value(right)).replace("*", "·")
+                        raise ValuesError(
+                            f"the given numbers break {name} = {right_text}: {name} = {known[name]}, but {parts} give {given}"
+                        )
+                elif unknown == [name]:
+                    known[name] = forms.evaluate(right, known)
+                elif len(unknown) == 1:
+                    x = symbol(unknown[0])
+                    equation = forms.value(right, {n: _rational(known[n]) for n in forms.names(right) if n in known})
+                    solved = sp.solve(equation - _rational(known[name]), x) if equation.has(x) else []
+                    if len(solved) == 1 and solved[0].is_Rational:
+                        known[unknown[0]] = Fraction(int(solved[0].p), int(solved[0].q))
+            if len(known) == before:
+                return known
+        return known
+
+
+def _rational(number: Fraction) -> Expr:
+    import sympy as sp
+
+    return sp.Rational(number.numerator, number.denominator)
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Checked steps; the last one's expression is the answer.
+
+    ``touched`` names the fields of ``accounting`` that changed this number. ``given`` are values known when it was
+    made; ``at`` takes more. Combining derivations under different accountings raises ``AccountingError``.
+
+    >>> from symcomm.form import Sym, num, product
+    >>> d = Derivation("area", Accounting(), (Step("A", product(Sym("D"), Sym("D")), ONE, Reason("area", "side by side.")),))
+    >>> d.expr, str(d.at(D=3))
+    (D**2, '9')
+    """
+
+    title: str
+    accounting: Accounting
+    steps: tuple[Step, ...]
+    touched: tuple[str, ...] = ()
+    relations: Relations = field(default_factory=Relations)
+    exhibits: tuple[Exhibit, ...] = ()
+    given: tuple[tuple[str, Fraction], ...] = ()
+    notation: Notation = field(default_factory=Notation, compare=False)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise DerivationError(f"the derivation of {self.title} has no steps")
+        self.check()
+
+    # -- what it is worth ----------------------------------------------------------------------
+
+    @cached_property
+    def worth(self) -> dict[str, Expr]:
+        """The SymPy expression of every defined name, fully expanded into symbols."""
+        known: dict[str, Expr] = {}
+        for step in self.steps:
+            if step.relation == ":=":
+                known[step.name] = forms.value(step.form, known)
+        return known
+
+    @property
+    def answer(self) -> Step:
+        """The step whose form is the answer: the last one that is not an approximation."""
+        return next(step for step in reversed(self.steps) if step.relation != "≈")
+
+    @cached_property
+    def expr(self) -> Expr:
+        """The answer as a SymPy expression, in the symbols of its last form."""
+        return forms.value(self.answer.form, self.worth)
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of the answer."""
+        return self.answer.unit
+
+    @property
+    def conventions(self) -> tuple[Convention, ...]:
+        """The conventions that touched this number."""
+        return self.accounting.statements(self.touched)
+
+    @cached_property
+    def needs(self) -> tuple[str, ...]:
+        """The symbols the answer depends on, without those already given, in the order of its form."""
+        answer = self.expr.free_symbols
+        have = {name for name, _ in self.given}
+        ordered = [n for n in forms.names(forms.from_expr(self.expr))]
+        return tuple(n for n in ordered if n not in have and any(s.name == n for s in answer))
+
+    def values(self, **values: object) -> dict[str, Fraction]:
+        """All known numbers: those given before, these, and what the relations imply."""
+        return self.relations.complete(dict(self.given) | {name: exact(v, name) for name, v in values.items()})
+
+    def at(self, **values: object) -> Quantity:
+        """The exact quantity at given numbers (int, Fraction, or text such as ``"80 GiB"``).
+
+        Raises ``ValuesError`` where a number is missing or the numbers contradict one another.
+        """
+        known = self.values(**values)
+        result = forms.from_expr(self.expr)
+        missing = [name for name in forms.names(result) if name not in known]
+        if missing:
+            raise ValuesError(f"{self.title} needs a value for {', '.join(missing)}", hint=f"for instance {missing[0]}=8")
+        return Quantity(forms.evaluate(result, known), self.unit)
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raises ``DerivationError`` unless names, identities and units hold; called when it is built."""
+        units: dict[str, Unit] = {}
+        known: dict[str, Expr] = {}
+        for step in self.steps:
+            found = forms.unit_of(step.form, units)
+            if step.relation == ":=":
+                if step.name in units:
+                    raise DerivationError(f"{step.name} is defined twice in the derivation of {self.title}")
+                if step.name in forms.names(step.form):
+                    raise DerivationError(f"{step.name} is defined by itself in the derivation of {self.title}")
+                if found != step.unit and not (found == ONE and step.unit.is_count):
+                    raise DerivationError(f"{step.name} is said to be in {step.unit}, but its form is in {found}")
+                known[step.name] = forms.value(step.form, known)
+                units[step.name] = step.unit
+                continue
+            if step.name not in known:
+                raise DerivationError(f"{step.name} is used before it is defined in the derivation of {self.title}")
+            if step.unit != units[step.name] or found not in (ONE, step.unit):
+                raise DerivationError(f"{step.name} changes its unit from {units[step.name]} to {step.unit} ({found})")
+            if step.relation == "≈":
+                if not step.condition:
+                    raise DerivationError(f"{step.name} is approximated without a condition")
+            elif not identical(known[step.name], forms.value(step.form, known), self.relations):
+                left, right = known[step.name], forms.value(step.form, known)
+                raise DerivationError(f"{step.name}: {left} is not {right} in the derivation of {self.title}")
+
+    # -- combining -----------------------------------------------------------------------------
+
+    def same_accounting(self, other: Derivation) -> Accounting:
+        """The accounting of both; raises ``AccountingError`` naming both where they differ in a touched field."""
+        for name in dict.fromkeys((*self.touched, *other.touched)):
+            mine, theirs = getattr(self.accounting, name), getattr(other.accounting, name)
+            if mine != theirs:
+                raise AccountingError(
+                    f"'{self.title}' is counted under {name}: {mine}, but '{other.title}' under {name}: {theirs}",
+                    hint="derive both under one accounting",
+                )
+        return self.accounting
+
+    def with_given(self, **values: object) -> Derivation:
+        """The same derivation with more numbers known."""
+        return replace(self, given=tuple(self.values(**values).items()))
+
+    # -- shown ---------------------------------------------------------------------------------
+
+    def latex(self) -> str:
+        """The steps as one LaTeX ``align*``."""
+        from symcomm import printing
+
+        return printing.derivation(self, "latex")
+
+    def markdown(self) -> str:
+        """The steps as Markdown with LaTeX maths."""
+        from symcomm import printing
+
+        return printing.derivation(self, "markdown")
+
+    def text(self) -> str:
+        """The steps as plain text, for a terminal."""
+        from symcomm import printing
+
+        return printing.derivation(self, "text")
+
+    def html(self) -> str:
+        """The steps as HTML with MathML."""
+        from symcomm import printing
+
+        return printing.derivation(self, "html")
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_latex_(self) -> str:
+        return self.latex()
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown()
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+
+def exact(value: object, name: str = "a value") -> Fraction:
+    """An exact number from an int, a Fraction or text with a unit; floats are refused, they are not exact.
+
+    >>> exact("1.41 GHz"), exact(3)
+    (Fraction(1410000000, 1), Fraction(3, 1))
+    """
+    if isinstance(value, bool):
+        raise ValuesError(f"{name} is {value}: a number is needed")
+    if isinstance(value, (int, Fraction)):
+        return Fraction(value)
+    if isinstance(value, Quantity):
+        return value.value
+    if isinstance(value, str):
+        return Quantity.parse(value).value
+    if isinstance(value, float):
+        raise ValuesError(f"{name} is the float {value!r}, which is not exact", hint=f'write "{value!r}" as text or a Fraction')
+    raise ValuesError(f"{name} is {type(value).__name__}: a number is needed")
+
+
+_PROBES = 3
+
+
+def identical(left: Expr, right: Expr, relations: Relations = Relations()) -> bool:  # noqa: B008  (frozen)
+    """Whether two expressions are equal for all values that keep the relations: exact probes, then algebra.
+
+    >>> from symcomm.notation import symbol
+    >>> k = symbol("k")
+    >>> identical(2 * (k - 1) / k, 2 - 2 / k), identical(k, k + 1)
+    (True, False)
+    """
+    import sympy as sp
+
+    if left == right:
+        return True
+    left, right = relations.expand(left), relations.expand(right)
+    if left == right:
+        return True
+    rng = random.Random(20240327)  # noqa: S311  (probes, not secrets)
+    a, b = forms.from_expr(left), forms.from_expr(right)
+    wanted = sorted({*forms.names(a), *forms.names(b)})
+    confirmed = 0
+    for _ in range(_PROBES):
+        point = {name: Fraction(rng.randint(2, 997)) for name in wanted}
+        try:
+            if forms.evaluate(a, point) != forms.evaluate(b, point):
+                return False
+            confirmed += 1
+        except ValuesError:
+            continue  # an irrational value at this point: algebra decides
+    difference = sp.expand(left - right)
+    if difference == 0 or sp.cancel(difference) == 0:
+        return True
+    # Ceilings and maxima have no normal form; agreement at every exact probe is then the evidence.
+    return confirmed == _PROBES and difference.has(sp.Max, sp.Min, sp.ceiling, sp.floor)

@@ -1,0 +1,484 @@
+r"""How a formula is written, kept apart from what it is worth.
+
+SymPy turns ``2(k-1)/k`` into ``(2k-2)/k`` and sorts factors; a reader needs the form that shows where each factor
+comes from. A form is a small tree; ``value`` gives its SymPy expression and ``evaluate`` its exact number, so a form
+and its value cannot disagree. ``from_expr`` writes a SymPy expression as a form, so every printer knows forms only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, cast
+
+from symcomm import notation
+from symcomm.errors import DerivationError, ValuesError
+from symcomm.units import ONE, Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+@dataclass(frozen=True)
+class Form:
+    """A piece of a written formula."""
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        """The forms it is made of."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Num(Form):
+    """An exact number, with a unit where it carries one (2 bytes an element)."""
+
+    number: Fraction
+    unit: Unit = ONE
+
+
+@dataclass(frozen=True)
+class Sym(Form):
+    """A symbol of the model or of the question, or the name of an earlier step.
+
+    ``whole`` is false for a measured amount (a clock rate, a bandwidth), which need not be an integer.
+    """
+
+    name: str
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Total(Form):
+    """A sum, in the order it is written."""
+
+    terms: tuple[Form, ...]
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        return self.terms
+
+
+@dataclass(frozen=True)
+class Product(Form):
+    """A product, in the order it is written."""
+
+    factors: tuple[Form, ...]
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        return self.factors
+
+
+@dataclass(frozen=True)
+class Ratio(Form):
+    """A fraction."""
+
+    top: Form
+    bottom: Form
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        return (self.top, self.bottom)
+
+
+@dataclass(frozen=True)
+class Power(Form):
+    """A power."""
+
+    base: Form
+    exponent: Form
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        return (self.base, self.exponent)
+
+
+@dataclass(frozen=True)
+class Root(Form):
+    """A square root."""
+
+    inside: Form
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        return (self.inside,)
+
+
+@dataclass(frozen=True)
+class Ceiling(Form):
+    """The least whole number that is not smaller."""
+
+    inside: Form
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        return (self.inside,)
+
+
+@dataclass(frozen=True)
+class Floor(Form):
+    """The greatest whole number that is not larger."""
+
+    inside: Form
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        return (self.inside,)
+
+
+@dataclass(frozen=True)
+class Largest(Form):
+    """The largest of several; kept as a form because SymPy's ``Max`` of many is quadratic."""
+
+    choices: tuple[Form, ...]
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        return self.choices
+
+
+@dataclass(frozen=True)
+class Smallest(Form):
+    """The smallest of several."""
+
+    choices: tuple[Form, ...]
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        return self.choices
+
+
+@dataclass(frozen=True)
+class Logarithm(Form):
+    """The natural logarithm, or the logarithm to a whole base."""
+
+    inside: Form
+    base: int = 0
+
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        return (self.inside,)
+
+
+def num(value: int | Fraction, unit: Unit = ONE) -> Num:
+    """A number as a form."""
+    return Num(Fraction(value), unit)
+
+
+def product(*factors: Form) -> Form:
+    """A product without needless ones and nesting; one factor stays itself.
+
+    >>> product(num(1), Sym("D"))
+    Sym(name='D', whole=True)
+    """
+    flat = [f for factor in factors for f in (factor.factors if isinstance(factor, Product) else (factor,))]
+    kept = tuple(f for f in flat if f != Num(Fraction(1)))
+    return kept[0] if len(kept) == 1 else Product(kept) if kept else num(1)
+
+
+def total(*terms: Form) -> Form:
+    """A sum; equal neighbours are gathered (``D^2 + D^2`` stays apart only where a caller builds ``Total``)."""
+    flat = [t for term in terms for t in (term.terms if isinstance(term, Total) else (term,))]
+    return flat[0] if len(flat) == 1 else Total(tuple(flat)) if flat else num(0)
+
+
+def negative(form: Form) -> Form:
+    """The same with the opposite sign."""
+    return Num(-form.number, form.unit) if isinstance(form, Num) else Product((num(-1), form))
+
+
+def walk(form: Form) -> Iterator[Form]:
+    """The form and all its pieces."""
+    stack = [form]
+    while stack:
+        piece = stack.pop()
+        yield piece
+        stack.extend(reversed(piece.parts))
+
+
+def names(form: Form) -> tuple[str, ...]:
+    """The names it uses, in the order they appear.
+
+    >>> names(product(Sym("N"), Sym("D"), Sym("N")))
+    ('N', 'D')
+    """
+    return tuple(dict.fromkeys(piece.name for piece in walk(form) if isinstance(piece, Sym)))
+
+
+def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
+    """The SymPy expression a form is worth; ``known`` gives the worth of step names.
+
+    >>> value(Ratio(product(num(2), Sym("k")), Sym("k")))
+    2
+    """
+    import sympy as sp
+
+    known = known or {}
+
+    def go(f: Form) -> Expr:
+        match f:
+            case Num(number):
+                return sp.Rational(number.numerator, number.denominator)
+            case Sym(name, whole):
+                return known[name] if name in known else notation.symbol(name) if whole else notation.amount(name)
+            case Total(terms):
+                return sp.Add(*(go(t) for t in terms))
+            case Product(factors):
+                return sp.Mul(*(go(t) for t in factors))
+            case Ratio(top, bottom):
+                return go(top) / go(bottom)
+            case Power(base, exponent):
+                return go(base) ** go(exponent)
+            case Root(inside):
+                return sp.sqrt(go(inside))
+            case Ceiling(inside):
+                return sp.ceiling(go(inside))
+            case Floor(inside):
+                return sp.floor(go(inside))
+            case Largest(choices):
+                return sp.Max(*(go(c) for c in choices))
+            case Smallest(choices):
+                return sp.Min(*(go(c) for c in choices))
+            case Logarithm(inside, base):
+                return sp.log(go(inside), base) if base else sp.log(go(inside))
+        raise TypeError(f"no value for {type(f).__name__}")
+
+    return cast("Expr", go(form))
+
+
+def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
+    """The exact number of a form where every name has a value.
+
+    Raises ``ValuesError`` for a name without a value, a division by zero, or a number that is not rational.
+
+    >>> evaluate(Ratio(num(1), Sym("k")), {"k": Fraction(8)})
+    Fraction(1, 8)
+    """
+
+    def go(f: Form) -> Fraction:
+        match f:
+            case Num(number):
+                return number
+            case Sym(name):
+                if name not in values:
+                    raise ValuesError(f"no value is given for {name}")
+                return Fraction(values[name])
+            case Total(terms):
+                return sum((go(t) for t in terms), Fraction(0))
+            case Product(factors):
+                out = Fraction(1)
+                for t in factors:
+                    out *= go(t)
+                return out
+            case Ratio(top, bottom):
+                below = go(bottom)
+                if not below:
+                    raise ValuesError("a division by zero")
+                return go(top) / below
+            case Power(base, exponent):
+                return _power(go(base), go(exponent))
+            case Root(inside):
+                return _power(go(inside), Fraction(1, 2))
+            case Ceiling(inside):
+                return Fraction(-((-go(inside)).__floor__()))
+            case Floor(inside):
+                return Fraction(go(inside).__floor__())
+            case Largest(choices):
+                return max(go(c) for c in choices)
+            case Smallest(choices):
+                return min(go(c) for c in choices)
+            case Logarithm(inside, base):
+                return _whole_logarithm(go(inside), base)
+        raise TypeError(f"no value for {type(f).__name__}")
+
+    return go(form)
+
+
+_LARGEST_EXPONENT = 100_000  # 2^100000 takes 12 kB; more is a mistake or an attack
+
+
+def _power(base: Fraction, exponent: Fraction) -> Fraction:
+    if exponent.denominator == 1:
+        if abs(exponent) * max(1, base.numerator.bit_length(), base.denominator.bit_length()) > 64 * _LARGEST_EXPONENT:
+            raise ValuesError(f"a power with the exponent {exponent} is too large")
+        if not base and exponent < 0:
+            raise ValuesError("a division by zero")
+        return base ** int(exponent)
+    from math import isqrt
+
+    if exponent.denominator == 2 and base >= 0:
+        top, bottom = isqrt(base.numerator), isqrt(base.denominator)
+        if top * top == base.numerator and bottom * bottom == base.denominator:
+            return Fraction(top, bottom) ** int(exponent.numerator)
+    raise ValuesError(f"{base} to the power {exponent} is not a rational number")
+
+
+def _whole_logarithm(argument: Fraction, base: int) -> Fraction:
+    if base > 1 and argument.denominator == 1 and argument > 0:
+        n, power = int(argument), 0
+        while n % base == 0:
+            n, power = n // base, power + 1
+        if n == 1:
+            return Fraction(power)
+    raise ValuesError(f"the logarithm of {argument} is not a rational number")
+
+
+def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
+    """The unit of a form, from the units of the names and numbers in it.
+
+    Raises ``DerivationError`` where terms of different units are added or compared.
+
+    >>> str(unit_of(product(Sym("n"), Num(Fraction(2), Unit.parse("byte/element"))), {"n": Unit.parse("element")}))
+    'B'
+    """
+
+    def same(parts: tuple[Form, ...]) -> Unit:
+        found = [go(p) for p in parts if not (isinstance(p, Num) and p.unit == ONE and not p.number)]
+        for other in found[1:]:
+            if other != found[0]:
+                raise DerivationError(f"terms of different units are added: {found[0]} and {other}")
+        return found[0] if found else ONE
+
+    def go(f: Form) -> Unit:
+        match f:
+            case Num(_, unit):
+                return unit
+            case Sym(name):
+                return units.get(name, ONE)
+            case Product(factors):
+                out = ONE
+                for part in factors:
+                    out = out * go(part)
+                return out
+            case Ratio(top, bottom):
+                return go(top) / go(bottom)
+            case Power(base, exponent):
+                unit = go(base)
+                if unit == ONE:
+                    return ONE
+                if isinstance(exponent, Num) and exponent.number.denominator == 1:
+                    return unit ** int(exponent.number)
+                raise DerivationError(f"a quantity in {unit} is raised to a power that is not a whole number")
+            case Root(inside):
+                unit = go(inside)
+                if any(p % 2 for _, p in unit.powers):
+                    raise DerivationError(f"a square root of {unit}")
+                return Unit(tuple((b, p // 2) for b, p in unit.powers))
+            case Ceiling(inside) | Floor(inside):
+                return go(inside)
+            case Logarithm():
+                return ONE
+            case Total() | Largest() | Smallest():
+                return same(f.parts)
+        raise TypeError(f"no unit for {type(f).__name__}")
+
+    return go(form)
+
+
+def substitute(form: Form, replace: Callable[[Sym], Form]) -> Form:
+    """The same form with every name replaced.
+
+    >>> evaluate(substitute(product(num(2), Sym("D")), lambda s: num(3)), {})
+    Fraction(6, 1)
+    """
+
+    def go(f: Form) -> Form:
+        match f:
+            case Sym():
+                return replace(f)
+            case Num():
+                return f
+            case Total(terms):
+                return Total(tuple(go(t) for t in terms))
+            case Product(factors):
+                return Product(tuple(go(t) for t in factors))
+            case Ratio(top, bottom):
+                return Ratio(go(top), go(bottom))
+            case Power(base, exponent):
+                return Power(go(base), go(exponent))
+            case Root(inside):
+                return Root(go(inside))
+            case Ceiling(inside):
+                return Ceiling(go(inside))
+            case Floor(inside):
+                return Floor(go(inside))
+            case Largest(choices):
+                return Largest(tuple(go(c) for c in choices))
+            case Smallest(choices):
+                return Smallest(tuple(go(c) for c in choices))
+            case Logarithm(inside, base):
+                return Logarithm(go(inside), base)
+        raise TypeError(f"cannot substitute in {type(f).__name__}")
+
+    return go(form)
+
+
+# Counts and degrees come before sizes, as courses write them: 24 N_layer B L D^2.
+_ORDER = {name: i for i, name in enumerate(["N_layer", "B", "n_h", "n_H", "n_kv", "L", "D", "H", "F", "d_ff", "V", "E"])}
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return (_ORDER.get(name, len(_ORDER) if name[0].isupper() else -1), name)
+
+
+def from_expr(expr: Expr) -> Form:
+    """A SymPy expression as a form, in the field's usual order of symbols.
+
+    Raises ``TypeError`` for a function that no form knows.
+
+    >>> value(from_expr(value(product(Sym("D"), num(24), Sym("N_layer"), Sym("D")))))
+    24*D**2*N_layer
+    """
+    import sympy as sp
+
+    def go(e: Expr) -> Form:
+        if e.is_Rational:
+            return _rational(Fraction(int(e.p), int(e.q)))
+        if e.is_Symbol:
+            return Sym(e.name, bool(e.is_integer))
+        if e.is_Add:
+            return Total(tuple(go(t) for t in sorted(e.args, key=_term_key)))
+        if e.is_Mul:
+            top, bottom = sp.fraction(e)
+            if bottom != 1:
+                return Ratio(go(top), go(bottom))
+            return product(*(go(f) for f in sorted(e.args, key=_factor_key)))
+        if e.is_Pow:
+            base, exponent = e.as_base_exp()
+            if exponent == sp.Rational(1, 2):
+                return Root(go(base))
+            if exponent.could_extract_minus_sign():
+                return Ratio(num(1), go(base**-exponent))
+            return Power(go(base), go(exponent))
+        if isinstance(e, sp.Max):
+            return Largest(tuple(go(a) for a in e.args))
+        if isinstance(e, sp.Min):
+            return Smallest(tuple(go(a) for a in e.args))
+        if isinstance(e, sp.ceiling):
+            return Ceiling(go(e.args[0]))
+        if isinstance(e, sp.floor):
+            return Floor(go(e.args[0]))
+        if isinstance(e, sp.log):
+            return Logarithm(go(e.args[0]))
+        raise TypeError(f"no form for {type(e).__name__}")
+
+    return go(expr)
+
+
+def _rational(number: Fraction) -> Form:
+    return num(number) if number.denominator == 1 else Ratio(num(number.numerator), num(number.denominator))
+
+
+def _factor_key(e: Expr) -> tuple[int, tuple[int, str]]:
+    if e.is_Number:
+        return (0, (0, ""))
+    base = e.as_base_exp()[0]
+    return (1, _rank(base.name)) if base.is_Symbol else (2, (0, str(e)))
+
+
+def _term_key(e: Expr) -> tuple[int, str]:
+    coefficient, rest = e.as_coeff_Mul()
+    degree = sum(int(p) if p.is_Integer else 0 for p in rest.as_powers_dict().values())
+    return (-degree, str(rest))

@@ -1,0 +1,197 @@
+"""The graph of ops: named axes, tensors, ops, and the checks that hold when it is built.
+
+An op is a contraction over named axes, or a map applied point by point or along one axis. ``Op.indices`` gives each
+operand's axes as loop indices of the op, so that one axis may appear twice in an op (the queries' and the keys'
+positions) without the two being confused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from symcomm.derivation import Relations
+from symcomm.errors import ShapeError, Span
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from sympy import Expr
+
+Role = Literal["input", "weight", "activation", "gradient", "constant"]
+Phase = Literal["forward", "backward"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis with its size; two axes of equal size are still two axes.
+
+    ``name`` is unique in a graph; ``label`` is the size as the author wrote it, which strategies may name.
+    """
+
+    name: str
+    label: str
+    size: Expr
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor: its axes in order, what it is for, and the shape its author printed.
+
+    ``role`` is ``input``, ``weight``, ``activation``, ``gradient`` or ``constant`` (masks, rotation tables, token ids:
+    no gradient). ``virtual`` tensors are never stored: a one-hot matrix stands for its indices. ``of`` names the
+    tensor a gradient belongs to.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    role: Role
+    latex: str = ""
+    shape: tuple[str, ...] = ()
+    dtype: str | None = None
+    virtual: bool = False
+    of: str = ""
+    source: Span | None = None
+
+
+@dataclass(frozen=True)
+class Op:
+    """One op: ``output[output_indices] = kind(inputs[indices])``.
+
+    ``indices[j][n]`` is the loop index of axis ``n`` of input ``j``. ``row`` is the table row it came from, ``phase``
+    the pass it runs in. ``attributes`` are what the kind needs besides (a scale, the signs of a sum).
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    output: str
+    indices: tuple[tuple[int, ...], ...]
+    output_indices: tuple[int, ...]
+    attributes: tuple[tuple[str, object], ...] = ()
+    phase: Phase = "forward"
+    row: int = 0
+    source: Span | None = None
+
+    def attribute(self, name: str, default: object = None) -> object:
+        """An attribute of the op, or the default."""
+        return dict(self.attributes).get(name, default)
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """The loop indices that are summed away: in an input but not in the output."""
+        seen = dict.fromkeys(i for operand in self.indices for i in operand)
+        return tuple(i for i in seen if i not in self.output_indices)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Ops in an order they can run in, their tensors and axes, and the relations between sizes.
+
+    ``repeat`` is the symbol that says how often the graph is repeated (``N_layer``), or empty. ``carried`` pairs an
+    output with the input it becomes in the next repetition.
+
+    Raises ``ShapeError`` when an op's operands do not fit together.
+    """
+
+    name: str
+    axes: Mapping[str, Axis]
+    tensors: Mapping[str, Tensor]
+    ops: tuple[Op, ...]
+    relations: Relations = field(default_factory=Relations)
+    repeat: str = ""
+    carried: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of}
+        for op in self.ops:
+            for name, indices in (*zip(op.inputs, op.indices, strict=True), (op.output, op.output_indices)):
+                tensor = self.tensors.get(name)
+                if tensor is None:
+                    raise ShapeError(f"{op.name} uses {name}, which no row declares", op.source)
+                if len(indices) != len(tensor.axes):
+                    raise ShapeError(
+                        f"{op.name}: {name} has {len(tensor.axes)} axes, but is used with {len(indices)}", op.source
+                    )
+            sizes: dict[int, Expr] = {}
+            for name, indices in (*zip(op.inputs, op.indices, strict=True), (op.output, op.output_indices)):
+                for index, axis in zip(indices, self.tensors[name].axes, strict=True):
+                    size = self.axes[axis].size
+                    if sizes.setdefault(index, size) != size and not self.same_size(sizes[index], size):
+                        raise ShapeError(f"{op.name}: {name} has {size} where {sizes[index]} is needed", op.source)
+            if op.output in made and op.phase == "forward":
+                raise ShapeError(f"{op.output} is computed twice", op.source, "give the second one another name")
+            made.add(op.output)
+
+    def same_size(self, a: Expr, b: Expr) -> bool:
+        """Whether two sizes are equal under the relations."""
+        return bool((self.relations.expand(a) - self.relations.expand(b)).expand() == 0)
+
+    @cached_property
+    def producers(self) -> dict[str, Op]:
+        """The op that makes each tensor."""
+        return {op.output: op for op in self.ops}
+
+    @cached_property
+    def consumers(self) -> dict[str, tuple[Op, ...]]:
+        """The ops that read each tensor, in order."""
+        found: dict[str, list[Op]] = {}
+        for op in self.ops:
+            for name in dict.fromkeys(op.inputs):
+                found.setdefault(name, []).append(op)
+        return {name: tuple(ops) for name, ops in found.items()}
+
+    @property
+    def weights(self) -> tuple[Tensor, ...]:
+        """The weights, in the order they are used."""
+        return tuple(t for t in self.tensors.values() if t.role == "weight")
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors that come from outside and are not weights or constants."""
+        return tuple(t for t in self.tensors.values() if t.role == "input")
+
+    @cached_property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The activations that no op reads."""
+        return tuple(
+            t for t in self.tensors.values() if t.role == "activation" and t.name not in self.consumers and not t.virtual
+        )
+
+    def elements(self, name: str) -> Expr:
+        """The number of elements of a tensor."""
+        import sympy as sp
+
+        return sp.Mul(*(self.axes[a].size for a in self.tensors[name].axes))
+
+    def index_axes(self, op: Op) -> dict[int, str]:
+        """The axis behind each loop index of an op; the output's name for it where the two differ."""
+        found: dict[int, str] = {}
+        for name, indices in ((op.output, op.output_indices), *zip(op.inputs, op.indices, strict=True)):
+            for index, axis in zip(indices, self.tensors[name].axes, strict=True):
+                found.setdefault(index, axis)
+        return found
+
+    @cached_property
+    def nx(self) -> nx.MultiDiGraph:
+        """The graph for NetworkX: a node an op (and a tensor from outside), an edge a tensor that flows between them."""
+        import networkx as nx
+
+        g = nx.MultiDiGraph(name=self.name)
+        for tensor in self.tensors.values():
+            if tensor.name not in self.producers and tensor.name in self.consumers:
+                g.add_node(tensor.name, tensor=tensor)
+        for op in self.ops:
+            g.add_node(op.name, op=op)
+            for name in dict.fromkeys(op.inputs):
+                source = self.producers[name].name if name in self.producers else name
+                g.add_edge(source, op.name, tensor=name)
+        return g
+
+    def forward(self) -> Graph:
+        """The graph without its backward ops."""
+        ops = tuple(op for op in self.ops if op.phase == "forward")
+        kept = {n for op in ops for n in (*op.inputs, op.output)}
+        return replace(self, ops=ops, tensors={n: t for n, t in self.tensors.items() if n in kept})

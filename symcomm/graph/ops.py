@@ -1,0 +1,225 @@
+"""One record per op kind that is not a contraction: what it computes, point by point or along one axis.
+
+A contraction (matrix product, elementwise product, bias, sum over heads, lookup by a one-hot matrix) needs no record:
+its shape, FLOPs and gradients follow from its indices. A *map* is described by its expression; the number of
+operations, the gradient and what the gradient reads follow from the expression.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import sympy as sp
+
+# u is the operand, y the result, dy the gradient of the result; the rest are further operands by name.
+u, y, dy, c, s, t = sp.symbols("u y dy c s t", real=True)
+EPSILON = sp.Symbol("epsilon", positive=True)
+
+
+class AlongSum(sp.Function):  # type: ignore[misc]  # SymPy has no type hints
+    """The sum along the axis of a map."""
+
+    nargs = 1
+
+
+class AlongMax(sp.Function):  # type: ignore[misc]  # SymPy has no type hints
+    """The largest along the axis of a map."""
+
+    nargs = 1
+
+
+class AlongMean(sp.Function):  # type: ignore[misc]  # SymPy has no type hints
+    """The mean along the axis of a map."""
+
+    nargs = 1
+
+
+class Rotate(sp.Function):  # type: ignore[misc]  # SymPy has no type hints
+    """The halves of the axis exchanged, the first one negated: ``(a, b)`` becomes ``(-b, a)``."""
+
+    nargs = 1
+
+
+REDUCTIONS = (AlongSum, AlongMax, AlongMean)
+
+
+@dataclass(frozen=True)
+class MapKind:
+    """A map: ``expression`` in ``u`` (and the further operands), and its gradient in ``dy``, ``u`` or ``y``.
+
+    ``along`` says that it works along the last axis of its operand, which every rank then needs whole. ``linear``
+    maps let a pending partial sum pass. ``gradient`` may be left out for a pointwise expression: it is then
+    ``dy`` times the derivative; where a framework keeps the result instead of the operand, it is written in ``y``.
+    ``operands`` names the further operands; they get no gradient. ``collapses`` says the axis is gone in the result.
+    """
+
+    name: str
+    spellings: tuple[str, ...]
+    expression: Any
+    gradient: Any = None
+    along: bool = False
+    linear: bool = False
+    operands: tuple[str, ...] = ()
+    collapses: bool = False
+    differentiable: bool = True
+    source: str = ""
+
+    @property
+    def derivative(self) -> Any:
+        """The gradient of the operand, as an expression in ``dy``, ``u``, ``y`` and the further operands."""
+        return self.gradient if self.gradient is not None else dy * sp.diff(self.expression, u)
+
+    @property
+    def gradient_reads(self) -> tuple[str, ...]:
+        """Which tensors the gradient reads besides ``dy``: ``u``, ``y`` and further operands, in this order."""
+        free = {symbol.name for symbol in self.derivative.free_symbols}
+        return tuple(name for name in ("u", "y", *self.operands) if name in free)
+
+
+_EXP = sp.exp(u - AlongMax(u))
+_CENTRED = u - AlongMean(u)
+_SPREAD = sp.sqrt(AlongMean(_CENTRED**2) + EPSILON)
+_SIZE = sp.sqrt(AlongMean(u**2) + EPSILON)
+
+
+def _norm_gradient(normal: Any, scale: Any, centred: bool) -> Any:
+    mean = AlongMean(dy) if centred else 0
+    return (dy - mean - normal * AlongMean(dy * normal)) / scale
+
+
+MAPS: tuple[MapKind, ...] = (
+    MapKind("relu", ("relu",), sp.Max(u, 0), dy * sp.Heaviside(y, 0)),
+    MapKind("squared_relu", ("squared_relu", "relu2"), sp.Max(u, 0) ** 2, dy * 2 * sp.Max(u, 0)),
+    MapKind(
+        "gelu", ("gelu",), u / 2 * (1 + sp.erf(u / sp.sqrt(2))), source="Hendrycks and Gimpel, arXiv 1606.08415"
+    ),
+    MapKind("silu", ("silu", "swish"), u / (1 + sp.exp(-u)), source="Elfwing et al., arXiv 1702.03118"),
+    MapKind("sigmoid", ("sigmoid", "sigma"), 1 / (1 + sp.exp(-u)), dy * y * (1 - y)),
+    MapKind("tanh", ("tanh",), sp.tanh(u), dy * (1 - y**2)),
+    MapKind("exp", ("exp",), sp.exp(u), dy * y),
+    MapKind("softmax", ("softmax",), _EXP / AlongSum(_EXP), y * (dy - AlongSum(dy * y)), along=True),
+    MapKind(
+        "layernorm",
+        ("layernorm", "ln"),
+        _CENTRED / _SPREAD,
+        _norm_gradient(_CENTRED / _SPREAD, _SPREAD, centred=True),
+        along=True,
+        source="Ba et al., arXiv 1607.06450",
+    ),
+    MapKind(
+        "rmsnorm",
+        ("rmsnorm", "rms"),
+        u / _SIZE,
+        _norm_gradient(u / _SIZE, _SIZE, centred=False),
+        along=True,
+        source="Zhang and Sennrich, arXiv 1910.07467",
+    ),
+    MapKind(
+        "rope",
+        ("rope", "rotary"),
+        u * c + Rotate(u) * s,
+        dy * c - Rotate(dy * s),
+        along=True,
+        linear=True,
+        operands=("c", "s"),
+        source="Su et al., arXiv 2104.09864, eq. 34",
+    ),
+    MapKind(
+        "crossentropy",
+        ("crossentropy", "cross_entropy", "ce"),
+        sp.log(AlongSum(_EXP)) + AlongMax(u) - AlongSum(u * t),
+        dy * (_EXP / AlongSum(_EXP) - t),
+        along=True,
+        operands=("t",),
+        collapses=True,
+    ),
+    MapKind("scale", (), u * c, dy * c, linear=True, operands=("c",)),
+    MapKind("mask", (), u + t, dy, operands=("t",)),
+)
+MAP: dict[str, MapKind] = {kind.name: kind for kind in MAPS}
+SPELLED: dict[str, MapKind] = {spelling: kind for kind in MAPS for spelling in kind.spellings}
+
+# Functions whose shape rule is not that of a map: the builder has one method for each.
+SHAPED = {
+    "partition": "splits the last axis into heads",
+    "merge": "joins the heads into the last axis",
+    "transpose": "exchanges the last two axes",
+    "repeat": "repeats key/value heads for the query heads that share them",
+    "dropout": "multiplies by a random 0/1 mask",
+    "embed": "looks rows of a table up",
+    "embedding": "looks rows of a table up",
+    "topk": "chooses k experts for each token and a slot in each",
+    "dispatch": "sends tokens to the slots of experts",
+    "combine": "adds up the experts' results, weighted by the router",
+    "conv": "slides a kernel over the last axes",
+    "convolution": "slides a kernel over the last axes",
+    "conv1d": "slides a kernel over the last axis",
+    "conv2d": "slides a kernel over the last two axes",
+    "causalsoftmax": "softmax over the positions up to the query's own",
+    "causalmask": "hides the positions after the query's own",
+    "mask": "hides positions",
+    "linear": "a matrix product, with a bias where one is given",
+    "mean": "the mean over all axes",
+    "sum": "the sum over all axes",
+}
+
+
+def functions() -> list[str]:
+    """The names of all functions a table may use."""
+    return sorted({*SPELLED, *SHAPED})
+
+
+@lru_cache(maxsize=None)
+def operations(kind: str, backward: bool = False) -> tuple[int, int]:
+    """Operations of a map (or its gradient): per element, and per row along its axis.
+
+    Counted from its expression with common pieces shared: an addition, a multiplication, a division, a comparison, a
+    root, an exponential count one each; a reduction along the axis counts one for each element.
+
+    >>> operations("relu"), operations("softmax")
+    ((1, 0), (5, 0))
+    """
+    record = MAP[kind]
+    expression = record.derivative if backward else record.expression
+    element = row = 0
+    seen: set[Any] = set()
+
+    def is_row(e: Any) -> bool:
+        """Whether a piece has one value a row: it mentions the operand only inside reductions."""
+        if isinstance(e, REDUCTIONS):
+            return True
+        if e.is_Symbol or not e.args:
+            return e.is_number or e == EPSILON
+        return all(is_row(a) for a in e.args)
+
+    def visit(e: Any) -> None:
+        nonlocal element, row
+        if e in seen or not e.args or e.is_number:
+            return  # seen before, a symbol, or a constant such as sqrt(2)
+        seen.add(e)
+        if isinstance(e, REDUCTIONS):
+            element += 1
+            row += isinstance(e, AlongMean)
+            visit(e.args[0])
+            return
+        args = [a for a in e.args if not (a.is_Number and a in (1, -1))] if e.is_Mul else list(e.args)
+        if isinstance(e, Rotate):
+            cost = 0  # a change of places; its sign is folded into the addition
+        elif e.is_Add or e.is_Mul or isinstance(e, sp.Max):
+            # x - a is one subtraction and x / a one division: the sign and the reciprocal cost nothing more.
+            cost = max(0, len(args) - 1)
+        elif e.is_Pow and e.args[1] == -1:
+            cost = 0
+        else:
+            cost = 1
+        if is_row(e):
+            row += cost
+        else:
+            element += cost
+        for a in e.args:
+            visit(a)
+
+    visit(expression)
+    return element, row

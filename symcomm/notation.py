@@ -1,0 +1,99 @@
+r"""Every symbol is made here: its SymPy symbol, how it is written, what it means and in which unit.
+
+A SymPy symbol is its name *and* its assumptions; two symbols of one name with different assumptions are
+different symbols that print alike. So no other module calls ``sympy.Symbol``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from symcomm.errors import ValuesError
+
+if TYPE_CHECKING:
+    from sympy import Symbol
+
+_NAME = re.compile(r"[^\W\d][\w^'*,+\-]{0,79}")
+GREEK = frozenset(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega "
+    "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()
+)
+
+# What the usual names mean. A document's own list of symbols comes before this one.
+USUAL: dict[str, str] = {
+    "N_layer": "number of layers",
+    "B": "batch size in sequences",
+    "L": "sequence length",
+    "D": "model dimension",
+    "n_H": "number of attention heads",
+    "n_h": "number of attention heads",
+    "n_kv": "number of key/value heads",
+    "H": "head dimension",
+    "F": "hidden dimension of the feed-forward block",
+    "d_ff": "hidden dimension of the feed-forward block",
+    "V": "vocabulary size",
+    "E": "number of experts",
+    "C": "capacity of an expert in tokens",
+    "k": "number of ranks in the collective",
+    "m": "number of microbatches",
+}
+
+
+@lru_cache(maxsize=None)
+def symbol(name: str) -> Symbol:
+    """The SymPy symbol of a name: a positive integer, since sizes, counts and degrees are.
+
+    >>> symbol("D") is symbol("D"), symbol("lambda").name
+    (True, 'lambda')
+    """
+    from sympy import Symbol
+
+    if not _NAME.fullmatch(name):
+        raise ValuesError(f"'{name[:60]}' cannot be the name of a symbol", hint="a letter, then letters, digits or _")
+    return Symbol(name, positive=True, integer=True)
+
+
+@lru_cache(maxsize=None)
+def amount(name: str) -> Symbol:
+    """The SymPy symbol of a measured, positive quantity (a bandwidth, a clock rate): not an integer."""
+    from sympy import Symbol
+
+    if not _NAME.fullmatch(name):
+        raise ValuesError(f"'{name[:60]}' cannot be the name of a symbol", hint="a letter, then letters, digits or _")
+    return Symbol(name, positive=True)
+
+
+def split_name(name: str) -> tuple[str, str, str, str]:
+    """The base, subscript, superscript and primes of a plain name.
+
+    >>> split_name("W_up^Q"), split_name("A'")
+    (('W', 'up', 'Q', ''), ('A', '', '', "'"))
+    """
+    body = name.rstrip("'")
+    primes = name[len(body) :]
+    body, _, upper = body.partition("^")
+    base, _, lower = body.partition("_")
+    if not base:  # a name such as __import__ has no base before its underscore
+        base, lower = body, ""
+    return base, lower, upper, primes
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How a document writes and explains its names, over the usual meanings.
+
+    ``latex`` and ``meanings`` map plain names to what the author wrote and said.
+
+    >>> Notation().meaning("D")
+    'model dimension'
+    """
+
+    latex: dict[str, str] = field(default_factory=dict)
+    meanings: dict[str, str] = field(default_factory=dict)
+
+    def meaning(self, name: str) -> str:
+        """What a name stands for; empty where nobody said."""
+        return self.meanings.get(name) or USUAL.get(name, "")

@@ -1,0 +1,270 @@
+"""Tables as they stand in a text: cells that know where they come from, whatever the format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from symcomm.errors import Span, TableError, nearest
+
+TEXT_LIMIT = 2_000_000  # characters of one input
+CELL_LIMIT = 2_000  # characters of one cell
+ROW_LIMIT = 20_000  # rows of one table
+LAYER_COLUMNS = ("Computation", "Input", "Output")
+
+
+class Jump(NamedTuple):
+    """From ``offset`` of a cell's text on, the text stands in ``line`` from ``column`` on."""
+
+    offset: int
+    line: int
+    line_text: str
+    column: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: its text, and where in which line that text begins.
+
+    ``column`` is the header above it. A cell that runs over several lines, or whose quotes were
+    doubled (CSV), has ``jumps``: the places from which on its text stands somewhere else.
+
+    >>> cell = Cell("$y = x$", "t.md", 3, "| $y = x$ | ...", 2, "Computation")
+    >>> cell.span(1, 2).word, cell.span(1, 2).place
+    ('y', 't.md:3, column Computation')
+    """
+
+    text: str
+    file: str
+    line: int
+    line_text: str
+    start: int
+    column: str = ""
+    jumps: tuple[Jump, ...] = ()
+
+    def span(self, start: int = 0, stop: int | None = None) -> Span:
+        """Where ``text[start:stop]`` stands in its line; the whole cell without arguments."""
+        stop = len(self.text) if stop is None else stop
+        here, end = Jump(0, self.line, self.line_text, self.start), len(self.text)
+        for jump in self.jumps:
+            if jump.offset > start:
+                end = jump.offset
+                # A jump within one line (a doubled quote) may be crossed; a line end may not.
+                if jump.line != here.line:
+                    break
+                if stop <= end:
+                    break
+                first = here.column + start - here.offset
+                last = jump.column + stop - jump.offset
+                return self._span(here, first, min(last, len(here.line_text)))
+            here, end = jump, len(self.text)
+        first = here.column + start - here.offset
+        return self._span(here, first, min(here.column + min(stop, end) - here.offset, len(here.line_text)))
+
+    def _span(self, here: Jump, first: int, last: int) -> Span:
+        first = min(first, len(here.line_text))
+        return Span(self.file, here.line, here.line_text, first, max(first, last), self.name)
+
+    @property
+    def name(self) -> str:
+        """``column Input``: what errors call this cell."""
+        return f"column {self.column}" if self.column else ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: its header, its rows, and the line its header stands in.
+
+    Every row has at least as many cells as there are columns; a missing cell is empty.
+    """
+
+    file: str
+    line: int
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    line_text: str = ""
+
+    @property
+    def span(self) -> Span:
+        """The header's line."""
+        return Span(self.file, self.line, self.line_text, 0, len(self.line_text))
+
+
+def single(text: str, file: str = "<text>", column: str = "") -> Cell:
+    """A cell of its own, for a formula that stands in no table.
+
+    >>> single("24 N D^2").span(3, 4).word
+    'N'
+    """
+    return Cell(text, file, 1, text, 0, column)
+
+
+def trimmed(cell: Cell) -> Cell:
+    """The cell without the white space around its text."""
+    text = cell.text.strip()
+    lead = len(cell.text) - len(cell.text.lstrip()) if text else 0
+    if text == cell.text:
+        return cell
+    here = Jump(0, cell.line, cell.line_text, cell.start)
+    kept: list[Jump] = []
+    for jump in cell.jumps:
+        if jump.offset <= lead:
+            here = jump
+        elif jump.offset < lead + len(text):
+            kept.append(jump._replace(offset=jump.offset - lead))
+    start = here.column + lead - here.offset
+    return Cell(text, cell.file, here.line, here.line_text, start, cell.column, tuple(kept))
+
+
+def build(file: str, header: list[Cell], body: Iterable[list[Cell]]) -> Table:
+    """A table of a header and rows of raw cells; bounds are checked here, once for every format."""
+    header = [trimmed(cell) for cell in header]
+    columns = tuple(header_name(cell.text) for cell in header)
+    first = header[0]
+    rows: list[tuple[Cell, ...]] = []
+    for raw in body:
+        if len(rows) >= ROW_LIMIT:
+            raise TableError(
+                f"this table has more than {ROW_LIMIT:,} rows",
+                raw[0].span(),
+                "a table states one layer; split the file or shorten the table",
+            )
+        cells: list[Cell] = []
+        for number, raw_cell in enumerate(raw):
+            cell = trimmed(raw_cell)
+            column = columns[number] if number < len(columns) else ""
+            cell = Cell(cell.text, cell.file, cell.line, cell.line_text, cell.start, column, cell.jumps)
+            check_cell(cell)
+            cells.append(cell)
+        last = raw[-1]
+        for number in range(len(cells), len(columns)):
+            cells.append(Cell("", file, last.line, last.line_text, len(last.line_text), columns[number]))
+        while len(cells) > len(columns) and not cells[-1].text:
+            cells.pop()  # empty cells beyond the header say nothing
+        if any(cell.text for cell in cells):
+            rows.append(tuple(cells))
+    return Table(file, first.line, columns, tuple(rows), first.line_text)
+
+
+def check_cell(cell: Cell) -> None:
+    """Refuse a cell that is longer than any formula."""
+    if len(cell.text) > CELL_LIMIT:
+        raise TableError(
+            f"this cell has {len(cell.text):,} characters; at most {CELL_LIMIT:,} are read",
+            cell.span(0, 20),
+            "is a quote, a `$` or a line end missing before it?",
+        )
+
+
+def header_name(text: str) -> str:
+    r"""The plain words of a header cell: emphasis and rulers of any format are taken off.
+
+    >>> header_name("**Input**"), header_name(r"\textbf{Output}"), header_name("$\\text{Computation}$")
+    ('Input', 'Output', 'Computation')
+    """
+    text = text.strip().strip("$").strip()
+    while True:
+        inner = re.fullmatch(r"\\(?:multicolumn\{[^{}]*\}\{[^{}]*\}|[a-zA-Z]+)\s*\{(.*)\}", text, re.DOTALL)
+        if inner is None:
+            break
+        text = inner.group(1).strip()
+    return re.sub(r"\s+", " ", text.strip("*_`: \t"))
+
+
+def read_tables(text: str, file: str, first_line: int = 1) -> list[Table]:
+    """Find every table of a text: Markdown, tab- or comma-separated, LaTeX ``tabular``.
+
+    ``file`` names the text in errors, and its ending may say what to expect (``.csv``, ``.tsv``, ``.tex``);
+    ``first_line`` is the number of the text's first line there.
+
+    >>> [table] = read_tables("prose\\n\\nComputation\\tInput\\tOutput\\n$y = x$\\t$x$\\t$y$\\n", "t.txt")
+    >>> table.columns, table.rows[0][1].text
+    (('Computation', 'Input', 'Output'), '$x$')
+    """
+    from symcomm.text.finder import find
+
+    check_text(text, file)
+    return find(text, file, first_line)
+
+
+def check_text(text: str, file: str) -> None:
+    """Refuse a text that is too long, before anything looks at it."""
+    if len(text) > TEXT_LIMIT:
+        raise TableError(
+            f"the input {file} has {len(text):,} characters; at most {TEXT_LIMIT:,} are read",
+            hint="give the file with the layer table, not a data set",
+        )
+
+
+def _plain(column: str) -> str:
+    return re.sub(r"s$", "", column.casefold())
+
+
+_WANTED = tuple(_plain(name) for name in LAYER_COLUMNS)
+
+
+def layer_columns(columns: Iterable[str]) -> dict[str, int]:
+    """Which of the columns Computation, Input and Output there are, and at which position.
+
+    >>> layer_columns(("Outputs", "Note", "computation"))
+    {'Output': 0, 'Computation': 2}
+    """
+    found: dict[str, int] = {}
+    for position, column in enumerate(columns):
+        plain = _plain(column)
+        if plain in _WANTED:
+            found.setdefault(LAYER_COLUMNS[_WANTED.index(plain)], position)
+    return found
+
+
+def as_layer_table(table: Table) -> Table:
+    """The table, if it has the columns of a layer table and no row too wide; else an error that says what is missing.
+
+    >>> from symcomm.errors import TableError
+    >>> [table] = read_tables("Computation\\tInput\\n$y = x$\\t$x$", "t.txt")
+    >>> try:
+    ...     as_layer_table(table)
+    ... except TableError as error:
+    ...     print(error.message)
+    this table lacks the column Output of a layer table
+    """
+    found = layer_columns(table.columns)
+    missing = [name for name in LAYER_COLUMNS if name not in found]
+    if missing:
+        which = " and ".join([", ".join(missing[:-1]), missing[-1]]) if len(missing) > 1 else missing[0]
+        near = [nearest(name, list(table.columns)) for name in missing]
+        close = [hint for hint in near if hint.startswith("did you mean")]
+        shown = ", ".join(column for column in table.columns if column)
+        raise TableError(
+            f"this table lacks the column{'s' if len(missing) > 1 else ''} {which} of a layer table",
+            table.span,
+            f"its columns are {shown}" + (f"; {close[0]}" if close else ""),
+        )
+    for row in table.rows:
+        if len(row) > len(table.columns):
+            extra = row[len(table.columns)]
+            raise TableError(
+                f"this row has {len(row)} cells, the header has {len(table.columns)}",
+                extra.span(),
+                "a separator inside a formula must stand within $...$ (or in quotes in CSV)",
+            )
+    return table
+
+
+def layer_tables(text: str, file: str, first_line: int = 1) -> list[Table]:
+    """The layer tables of a text: those with the columns Computation, Input and Output.
+
+    The columns may stand in any order, in any case, in the plural, with others beside them. A table with
+    a column Computation and only one of the other two is taken for a layer table with a mistake, and refused.
+
+    >>> len(layer_tables("| Computation | Input | Output |\\n|---|---|---|\\n| $y = x$ | $x$ | $y$ |", "t.md"))
+    1
+    """
+    found: list[Table] = []
+    for table in read_tables(text, file, first_line):
+        columns = layer_columns(table.columns)
+        if "Computation" in columns and len(columns) >= 2:
+            found.append(as_layer_table(table))
+    return found

@@ -1,0 +1,247 @@
+"""Units as powers of named bases, decimal and binary prefixes, and exact quantities."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from symcomm.errors import ValuesError, nearest
+
+# One row a unit: the spellings people write, the power of bases it is, and whether it takes prefixes.
+# A hertz is a clock cycle a second, so that clock x SMs x FMA/clock/SM works out as a unit, too.
+_BASES: dict[str, tuple[tuple[str, ...], bool]] = {
+    "byte": (("B", "bytes"), True),
+    "bit": (("bits",), True),
+    "FLOP": (("FLOPs", "flop", "flops"), True),
+    "operation": (("op", "ops", "operations"), True),
+    "second": (("s", "sec", "seconds"), True),
+    "cycle": (("clock", "clk", "cycles"), True),
+    "FMA": (("fma",), False),
+    "SM": (("SMs",), False),
+    "element": (("elements",), False),
+    "parameter": (("parameters", "params"), False),
+    "token": (("tokens",), False),
+    "sample": (("samples",), False),
+    "layer": (("layers",), False),
+    "stage": (("stages",), False),
+    "step": (("steps",), False),
+    "device": (("devices", "GPU", "GPUs", "rank", "ranks"), False),
+    "word": (("words",), False),
+    "link": (("links",), False),
+    "message": (("messages",), False),
+    "iteration": (("iterations",), False),
+}
+_DERIVED = {"Hz": "cycle/second", "FLOPS": "FLOP/second", "FLOP/s": "FLOP/second", "bps": "bit/second"}
+
+DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "µ": -6, "n": -9}
+BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+# Units that only count things: a formula without a unit may be declared to count them.
+COUNTS = frozenset(
+    {"FLOP", "operation", "element", "parameter", "token", "sample", "layer", "stage", "step", "device", "message"}
+)
+_SYMBOLS = {"byte": "B", "second": "s", "device": "GPU"}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A product of powers of base units, as sorted pairs.
+
+    >>> str(Unit.parse("FLOP/s") / Unit.parse("byte/s"))
+    'FLOP/B'
+    """
+
+    powers: tuple[tuple[str, int], ...] = ()
+
+    @staticmethod
+    @lru_cache(maxsize=None)
+    def parse(text: str) -> Unit:
+        """The unit of a spelling without prefixes, such as ``FLOP/byte`` or ``1``."""
+        scale, unit = _parse(text, prefixes=False)
+        assert scale == 1
+        return unit
+
+    def __mul__(self, other: Unit) -> Unit:
+        return _unit(dict(self.powers), dict(other.powers), 1)
+
+    def __truediv__(self, other: Unit) -> Unit:
+        return _unit(dict(self.powers), dict(other.powers), -1)
+
+    def __pow__(self, n: int) -> Unit:
+        return Unit(tuple((base, p * n) for base, p in self.powers if p * n))
+
+    def __str__(self) -> str:
+        def side(sign: int) -> str:
+            return "·".join(
+                _SYMBOLS.get(base, base) + (f"^{abs(p)}" if abs(p) > 1 else "")
+                for base, p in self.powers
+                if p * sign > 0
+            )
+
+        top, bottom = side(1), side(-1)
+        return (top or "1") + (f"/{bottom}" if "·" not in bottom else f"/({bottom})") if bottom else top or "1"
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it only counts things, so that a bare number can be declared to have it."""
+        return not self.powers or (len(self.powers) == 1 and self.powers[0][1] == 1 and self.powers[0][0] in COUNTS)
+
+
+def _unit(a: dict[str, int], b: dict[str, int], sign: int) -> Unit:
+    total = {base: a.get(base, 0) + sign * b.get(base, 0) for base in {*a, *b}}
+    return Unit(tuple(sorted((base, p) for base, p in total.items() if p)))
+
+
+ONE = Unit()
+BYTE = Unit((("byte", 1),))
+FLOP = Unit((("FLOP", 1),))
+ELEMENT = Unit((("element", 1),))
+PARAMETER = Unit((("parameter", 1),))
+
+
+def _lookup(word: str, prefixes: bool) -> tuple[Fraction, Unit]:
+    if word in _DERIVED:
+        return Fraction(1), _parse(_DERIVED[word], False)[1]
+    for base, (spellings, takes) in _BASES.items():
+        for spelling in (base, *spellings):
+            if word == spelling:
+                return Fraction(1), Unit(((base, 1),))
+            prefix = word[: -len(spelling)] if word.endswith(spelling) else ""
+            if prefixes and takes and prefix and prefix in BINARY:
+                return Fraction(2 ** BINARY[prefix]), Unit(((base, 1),))
+            if prefixes and takes and prefix and prefix in DECIMAL:
+                return Fraction(10) ** DECIMAL[prefix], Unit(((base, 1),))
+    for derived, meaning in _DERIVED.items():
+        prefix = word[: -len(derived)] if word.endswith(derived) else ""
+        if prefixes and prefix in DECIMAL:
+            return Fraction(10) ** DECIMAL[prefix], _parse(meaning, False)[1]
+    known = [*_BASES, *(s for spellings, _ in _BASES.values() for s in spellings), *_DERIVED]
+    raise ValuesError(f"unknown unit '{word}'", hint=nearest(word, known))
+
+
+def _parse(text: str, prefixes: bool) -> tuple[Fraction, Unit]:
+    text = text.strip().replace(" per ", "/").replace("·", "*")
+    scale, unit, sign = Fraction(1), ONE, 1
+    if len(text) > 80:
+        raise ValuesError(f"a unit of {len(text)} characters: units have at most 80")
+    depth_sign = 1
+    for token in re.findall(r"[/*()]|[^\s/*()]+", text):
+        if token == "/":
+            sign = -depth_sign
+        elif token == "*":
+            sign = sign if depth_sign == -1 else 1
+        elif token == "(":
+            depth_sign = sign
+        elif token == ")":
+            depth_sign = 1
+        elif token != "1":
+            factor, part = _lookup(token, prefixes)
+            scale *= factor if sign > 0 else 1 / factor
+            unit = unit * part if sign > 0 else unit / part
+    return scale, unit
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """An exact number with its unit; comparisons are exact.
+
+    >>> str(Quantity(Fraction(12 * 2**30), BYTE))
+    '12 884 901 888 B = 12.88 GB = 12 GiB'
+    >>> str(Quantity(Fraction(4096, 3), Unit.parse("FLOP/byte")))
+    '4096/3 FLOP/B ≈ 1365.33 FLOP/B'
+    """
+
+    value: Fraction
+    unit: Unit = ONE
+
+    def __str__(self) -> str:
+        return " ".join(part for pair in self.lines() for part in pair if part)
+
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The ways to say it, each as (relation, text): exact first, then decimal and binary prefixes.
+
+        A rounded value is marked ``≈`` unless it is the usual decimal reading of an exact byte count.
+        """
+        suffix = "" if self.unit == ONE else f" {self.unit}"
+        said: list[tuple[str, str]] = [("", exact_text(self.value) + suffix)]
+        bases = dict(self.unit.powers)
+        # Prefixes go on what the unit measures; a count of layers or stages takes none.
+        rest = {base: power for base, power in bases.items() if power != 1 or base == "second"}
+        plain = rest in ({}, {"second": -1}, {"second": 1})
+        lead = next((b for b in ("byte", "FLOP", "operation", "second") if plain and bases.get(b) == 1), None)
+        if lead and (abs(self.value) >= 1000 or (lead == "second" and self.value and abs(self.value) < 1)):
+            binary = BINARY if lead == "byte" and bases.get("second") != -1 else {}
+            for table, base in ((_DISPLAY, 10), (binary, 2)):
+                text = _prefixed(self.value, self.unit, table, base)
+                if text and text[1] not in [t for _, t in said]:
+                    said.append(text)
+        elif self.value.denominator != 1:
+            said.append(("≈", decimal_text(self.value) + suffix))
+        return tuple(said)
+
+    @classmethod
+    def parse(cls, text: str) -> Quantity:
+        """``1.41 GHz``, ``80 GiB``, ``512 FMA/clock/SM``, ``1/2``, ``4096``; exact.
+
+        >>> Quantity.parse("1.41 GHz").value
+        Fraction(1410000000, 1)
+        """
+        match = re.fullmatch(
+            r"\s*([-+]?\d[\d_ ]{0,40}(?:\.\d{1,40})?(?:[eE][-+]?\d{1,3})?(?:\s*/\s*\d{1,40})?)\s*([^\d\s].*)?", text
+        )
+        if match is None:
+            raise ValuesError(f"'{text[:60]}' is not a number with a unit", hint="write for instance 80 GiB or 1.41 GHz")
+        number = Fraction(re.sub(r"[_ ]", "", match[1]))
+        scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
+        return cls(number * scale, unit)
+
+
+_DISPLAY = {name: power for name, power in DECIMAL.items() if name not in ("", "K", "u", "m", "µ", "n")}
+_SMALL = {"m": -3, "µ": -6, "n": -9}
+
+
+def group(digits: str) -> str:
+    """Digits grouped in threes with a thin gap where there are more than four: ``12 884 901 888``."""
+    if len(digits) <= 4:
+        return digits
+    head = len(digits) % 3
+    parts = ([digits[:head]] if head else []) + [digits[i : i + 3] for i in range(head, len(digits), 3)]
+    return " ".join(parts)
+
+
+def exact_text(value: Fraction) -> str:
+    """The exact value: a grouped integer, or a fraction of two."""
+    sign = "-" if value < 0 else ""
+    top = group(str(abs(value.numerator)))
+    return sign + top + (f"/{group(str(value.denominator))}" if value.denominator != 1 else "")
+
+
+def decimal_text(value: Fraction, digits: int = 6) -> str:
+    """A decimal with ``digits`` significant digits, grouped; very large and small ones as powers of ten."""
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 10**15 or size < Fraction(1, 10**6):
+        mantissa, exponent = f"{float(value):.{digits - 1}e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}·10^{int(exponent)}"
+    text = f"{float(value):.{digits}g}"
+    if "e" in text:
+        text = f"{float(value):.0f}"
+    whole, _, rest = text.lstrip("-").partition(".")
+    return ("-" if value < 0 else "") + group(whole) + (f".{rest.rstrip('0')}" if rest.rstrip("0") else "")
+
+
+def _prefixed(value: Fraction, unit: Unit, table: dict[str, int], base: int) -> tuple[str, str] | None:
+    table = _SMALL if base == 10 and abs(value) < 1 else table
+    fitting = [(power, name) for name, power in table.items() if abs(value) >= Fraction(base) ** power]
+    if not fitting:
+        return None
+    power, name = max(fitting)
+    scaled = value / Fraction(base) ** power
+    exact = (scaled * 10**6).denominator == 1
+    # 12.884901888 GB is read as 12.88 GB beside the exact count, so it keeps its equals sign.
+    text = decimal_text(scaled, 9) if exact and len(decimal_text(scaled, 9)) <= 9 else decimal_text(scaled, 4)
+    relation = "=" if exact or unit == BYTE else "≈"
+    return relation, f"{text} {name}{unit}"
