@@ -435,7 +435,7 @@ def from_expr(expr: Expr) -> Form:
 
     def go(e: Expr) -> Form:
         if e.is_Rational:
-            return _rational(Fraction(int(e.p), int(e.q)))
+            return rational(Fraction(int(e.p), int(e.q)))
         if e.is_Symbol:
             return Sym(e.name, bool(e.is_integer))
         if e.is_Add:
@@ -467,7 +467,8 @@ def from_expr(expr: Expr) -> Form:
     return go(expr)
 
 
-def _rational(number: Fraction) -> Form:
+def rational(number: Fraction) -> Form:
+    """An exact number: a fraction is written as one."""
     return num(number) if number.denominator == 1 else Ratio(num(number.numerator), num(number.denominator))
 
 

@@ -135,8 +135,8 @@ MAPS: tuple[MapKind, ...] = (
         operands=("t",),
         collapses=True,
     ),
-    MapKind("scale", (), u * c, dy * c, linear=True, operands=("c",)),
-    MapKind("mask", (), u + t, dy, operands=("t",)),
+    MapKind("scale", (), u * c, dy * c, linear=True),  # c is the scale of the op, a number
+    MapKind("mask", (), u + t, dy, linear=False, operands=("t",)),
 )
 MAP: dict[str, MapKind] = {kind.name: kind for kind in MAPS}
 SPELLED: dict[str, MapKind] = {spelling: kind for kind in MAPS for spelling in kind.spellings}

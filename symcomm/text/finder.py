@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from symcomm.text import latex_table, markdown_table, separated_table
 from symcomm.text.table import LAYER_COLUMNS, Cell, Table, build, header_name, layer_columns
@@ -27,19 +26,18 @@ class _Finder:
 
     def tables(self) -> Iterator[Table]:
         if self.ending in ("csv", "tsv"):
-            yield from self._whole("\t" if self.ending == "tsv" else "")
+            yield from self._whole(0, len(self.lines), "\t" if self.ending == "tsv" else "")
             return
         yield from self._within(0, len(self.lines))
 
-    def _whole(self, separator: str) -> Iterator[Table]:
-        """A file that says it is one table: blank lines only separate tables."""
-        index = 0
-        while index < len(self.lines):
+    def _whole(self, index: int, stop: int, separator: str) -> Iterator[Table]:
+        """A file or fence that says it is one table: blank lines only separate tables."""
+        while index < stop:
             if not self.lines[index].strip():
                 index += 1
                 continue
             mark = separator or _separator(self.lines[index])
-            table, index = self._separated(index, len(self.lines), mark)
+            table, index = self._separated(index, stop, mark)
             yield table
 
     def _within(self, index: int, stop: int) -> Iterator[Table]:
@@ -50,13 +48,12 @@ class _Finder:
                 end = self._fence_end(index, stop, fence.group(1))
                 kind = fence.group(2).lower().strip("{}.")
                 if kind in _TABLE_FENCES:
-                    inner = replace_ending(self, end, kind)
-                    yield from inner._fenced(index + 1, end, kind)
+                    yield from self._fenced(index + 1, end, kind)
                 index = end + 1
                 continue
             begin = _latex_begin(line)
             if begin >= 0:
-                latex, last, column = latex_table.read(self.lines[:stop], index, begin, self.shift, self.file)
+                latex, last = latex_table.read(self.lines, index, stop, begin, self.shift, self.file)
                 if latex is not None:
                     yield latex
                 index = last + 1
@@ -78,7 +75,7 @@ class _Finder:
 
     def _fenced(self, index: int, stop: int, kind: str) -> Iterator[Table]:
         if kind in ("csv", "tsv"):
-            yield from self._whole("\t" if kind == "tsv" else "")
+            yield from self._whole(index, stop, "\t" if kind == "tsv" else "")
         else:
             yield from self._within(index, stop)
 
@@ -112,7 +109,7 @@ class _Finder:
             or (layer and self.lines[end].strip().startswith("$"))
         ):
             end += 1
-        rows = separated_table.records(self.lines[:end], index, index + self.shift, self.file, "\t")
+        rows = separated_table.records(self.lines, index, end, index + self.shift, self.file, "\t")
         parsed = [cells for cells, _ in rows]
         return build(self.file, parsed[0], parsed[1:]), end
 
@@ -120,24 +117,17 @@ class _Finder:
         """A separated table from its header to the first blank line."""
         rows: list[list[Cell]] = []
         end = index
-        lines = self.lines[:stop] if stop < len(self.lines) else self.lines
-        for cells, end in separated_table.records(lines, index, index + self.shift, self.file, mark):  # noqa: B007
+        for cells, end in separated_table.records(self.lines, index, stop, index + self.shift, self.file, mark):
             if rows and len(cells) > len(rows[0]) and mark != "\t" and cells[0].line == cells[-1].line:
                 # Commas of a formula that nobody quoted: keep them, if the row then fits its header.
                 line = cells[0].line_text
                 kept = separated_table.split_line(line, cells[0].line, self.file, mark, keep_math=True)
-                cells = kept if len(kept) == len(rows[0]) else cells
-            rows.append(cells)
-            if len(rows) > 1 and end < len(lines) and not lines[end].strip():
-                break
-            if len(rows) == 1 and end < len(lines) and not lines[end].strip():
+                rows.append(kept if len(kept) == len(rows[0]) else cells)
+            else:
+                rows.append(cells)
+            if end < stop and not self.lines[end].strip():
                 break
         return build(self.file, rows[0], rows[1:]), end
-
-
-def replace_ending(finder: _Finder, stop: int, kind: str) -> _Finder:
-    """The same finder for the lines up to ``stop``, read as ``kind``."""
-    return _Finder(finder.lines[:stop], finder.file, finder.shift, kind)
 
 
 def _separator(line: str) -> str:

@@ -29,10 +29,11 @@ class Body:
         return Span(self.file, index + self.shift, self.lines[index], start, stop)
 
 
-def read(lines: list[str], index: int, column: int, shift: int, file: str) -> tuple[Table | None, int, int]:
-    r"""The table whose ``\begin`` stands at ``lines[index][column:]``, and the line and column after its ``\end``.
+def read(lines: list[str], index: int, stop: int, column: int, shift: int, file: str) -> tuple[Table | None, int]:
+    r"""The table whose ``\begin`` stands at ``lines[index][column:]``, and the line of its ``\end``.
 
-    ``index + shift`` is the line's number in the file. No table comes back where there are no rows.
+    Only lines before ``stop`` are read; ``index + shift`` is the line's number in the file.
+    No table comes back where there are no rows.
     """
     body = Body(lines, shift, file)
     begin = BEGIN.match(lines[index], column)
@@ -46,7 +47,7 @@ def read(lines: list[str], index: int, column: int, shift: int, file: str) -> tu
     math = False
     while True:
         if position >= len(lines[line]):
-            if line + 1 >= len(lines):
+            if line + 1 >= stop:
                 raise TableError(
                     f"this `{opening.word}` is never closed", opening, rf"write `\end{{{begin.group(1)}}}` after it"
                 )
@@ -67,7 +68,7 @@ def read(lines: list[str], index: int, column: int, shift: int, file: str) -> tu
                 elif environments == 0:
                     row.append(cell.done())
                     rows.append(row)
-                    return _table(body, rows, file), line, found.end()
+                    return _table(body, rows, file), line
                 else:
                     environments -= 1
                 cell.add(line, position, found.end())
@@ -192,6 +193,4 @@ class _Draft:
         shift = self.body.shift
         jumps = tuple(jump._replace(line=jump.line + shift) for jump in self.jumps)
         start = self.start
-        return Cell(
-            "".join(self.pieces), self.body.file, start.line + shift, start.line_text, start.column, "", jumps
-        )
+        return Cell("".join(self.pieces), self.body.file, start.line + shift, start.line_text, start.column, "", jumps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from symcomm.text.table import Cell
 
@@ -26,9 +27,7 @@ def split_line(line: str, number: int, file: str) -> list[Cell]:
     [' $P(a|b)$ ', ' a \\| b ']
     """
     cuts = [-1, *_pipes(line), len(line)]
-    cells = [
-        Cell(line[left + 1 : right], file, number, line, left + 1) for left, right in zip(cuts, cuts[1:], strict=False)
-    ]
+    cells = [Cell(line[left + 1 : right], file, number, line, left + 1) for left, right in pairwise(cuts)]
     if len(cells) > 1 and not cells[0].text.strip(" \t>"):
         cells = cells[1:]
     if len(cells) > 1 and not cells[-1].text.strip():

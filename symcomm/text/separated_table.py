@@ -14,22 +14,22 @@ def split_line(line: str, number: int, file: str, separator: str, keep_math: boo
     >>> [cell.text for cell in split_line('a,"b, c","say ""x\"""', 1, "t.csv", ",")]
     ['a', 'b, c', 'say "x"']
     """
-    return next(records([line], 0, number, file, separator, keep_math))[0]
+    return next(records([line], 0, 1, number, file, separator, keep_math))[0]
 
 
 def records(
-    lines: list[str], first: int, number: int, file: str, separator: str, keep_math: bool = False
+    lines: list[str], first: int, stop: int, number: int, file: str, separator: str, keep_math: bool = False
 ) -> Iterator[tuple[list[Cell], int]]:
-    """The rows from ``lines[first]`` on, each with the index of the line after it.
+    """The rows of ``lines[first:stop]``, each with the index of the line after it.
 
     ``number`` is the number of ``lines[first]`` in the file.
     """
-    index = first
-    while index < len(lines):
+    index, shift = first, number - first
+    while index < stop:
         cells: list[Cell] = []
         position = 0
         while True:
-            cell, index, position, done = _field(lines, index, position, number - first, file, separator, keep_math)
+            cell, index, position, done = _field(lines, index, stop, position, shift, file, separator, keep_math)
             cells.append(cell)
             if done:
                 break
@@ -38,7 +38,7 @@ def records(
 
 
 def _field(
-    lines: list[str], index: int, position: int, shift: int, file: str, separator: str, keep_math: bool
+    lines: list[str], index: int, last: int, position: int, shift: int, file: str, separator: str, keep_math: bool
 ) -> tuple[Cell, int, int, bool]:
     """One field from ``position`` of ``lines[index]``: the cell, the line and column after it, and if the row ends."""
     line = lines[index]
@@ -46,7 +46,7 @@ def _field(
     while separator != "\t" and start < len(line) and line[start] == " ":
         start += 1  # a space after the comma is not part of the cell (csv: skipinitialspace)
     if start < len(line) and line[start] == '"':
-        return _quoted(lines, index, start, shift, file, separator)
+        return _quoted(lines, index, last, start, shift, file, separator)
     stop = _math_end(line, start, separator) if keep_math else line.find(separator, start)
     stop = len(line) if stop < 0 else stop
     cell = Cell(line[start:stop], file, index + shift, line, start)
@@ -69,7 +69,7 @@ def _math_end(line: str, position: int, separator: str) -> int:
 
 
 def _quoted(
-    lines: list[str], index: int, opening: int, shift: int, file: str, separator: str
+    lines: list[str], index: int, last: int, opening: int, shift: int, file: str, separator: str
 ) -> tuple[Cell, int, int, bool]:
     """A field in quotes: ``""`` is a quote, and a line end belongs to the field."""
     begin = (index, opening)
@@ -83,7 +83,7 @@ def _quoted(
         piece = line[position:] if stop < 0 else line[position:stop]
         pieces.append(piece)
         length += len(piece)
-        if length > CELL_LIMIT or (stop < 0 and index + 1 >= len(lines)):
+        if length > CELL_LIMIT or (stop < 0 and index + 1 >= last):
             place = Cell(lines[begin[0]], file, begin[0] + shift, lines[begin[0]], 0).span(opening, opening + 1)
             if length > CELL_LIMIT:
                 raise TableError(

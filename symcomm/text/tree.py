@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from symcomm.errors import Span
-
 
 
 @dataclass(frozen=True)
@@ -139,3 +138,37 @@ class Declaration(Node):
     sizes: tuple[Node, ...]
     domain: str
     ranges: tuple[Range, ...]
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes right below a node, in the order they are written.
+
+    >>> from symcomm.errors import Span
+    >>> span = Span("t.md", 1, "x^2", 0, 3)
+    >>> [type(child).__name__ for child in children(Power(span, Name(span, "x", "x"), Number(span, Fraction(2))))]
+    ['Name', 'Number']
+    """
+    found: list[Node] = []
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, Node):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += [one for one in value if isinstance(one, Node)]
+    return tuple(found)
+
+
+def bare(node: object) -> object:
+    """The node without places and without the author's spelling, so that trees of different texts compare.
+
+    >>> from symcomm.errors import Span
+    >>> here, there = Span("a.md", 1, "x", 0, 1), Span("b.md", 9, "  x", 2, 3)
+    >>> Name(here, "x", "x") == Name(there, "x", "x"), bare(Name(here, "x", "x")) == bare(Name(there, "x", "x"))
+    (False, True)
+    """
+    if isinstance(node, tuple):
+        return tuple(bare(one) for one in node)
+    if isinstance(node, Node):
+        kept = [getattr(node, field.name) for field in fields(node) if field.name not in ("span", "latex")]
+        return (type(node).__name__, *(bare(one) for one in kept))
+    return node

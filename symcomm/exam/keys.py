@@ -1,0 +1,226 @@
+"""The keys of problem documents that need more than their type: symbols, values, conventions, options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from symcomm.accounting import CONVENTIONS, Accounting
+from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.exam import blocks
+from symcomm.exam.blocks import Listing, Scalar, Section, Value
+from symcomm.notation import Notation
+from symcomm.units import Quantity
+
+SYMBOL_KEYS = ("meaning", "value", "latex")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A number the author gave, and where."""
+
+    name: str
+    quantity: Quantity
+    span: Span
+
+
+def plain_name(text: str) -> str:
+    r"""The plain spelling of a symbol written plainly or in LaTeX.
+
+    >>> plain_name(r"$N_{\text{layer}}$"), plain_name("n_H")
+    ('N_layer', 'n_H')
+    """
+    text = re.sub(r"\\(?:text|mathrm|mathit|operatorname)\s*\{([^{}]*)\}", r"\1", text.strip().strip("$").strip())
+    text = re.sub(r"[{}\s]", "", text)
+    return text.removeprefix("\\")
+
+
+def _symbol_name(key: Scalar) -> str:
+    from symcomm import notation
+
+    name = plain_name(key.text)
+    try:
+        notation.symbol(name)
+    except SymcommError as error:
+        raise DocumentError(error.message, key.span, error.hint) from None
+    return name
+
+
+def _name(section: Section, key: str) -> str:
+    value = section.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, Scalar):
+        raise blocks.wrong_type(key, "the name of a symbol", value)
+    return _symbol_name(value)
+
+
+def _symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Known, ...]]:
+    """What ``symbols`` says: meanings, spellings, and the values that stand beside them."""
+    symbols = section.section("symbols", "symbols")
+    if symbols is None:
+        return over, ()
+    latex, meanings = dict(over.latex), dict(over.meanings)
+    known: list[Known] = []
+    for key, value in symbols.entries:
+        name = _symbol_name(key)
+        if name != key.text:
+            latex[name] = key.text.strip().strip("$").strip()
+        if isinstance(value, Listing):
+            raise blocks.wrong_type(name, "a meaning, or a mapping with meaning, value and latex", value)
+        if isinstance(value, Scalar):
+            meanings[name] = value.text.strip()
+            continue
+        inner = replace(value, what=f"the symbol {name}")
+        inner.only(SYMBOL_KEYS)
+        if "meaning" in inner:
+            meanings[name] = inner.text("meaning")
+        if "latex" in inner:
+            latex[name] = inner.text("latex").strip("$")
+        quantity = inner.quantity("value")
+        if quantity is not None:
+            known.append(Known(name, quantity, inner.span_of("value")))
+    return Notation(latex, meanings), tuple(known)
+
+
+def _values(section: Section, key: str, read: Callable[[Scalar], Quantity]) -> tuple[Known, ...]:
+    values = section.section(key, key)
+    if values is None:
+        return ()
+    known: dict[str, Known] = {}
+    for name_key, value in values.entries:
+        name = _symbol_name(name_key)
+        if not isinstance(value, Scalar):
+            raise blocks.wrong_type(name, "a number with a unit", value)
+        if value.is_nothing:
+            raise DocumentError(f"'{name}' has no value", name_key.span)
+        new = Known(name, read(value), value.span)
+        known |= {item.name: item for item in merge(tuple(known.values()), (new,))}
+    return tuple(known.values())
+
+
+def merge(*groups: Iterable[Known]) -> tuple[Known, ...]:
+    """All given numbers together. Raises ``ValuesError`` naming both places where one has two different values."""
+    found: dict[str, Known] = {}
+    for group in groups:
+        for item in group:
+            before = found.setdefault(item.name, item)
+            if before.quantity != item.quantity:
+                raise ValuesError(
+                    f"{item.name} is {item.span.word or item.quantity} here, but "
+                    f"{before.span.word or before.quantity} in {before.span.place}",
+                    item.span,
+                    "give each symbol one value",
+                )
+    return tuple(found.values())
+
+
+def _conventions(section: Section) -> tuple[tuple[str, str], ...]:
+    """The choices of accounting that ``accounting`` makes: a name, a list of names, or fields with their choices."""
+    value = section.get("accounting")
+    if value is None:
+        return ()
+    made: list[tuple[str, str]] = []
+    if isinstance(value, Section):
+        pairs: list[tuple[str, Value]] = [(key.text, item) for key, item in value.entries]
+        for name, item in pairs:
+            if not isinstance(item, Scalar):
+                raise blocks.wrong_type(name, "the name of a convention", item)
+            _located(lambda n=name, i=item: Accounting.of(**{n: i.text}), value.key(name) or item, item)
+            made.append((name, item.text))
+        return tuple(made)
+    for item in value.items if isinstance(value, Listing) else (value,):
+        if not isinstance(item, Scalar):
+            raise blocks.wrong_type("accounting", "the name of a convention", item)
+        made.append(_located(lambda i=item: convention(i.text), item, item))
+    return tuple(made)
+
+
+def convention(text: str) -> tuple[str, str]:
+    """The field and the choice of a convention written as its name, or as ``field=name``.
+
+    >>> convention("sent_per_rank"), convention("pipeline=per_microbatch")
+    (('communication', 'sent_per_rank'), ('pipeline', 'per_microbatch'))
+    """
+    from dataclasses import asdict
+
+    name, equals, choice = text.partition("=")
+    if equals:
+        Accounting.of(**{name.strip(): choice.strip()})
+        return name.strip(), choice.strip()
+    Accounting.of(text.strip())
+    chosen, usual = asdict(Accounting.of(text.strip())), asdict(Accounting())
+    changed = [key for key in chosen if chosen[key] != usual[key]]
+    home = changed[0] if changed else next(key for key in usual if usual[key] == text.strip())
+    return home, text.strip()
+
+
+def _located(make: Callable[[], Any], key: Scalar, value: Scalar) -> Any:
+    """Runs a check and puts the place of the key or value on its error."""
+    try:
+        return make()
+    except SymcommError as error:
+        at = key if "field" in error.message else value
+        raise DocumentError(error.message, at.span, error.hint) from None
+
+
+def _option(section: Section, key: str, kind: str) -> Any:
+    """One option of a pass, as the type that its kind asks for."""
+    value = section.get(key)
+    assert value is not None
+    span = value.span
+    try:
+        return convert(blocks.plain(value), kind, key)
+    except SymcommError as error:
+        if isinstance(value, Section):
+            # A strategy written as a mapping: point at the word the error is about.
+            words = [k for k, _ in value.entries] + [v for _, v in value.entries if isinstance(v, Scalar)]
+            named = [w for w in words if f"'{w.text}'" in error.message]
+            span = named[0].span if named else span
+        raise DocumentError(error.message, span, error.hint) from None
+
+
+def convert(value: Any, kind: str, name: str) -> Any:
+    """An option as its pass wants it, from plain data or from the command line.
+
+    Raises ``DocumentError`` (without a place) for a wrong type or an unknown choice.
+
+    >>> convert("8", "size", "degree"), convert("forward", "choice:forward|backward", "phase")
+    (8, 'forward')
+    """
+    if kind == "strategy":
+        from symcomm.parallel.strategy import parse_strategy
+
+        if not isinstance(value, (str, dict)):
+            raise DocumentError(f"'{name}' must be a strategy, such as data(k)")
+        return parse_strategy(value)
+    if kind.startswith("choice:"):
+        choices = kind.removeprefix("choice:").split("|")
+        if value not in choices:
+            raise DocumentError(f"'{value}' is no {name}", hint=nearest(str(value), choices))
+        return value
+    if isinstance(value, (list, dict)):
+        if kind == "text" and name == "dtype" and isinstance(value, dict):
+            return value
+        raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}, but is a {type(value).__name__}")
+    if isinstance(value, bool) or value is None:
+        raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}")
+    if kind == "quantity":
+        return Quantity.parse(str(value))
+    if kind == "size":
+        text = str(value).strip()
+        if re.fullmatch(r"\d{1,40}", text):
+            if not int(text):
+                raise DocumentError(f"'{name}' must be positive")
+            return int(text)
+        if re.match(r"[-+.\d]", text):
+            raise DocumentError(f"'{name}' must be a whole number or a symbol, but is '{text[:60]}'")
+        return plain_name(text)
+    return str(value)
+
+
+_KINDS = {"size": "a whole number or a symbol", "quantity": "a number with a unit", "text": "text"}
+
+

@@ -1,0 +1,385 @@
+"""Problem documents: a Markdown file with layer tables and questions, read, checked and solved.
+
+``read_problem`` reads a file and checks every key of its front matter and of its fenced ``symcomm`` blocks;
+``solve`` derives each question and puts the answers between the author's own words. A slip is refused with the line
+and column of the key, before anything is derived.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symcomm.accounting import Accounting
+from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.exam import blocks, pieces
+from symcomm.exam.blocks import Listing, Scalar, Section, Value
+from symcomm.notation import Notation
+from symcomm.render.document import Answer, Block, Document, Given, Heading, LayerTable, Prose
+from symcomm.text.table import Cell, Table, build, layer_tables
+from symcomm.units import Quantity
+
+if TYPE_CHECKING:
+    from symcomm.derivation import Derivation
+    from symcomm.model import Model
+
+FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")
+MODEL_KEYS = (
+    "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
+)  # fmt: skip
+ASK_KEYS = ("ask", "label", "model", "points", "given")  # and the options of the quantity that is asked for
+SYMBOL_KEYS = ("meaning", "value", "latex")
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A number the author gave, and where."""
+
+    name: str
+    quantity: Quantity
+    span: Span
+
+
+@dataclass(frozen=True)
+class ModelBlock:
+    """A ``model:`` block: a name, the table it stands for, and how that table is to be read.
+
+    ``shown`` says that the table stands in the block itself, and so has to be shown in its place.
+    """
+
+    name: str
+    table: Table
+    repeat: str
+    batch: str
+    dtype: str
+    values: tuple[Known, ...]
+    inputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    notation: Notation
+    shown: bool
+    section: Section
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One quantity that is asked for: a pass, its options, and the numbers given with the question.
+
+    ``conventions`` are choices of accounting by field, laid over those of the document.
+    """
+
+    quantity: str
+    label: str
+    model: str
+    options: tuple[tuple[str, Any], ...]
+    conventions: tuple[tuple[str, str], ...]
+    given: tuple[Known, ...]
+    points: int | None
+    section: Section
+
+    @property
+    def span(self) -> Span:
+        """Where the question stands."""
+        key = self.section.key("ask")
+        return key.span if key else self.section.span
+
+
+@dataclass(frozen=True)
+class Question:
+    """The asks below one heading, with its points."""
+
+    heading: Heading | None
+    asks: tuple[Ask, ...]
+
+    @property
+    def points(self) -> int | None:
+        """The points of the asks where each has its own; else those of the heading."""
+        own = [ask.points for ask in self.asks if ask.points is not None]
+        if own and len(own) == len(self.asks):
+            return sum(own)
+        return self.heading.points if self.heading else None
+
+
+Item = Prose | LayerTable | Heading | ModelBlock | Ask
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem file that was read and checked; nothing is derived yet.
+
+    ``items`` are its pieces in order; ``values`` are the numbers that hold for all its models.
+    """
+
+    file: str
+    title: str
+    subtitle: str
+    authors: tuple[str, ...]
+    date: str
+    language: str
+    notation: Notation
+    values: tuple[Known, ...]
+    conventions: tuple[tuple[str, str], ...]
+    items: tuple[Item, ...] = field(repr=False)
+
+    @cached_property
+    def models(self) -> dict[str, ModelBlock]:
+        """The models by name, in order."""
+        return {item.name: item for item in self.items if isinstance(item, ModelBlock)}
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The layer tables that stand in the text, in order."""
+        return tuple(item.table for item in self.items if isinstance(item, LayerTable))
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        """Everything that is asked for, in order."""
+        return tuple(item for item in self.items if isinstance(item, Ask))
+
+    @cached_property
+    def questions(self) -> tuple[Question, ...]:
+        """The asks gathered under the heading they stand below."""
+        found: list[Question] = []
+        heading: Heading | None = None
+        fresh = True
+        for item in self.items:
+            if isinstance(item, Heading):
+                heading, fresh = item, True
+            elif isinstance(item, Ask) and fresh:
+                found.append(Question(heading, (item,)))
+                fresh = False
+            elif isinstance(item, Ask):
+                found[-1] = replace(found[-1], asks=(*found[-1].asks, item))
+        return tuple(found)
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+def read_problem(path: str | Path) -> Problem:
+    """The problem in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
+    return parse_problem(pieces.read_text(Path(path)), str(path))
+
+
+def parse_problem(text: str, file: str = "<text>") -> Problem:
+    """The problem in a text; ``file`` names it in errors.
+
+    >>> parse_problem("---\\ntitle: Homework 2\\n---\\nWords.").title
+    'Homework 2'
+    """
+    text = pieces.one_line_end(text)
+    front = pieces.front_matter(text, file)
+    head = blocks.read(front[0], front[1], "the front matter") if front and front[0].strip() else None
+    if head is None:
+        head = Section((), Span(file, 1, "", 0, 0), "the front matter")
+    if not isinstance(head, Section):
+        raise DocumentError("the front matter must be a mapping of keys to values", head.span)
+    head = replace(head, what="the front matter")
+    head.only(FRONT_KEYS)
+    reader = _Reader(file, head)
+    for piece in pieces.pieces(text, file):
+        reader.take(piece)
+    return reader.problem()
+
+
+class _Reader:
+    """Reads the pieces of one file in order; a block may refer to the tables and models before it."""
+
+    def __init__(self, file: str, head: Section) -> None:
+        self.file, self.head = file, head
+        self.items: list[Item] = []
+        self.tables: list[Table] = []
+        self.models: dict[str, ModelBlock] = {}
+        self.pending: list[tuple[ModelBlock, int]] = []
+        self.notation, self.values = _symbols(head, Notation())
+        self.conventions = _conventions(head)
+        self.dtype = head.text("dtype")
+
+    def take(self, piece: pieces.Piece) -> None:
+        """Adds one piece."""
+        match piece:
+            case pieces.ProsePiece(markdown, span):
+                self.items.append(Prose(markdown, span))
+            case pieces.HeadingPiece(level, markdown, points, span):
+                self.items.append(Heading(level, markdown, points, span))
+            case pieces.TablePiece(table):
+                self.tables.append(table)
+                self.items.append(LayerTable(table))
+            case pieces.BlockPiece(yaml, source, span):
+                if not yaml.strip():
+                    raise DocumentError("this block is empty", span, "it starts with model: or ask:")
+                self.block(blocks.read(yaml, source, "this block"))
+
+    def block(self, value: Value) -> None:
+        if isinstance(value, Listing):
+            for item in value.items:
+                if isinstance(item, Listing):
+                    raise DocumentError("a list within a list: each item is a model or a question", item.span)
+                self.block(item)
+        elif not isinstance(value, Section):
+            raise DocumentError("a block holds keys and values", value.span, "it starts with model: or ask:")
+        elif "ask" in value:
+            self.items.append(self.ask(replace(value, what="this question")))
+        elif "model" in value:
+            self.model(replace(value, what="this model"))
+        else:
+            word = value.keys[0] if value.keys else ""
+            key = value.entries[0][0].span if value.entries else value.span
+            close = nearest(word, ["ask", "model"])
+            hint = close if close.startswith("did") else "it starts with model: or ask:"
+            raise DocumentError("this block is neither a model nor a question", key, hint)
+
+    # -- models --------------------------------------------------------------------------------
+
+    def model(self, section: Section) -> None:
+        section.only(MODEL_KEYS)
+        name = section.text("model")
+        if name in self.models:
+            before = self.models[name].section.span_of("model")
+            raise DocumentError(
+                f"a second model called '{name}'", section.span_of("model"), f"the first is in line {before.line}"
+            )
+        table, shown = self.table(section)
+        notation, described = _symbols(section, self.notation)
+        values = merge(self.values, described, _values(section, "values", blocks.whole))
+        dtype = section.text("dtype", self.dtype or "fp16")
+        made = ModelBlock(
+            name,
+            table,
+            _name(section, "repeat"),
+            _name(section, "batch"),
+            dtype,
+            values,
+            section.texts("inputs"),
+            section.texts("weights"),
+            notation,
+            shown,
+            section,
+        )
+        self.models[name] = made
+        if shown:
+            self.items.append(LayerTable(table))
+        self.items.append(made)
+
+    def table(self, section: Section) -> tuple[Table, bool]:
+        """The table a model block means, and whether it stands in the block itself."""
+        if "table" in section and "formula" in section:
+            key = section.key("formula")
+            raise DocumentError("a model has a table or a formula, not both", key.span if key else section.span)
+        formula = section.get("formula")
+        if formula is not None:
+            if not isinstance(formula, Scalar):
+                raise blocks.wrong_type("formula", "text", formula)
+            return formula_table(formula), False
+        value = section.get("table")
+        if value is None:
+            if not self.tables:
+                raise DocumentError(
+                    "no layer table stands before this model",
+                    section.span,
+                    "put the table above the block, or into it as table: | or formula:",
+                )
+            return self.tables[-1], False
+        if not isinstance(value, Scalar):
+            raise blocks.wrong_type("table", "a number or a table", value)
+        if re.fullmatch(r"\d{1,6}", value.text.strip()):
+            number = int(value.text)
+            if not 1 <= number <= len(self.tables):
+                count = len(self.tables)
+                have = (
+                    "no layer table stands"
+                    if not count
+                    else f"only {count} layer table{'s' * (count > 1)} stand" + "s" * (count == 1)
+                )
+                raise DocumentError(f"there is no table {number}: {have} before this model", value.span)
+            return self.tables[number - 1], False
+        if value.style != "|":
+            raise DocumentError(
+                "'table' must be the number of a table, or a table of its own",
+                value.span,
+                "write the table below table: |",
+            )
+        found = layer_tables(value.text, self.file, value.span.line + 1)
+        if len(found) != 1:
+            raise DocumentError(
+                f"one layer table is needed here, but there are {len(found)}" if found else "this is no layer table",
+                value.span,
+                "its columns are Computation, Input and Output",
+            )
+        return found[0], True
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def ask(self, section: Section) -> Ask:
+        from symcomm.passes import PASSES
+
+        name = section.text("ask")
+        if name not in PASSES:
+            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), nearest(name, [*PASSES]))
+        wanted = PASSES[name]
+        kinds = {option.name: option for option in wanted.options}
+        section.only([*ASK_KEYS, *kinds, "accounting"])
+        model = section.text("model")
+        if model and model not in self.models:
+            known = nearest(model, [*self.models]) if self.models else "no model is defined before this question"
+            raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), known)
+        if wanted.needs_model and not model:
+            if not self.models:
+                raise DocumentError(
+                    f"'{name}' needs a model, and none is defined before this question",
+                    section.span_of("ask"),
+                    "add a symcomm block with model: and the name of the model",
+                )
+            model = [*self.models][-1]
+        options: list[tuple[str, Any]] = []
+        for key in section.keys:
+            if key in kinds and kinds[key].kind != "accounting":
+                options.append((key, _option(section, key, kinds[key].kind)))
+        for option in wanted.options:
+            if option.default is None and option.name not in section and option.kind != "accounting":
+                raise DocumentError(f"'{name}' needs the key '{option.name}': {option.meaning}", section.span_of("ask"))
+        given = _values(section, "given", blocks.quantity)
+        merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
+        return Ask(
+            name,
+            section.text("label"),
+            model,
+            tuple(options),
+            _conventions(section),
+            given,
+            section.count("points"),
+            section,
+        )
+
+    def problem(self) -> Problem:
+        """The problem, once all pieces were taken."""
+        head = self.head
+        title = head.text("title")
+        items = list(self.items)
+        if not title:
+            first = next((n for n, item in enumerate(items) if isinstance(item, Heading)), None)
+            heading = items[first] if first is not None else None
+            if first is not None and isinstance(heading, Heading) and heading.level == 1 and heading.points is None:
+                title = heading.markdown
+                del items[first]
+        subtitle = " · ".join(part for part in (head.text("course"), head.text("subtitle")) if part)
+        language = head.text("language", "en")
+        if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", language):
+            raise DocumentError(f"'{language[:40]}' is no language", head.span_of("language"), "write en or de-CH")
+        return Problem(
+            self.file,
+            title or Path(self.file).stem,
+            subtitle,
+            head.texts("authors"),
+            head.text("date"),
+            language,
+            self.notation,
+            self.values,
+            self.conventions,
+            tuple(items),
+        )

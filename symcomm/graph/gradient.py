@@ -1,0 +1,127 @@
+"""The backward pass, derived: the gradient of a contraction is a contraction, of a map the map's own derivative.
+
+Nothing here knows a layer. Every op's gradients follow from its indices or from the record of its map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symcomm.graph.graph import Graph, Op, Tensor
+from symcomm.graph.ops import MAP
+
+
+def gradient_name(tensor: str) -> str:
+    """The name of a tensor's gradient."""
+    return f"d({tensor})"
+
+
+def differentiable(graph: Graph, input_gradient: bool = True) -> frozenset[str]:
+    """The tensors that need a gradient: weights, inputs where asked for, and all that depends on them."""
+    needed = {t.name for t in graph.tensors.values() if t.role == "weight" or (t.role == "input" and input_gradient)}
+    for op in graph.ops:
+        if any(name in needed for name in op.inputs) and op.kind not in ("onehot", "route"):
+            needed.add(op.output)
+    return frozenset(needed)
+
+
+def backward(graph: Graph, input_gradient: bool = True) -> Graph:
+    """The graph with its backward ops behind its forward ops.
+
+    The gradient of a tensor is named ``d(tensor)``; the gradients of the outputs come from outside. A tensor that
+    several ops read gets the sum of their contributions.
+
+    Source: reverse-mode differentiation, e.g. Baydin et al., arXiv 1502.05767, section 3.2.
+    """
+    needed = differentiable(graph, input_gradient)
+    tensors = dict(graph.tensors)
+    ops: list[Op] = []
+    parts: dict[str, list[str]] = {}  # contributions to the gradient of a tensor
+
+    def like(name: str, of: str) -> str:
+        tensors[name] = replace(
+            graph.tensors[of], name=name, role="gradient", latex="", of=of, dtype=None, virtual=False
+        )
+        return name
+
+    def emit(op: Op, position: int, kind: str, inputs: tuple[str, ...], indices: tuple[tuple[int, ...], ...],
+             out: tuple[int, ...], attributes: dict[str, object]) -> None:  # fmt: skip
+        of = op.inputs[position]
+        known = parts.setdefault(of, [])
+        name = like(f"{gradient_name(of)}·{len(known) + 1}", of)
+        known.append(name)
+        ops.append(
+            Op(name, kind, inputs, name, indices, out, tuple(attributes.items()), "backward", op.row, op.source)
+        )
+
+    def settle(name: str) -> str:
+        """The finished gradient of a tensor: its only contribution, or the sum of all."""
+        known = parts.pop(name)
+        final = gradient_name(name)
+        indices = tuple(range(len(graph.tensors[name].axes)))
+        producer = next((i for i in range(len(ops) - 1, -1, -1) if ops[i].output == known[0]), None)
+        source = graph.tensors[name].source
+        own = known[0].startswith(f"{final}·")
+        if len(known) == 1 and own and producer is not None:
+            del tensors[known[0]]
+            like(final, name)
+            ops[producer] = replace(ops[producer], name=final, output=final)
+            return final
+        if len(known) == 1 and graph.tensors[name].role == "activation":
+            return known[0]  # a sum hands its gradient on unchanged
+        like(final, name)
+        attributes = (("view", True),) if len(known) == 1 else (("signs", (1,) * len(known)),)
+        kind = "contraction" if len(known) == 1 else "add"
+        ops.append(Op(final, kind, tuple(known), final, (indices,) * len(known), indices, attributes, "backward",
+                      0, source))  # fmt: skip
+        return final
+
+    for out in graph.outputs:
+        if out.name in needed:
+            parts[out.name] = [like(gradient_name(out.name), out.name)]
+
+    for op in reversed(graph.ops):
+        if op.output not in parts or op.output not in needed:
+            continue
+        dy = settle(op.output) if parts[op.output] != [gradient_name(op.output)] else parts.pop(op.output)[0]
+        for j, name in enumerate(op.inputs):
+            if name not in needed:
+                continue
+            mine = op.indices[j]
+            if op.kind == "contraction":
+                others = [k for k in range(len(op.inputs)) if k != j]
+                given = {*op.output_indices, *(i for k in others for i in op.indices[k])}
+                keep = {k: v for k, v in op.attributes if k in ("scale", "lookup")}
+                if op.attribute("view") and set(op.output_indices) == set(mine):
+                    keep["view"] = True
+                if not given >= set(mine):
+                    keep["broadcast"] = True
+                emit(op, j, "contraction", (dy, *(op.inputs[k] for k in others)),
+                     (op.output_indices, *(op.indices[k] for k in others)), mine, keep)  # fmt: skip
+            elif op.kind == "add":
+                signs = op.attribute("signs")
+                assert isinstance(signs, tuple)
+                if signs[j] > 0 and mine == op.output_indices:
+                    parts.setdefault(name, []).append(dy)
+                else:
+                    emit(op, j, "contraction", (dy,), (op.output_indices,), mine, {"scale": signs[j]})
+            elif op.kind == "convolution":
+                keep = dict(op.attributes) | {"part": "input" if j == 0 else "weight"}
+                emit(op, j, "convolution", (dy, op.inputs[1 - j]), (op.output_indices, op.indices[1 - j]), mine, keep)
+            else:
+                record = MAP[op.kind]
+                if j > 0:
+                    continue  # further operands of a map are constants
+                if op.kind == "mask":
+                    parts.setdefault(name, []).append(dy)
+                    continue
+                read, at = [dy], [op.output_indices]
+                for what in record.gradient_reads:
+                    place = record.operands.index(what) + 1 if what in record.operands else 0
+                    read.append(op.output if what == "y" else op.inputs[place])
+                    at.append(op.output_indices if what == "y" else op.indices[place])
+                emit(op, 0, f"{op.kind}_gradient", tuple(read), tuple(at), mine, dict(op.attributes))
+    for tensor in list(graph.tensors.values()):
+        if tensor.name in parts and tensor.role in ("weight", "input"):
+            settle(tensor.name)
+    return replace(graph, tensors=tensors, ops=(*graph.ops, *ops))

@@ -1,0 +1,484 @@
+"""Parallel strategies: each is one record of rules that say which axis is cut along which axis of the mesh.
+
+No strategy has a communication formula. The rules place tensors; ``symcomm.parallel.placement`` derives from the
+placements which collectives the ops then need.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from symcomm.errors import StrategyError, nearest
+from symcomm.form import Form, Num, Sym, num
+from symcomm.graph.graph import Graph, Op
+from symcomm.graph.graph import Tensor as GraphTensor
+
+# Which tensors a rule may cut. A gradient of an activation is placed as the activation.
+EVERYTHING = frozenset({"input", "activation", "weight", "gradient", "state"})
+SHARDS = frozenset({"weight", "gradient", "state"})
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``axis -> mesh``: the first axis of a tensor that ``axis`` names is cut along the mesh axis.
+
+    ``axis`` is a label of the table (``"L"``) or one of ``batch``, ``sequence``, ``paired``, ``experts``, ``first``,
+    which are found in the graph. ``on`` says which tensors take the rule: activations, weights, the gradients of
+    weights, the states of the optimizer.
+    """
+
+    axis: str
+    mesh: str
+    on: frozenset[str] = EVERYTHING
+
+
+@dataclass(frozen=True)
+class PipelineCut:
+    """The repeated graph is cut into stages; ``microbatches`` is the number a batch is split into."""
+
+    stages: Form | None
+    layers_per_stage: Form | None
+    microbatches: Form
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Rules, the mesh axes they need with their sizes, and one sentence why.
+
+    ``precedence`` orders rules when strategies are composed: experts before tensor before sequence before data before
+    the sharding of weights, so that each tensor takes the most specific rule first. Compose with ``|``.
+    """
+
+    name: str
+    rules: tuple[tuple[int, Rule], ...]
+    mesh: tuple[tuple[str, Form | None], ...]
+    why: str
+    pipeline: PipelineCut | None = None
+
+    def __or__(self, other: Strategy) -> Strategy:
+        sizes: dict[str, Form | None] = dict(self.mesh)
+        for axis, size in other.mesh:
+            known = sizes.get(axis)
+            if known is not None and size is not None and known != size:
+                raise StrategyError(f"the mesh axis '{axis}' has two sizes: {_said(known)} and {_said(size)}")
+            sizes[axis] = size if size is not None else known
+        if self.pipeline and other.pipeline:
+            raise StrategyError("the graph is cut into pipeline stages twice")
+        return Strategy(
+            f"{self.name} + {other.name}",
+            tuple(sorted((*self.rules, *other.rules), key=lambda pair: pair[0])),
+            tuple(sizes.items()),
+            f"{self.why} {other.why}",
+            self.pipeline or other.pipeline,
+        )
+
+    __add__ = __or__
+
+    @property
+    def sizes(self) -> dict[str, Form]:
+        """The size of each mesh axis."""
+        for axis, size in self.mesh:
+            if size is None:
+                raise StrategyError(f"the mesh axis '{axis}' has no size", hint=f"combine with a strategy on '{axis}'")
+        return {axis: size for axis, size in self.mesh if size is not None}
+
+
+def _said(size: Form) -> str:
+    return size.name if isinstance(size, Sym) else str(size.number) if isinstance(size, Num) else str(size)
+
+
+Size = int | str | Form
+
+
+def degree(size: Size) -> Form:
+    """The size of a mesh axis: a number or the name of a symbol."""
+    if isinstance(size, Form):
+        return size
+    text = str(size).strip()
+    if re.fullmatch(r"\d{1,12}", text):
+        if int(text) < 1:
+            raise StrategyError(f"a mesh axis of {text} ranks", hint="a degree is at least 1")
+        return num(int(text))
+    if not re.fullmatch(r"[^\W\d]\w{0,39}", text):
+        raise StrategyError(f"'{text[:60]}' is no size of a mesh axis", hint="a whole number or the name of a symbol")
+    return Sym(text)
+
+
+_EXPERT, _TENSOR, _SEQUENCE, _DATA, _SHARD = range(5)
+
+
+def Data(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802  (a strategy reads like a type)
+    """Data parallelism: the batch is cut, every rank has all weights.
+
+    >>> Data("k").rules[0][1].axis
+    'batch'
+    """
+    return Strategy(
+        "Data", ((_DATA, Rule("batch", mesh)),), ((mesh, degree(size)),),
+        "Each rank works on a part of the batch with all weights.",
+    )  # fmt: skip
+
+
+def Zero1(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+    """ZeRO stage 1: data parallelism with the optimizer states sharded.
+
+    Source: Rajbhandari et al., arXiv 1910.02054, section 5.1.
+    """
+    return _shard("ZeRO-1", size, mesh, frozenset({"state"}), "optimizer states are")
+
+
+def Zero2(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+    """ZeRO stage 2: optimizer states and gradients sharded.
+
+    Source: Rajbhandari et al., arXiv 1910.02054, section 5.2.
+    """
+    return _shard("ZeRO-2", size, mesh, frozenset({"state", "gradient"}), "optimizer states and gradients are")
+
+
+def FullySharded(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+    """Fully sharded data parallelism (ZeRO stage 3): weights, gradients and states sharded.
+
+    Source: Rajbhandari et al., arXiv 1910.02054, section 5.3; Zhao et al., arXiv 2304.11277.
+    """
+    return _shard("Fully sharded", size, mesh, SHARDS, "weights, gradients and optimizer states are")
+
+
+def _shard(name: str, size: Size, mesh: str, on: frozenset[str], what: str) -> Strategy:
+    return Strategy(
+        name,
+        ((_DATA, Rule("batch", mesh)), (_SHARD, Rule("first", mesh, on))),
+        ((mesh, degree(size)),),
+        f"Each rank works on a part of the batch; {what} sharded over the same ranks.",
+    )
+
+
+def HybridSharded(shard: Size = "N_shard", replicate: Size = "N_replicate") -> Strategy:  # noqa: N802
+    """Hybrid sharding: fully sharded inside a group of ranks, replicated across groups.
+
+    Source: Zhao et al., arXiv 2304.11277, section 3.2.2.
+    """
+    return Strategy(
+        "Hybrid sharded",
+        ((_DATA, Rule("batch", "replicate")), (_DATA, Rule("batch", "shard")), (_SHARD, Rule("first", "shard", SHARDS))),
+        (("replicate", degree(replicate)), ("shard", degree(shard))),
+        "Weights, gradients and states are sharded inside each group of ranks and replicated across the groups.",
+    )
+
+
+def Tensor(size: Size = "N_TP", mesh: str = "tensor") -> Strategy:  # noqa: N802
+    """Tensor parallelism: the axes that one weight introduces and another sums away are cut.
+
+    Source: Shoeybi et al., arXiv 1909.08053, section 3, where these are the hidden columns and the heads.
+    """
+    return Strategy(
+        "Tensor", ((_TENSOR, Rule("paired", mesh)),), ((mesh, degree(size)),),
+        "Axes that one weight introduces and a later weight sums away are cut, so nothing moves between the two.",
+    )  # fmt: skip
+
+
+def Sequence(size: Size | None = None, mesh: str = "tensor") -> Strategy:  # noqa: N802
+    """Sequence parallelism: where tensor parallelism cuts nothing, activations are cut along the sequence.
+
+    Source: Korthikanti et al., arXiv 2205.05198, section 4.2.2.
+    """
+    on = frozenset({"input", "activation"})
+    return Strategy(
+        "Sequence", ((_SEQUENCE, Rule("sequence", mesh, on)),), ((mesh, None if size is None else degree(size)),),
+        "Activations that tensor parallelism leaves whole are cut along the sequence over the same ranks.",
+    )  # fmt: skip
+
+
+def Context(size: Size = "N_CP", mesh: str = "context") -> Strategy:  # noqa: N802
+    """Context parallelism: all activations are cut along the sequence; keys and values are gathered."""
+    on = frozenset({"input", "activation"})
+    return Strategy(
+        "Context", ((_SEQUENCE, Rule("sequence", mesh, on)),), ((mesh, degree(size)),),
+        "Activations are cut along the sequence; a query needs the keys and values of all positions.",
+    )  # fmt: skip
+
+
+def Expert(size: Size | None = None, mesh: str = "data") -> Strategy:  # noqa: N802
+    """Expert parallelism: the experts are spread over the ranks of a mesh axis, by default that of the data.
+
+    Source: Lepikhin et al., arXiv 2006.16668, section 3.
+    """
+    return Strategy(
+        "Expert", ((_EXPERT, Rule("experts", mesh)),), ((mesh, None if size is None else degree(size)),),
+        "Each rank holds some of the experts; tokens travel to their experts and back.",
+    )  # fmt: skip
+
+
+def Pipeline(  # noqa: N802
+    stages: Size | None = None, *, layers_per_stage: Size | None = None, microbatches: Size = "m"
+) -> Strategy:
+    """Pipeline parallelism: the stack of layers is cut into stages.
+
+    Source: Huang et al., arXiv 1811.06965 (GPipe).
+    """
+    if stages is not None and layers_per_stage is not None:
+        raise StrategyError("a pipeline is given by its stages or by its layers per stage, not by both")
+    if stages is None and layers_per_stage is None:
+        stages = "N_PP"
+    return Strategy(
+        "Pipeline", (), (), "Consecutive layers form stages; what flows between two stages is sent.",
+        PipelineCut(
+            None if stages is None else degree(stages),
+            None if layers_per_stage is None else degree(layers_per_stage),
+            degree(microbatches),
+        ),
+    )  # fmt: skip
+
+
+def Cut(axis: str, size: Size, mesh: str = "") -> Strategy:  # noqa: N802
+    """A placement of one's own: the axis with this label in the table is cut over a mesh axis.
+
+    >>> Cut("D", 8).rules[0][1].mesh
+    'D'
+    """
+    mesh = mesh or axis
+    return Strategy(f"Cut {axis}", ((_TENSOR, Rule(axis, mesh)),), ((mesh, degree(size)),), f"{axis} is cut.")
+
+
+# One row a strategy: what a problem file or the command line calls it, and which record that is.
+STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
+    "data": Data,
+    "fully-sharded": FullySharded,
+    "zero-1": Zero1,
+    "zero-2": Zero2,
+    "zero-3": FullySharded,
+    "hybrid-sharded": HybridSharded,
+    "tensor": Tensor,
+    "sequence": Sequence,
+    "context": Context,
+    "expert": Expert,
+    "pipeline": Pipeline,
+    "cut": Cut,
+}
+_ALSO = {"fsdp": "fully-sharded", "ddp": "data", "hsdp": "hybrid-sharded", "zero1": "zero-1", "zero2": "zero-2",
+         "zero3": "zero-3", "experts": "expert", "fullysharded": "fully-sharded", "zero": "zero-3"}  # fmt: skip
+
+
+def parse_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
+    """A strategy from text (``"data(k) + tensor(8)"``) or from YAML (``{pipeline: {layers_per_stage: 4}}``).
+
+    Raises ``StrategyError`` for an unknown name or argument, with near names.
+
+    >>> parse_strategy("tensor(8) + sequence").name
+    'Tensor + Sequence'
+    """
+    parts: list[tuple[str, dict[str, Any], list[Any]]] = []
+    if isinstance(said, str):
+        if len(said) > 400:
+            raise StrategyError(f"a strategy of {len(said)} characters: at most 400")
+        for piece in re.split(r"[+|](?![^()]*\))", said):
+            match = re.fullmatch(r"\s*([A-Za-z][\w -]*?)\s*(?:\(([^()]*)\))?\s*", piece)
+            if match is None:
+                raise StrategyError(f"'{piece.strip()[:60]}' is no strategy", hint="for instance data(k) + tensor(8)")
+            named: dict[str, Any] = {}
+            placed: list[Any] = []
+            for argument in filter(None, (a.strip() for a in (match[2] or "").split(","))):
+                key, equals, value = argument.partition("=")
+                if equals:
+                    named[key.strip()] = value.strip()
+                else:
+                    placed.append(argument)
+            parts.append((match[1], named, placed))
+    else:
+        for item in said if isinstance(said, list) else [said]:
+            pairs = item.items() if isinstance(item, Mapping) else [(item, None)]
+            for name, arguments in pairs:
+                if isinstance(arguments, Mapping):
+                    parts.append((str(name), dict(arguments), []))
+                else:
+                    parts.append((str(name), {}, [] if arguments is None else [arguments]))
+    if not parts:
+        raise StrategyError("no strategy is named", hint="known: " + ", ".join(STRATEGIES))
+    made = [_make(*part) for part in parts]
+    result = made[0]
+    for other in made[1:]:
+        result = result | other
+    return result
+
+
+def _make(name: str, named: dict[str, Any], placed: list[Any]) -> Strategy:
+    from inspect import signature
+
+    key = name.strip().lower().replace("_", "-").replace(" ", "-")
+    key = _ALSO.get(key, key)
+    if key not in STRATEGIES:
+        raise StrategyError(f"unknown strategy '{name[:60]}'", hint=nearest(key, [*STRATEGIES]))
+    record = STRATEGIES[key]
+    known = [*signature(record).parameters]
+    for argument in named:
+        if argument not in known:
+            raise StrategyError(f"{key} has no '{argument}'", hint=nearest(argument, known))
+    try:
+        return record(*placed, **named)
+    except TypeError as error:
+        raise StrategyError(f"{key} takes {', '.join(known)}: {error}") from None
+
+
+# -- which axes the named selectors mean in a graph ---------------------------------------------
+
+
+def data_tensor(graph: Graph) -> GraphTensor:
+    """The tensor the model reads first: token ids or activations from outside."""
+    for op in graph.ops:
+        for name in op.inputs:
+            tensor = graph.tensors[name]
+            if tensor.role in ("input", "constant") and tensor.name not in graph.producers:
+                return tensor
+    raise StrategyError(f"{graph.name} reads no input")
+
+
+def _repeated(graph: Graph) -> set[str]:
+    """The axes that one op uses under two indices, as attention does with positions."""
+    found: set[str] = set()
+    for op in graph.ops:
+        seen: dict[str, int] = {}
+        for name, indices in (*zip(op.inputs, op.indices, strict=True), (op.output, op.output_indices)):
+            if graph.tensors[name].role == "weight":
+                continue
+            for axis, index in zip(graph.tensors[name].axes, indices, strict=True):
+                if seen.setdefault(axis, index) != index:
+                    found.add(axis)
+    return found
+
+
+def whole_indices(op: Op) -> tuple[int, ...]:
+    """The loop indices an op needs whole: the axis a map works along, the positions of a convolution."""
+    along, whole = op.attribute("along", ()), op.attribute("whole", ())
+    assert isinstance(along, tuple)
+    assert isinstance(whole, tuple)
+    return (*along, *whole)
+
+
+def _worked_along(graph: Graph) -> set[str]:
+    found: set[str] = set()
+    for op in graph.ops:
+        axes = graph.index_axes(op)
+        found |= {axes[i] for i in whole_indices(op)}
+    return found
+
+
+def batch_axes(graph: Graph) -> tuple[str, ...]:
+    """The axis along which examples are independent: no op mixes its positions and no weight has it."""
+    mixed = _repeated(graph) | _worked_along(graph)
+    carried = {a for t in graph.weights for a in t.axes}
+    for axis in data_tensor(graph).axes:
+        if axis not in mixed and axis not in carried:
+            return (axis,)
+    raise StrategyError(
+        f"{graph.name} has no batch axis to cut: its examples are not independent along any axis of "
+        f"{data_tensor(graph).name}",
+        hint="say 'batch: B' where the table leaves the batch out",
+    )
+
+
+def sequence_axes(graph: Graph) -> tuple[str, ...]:
+    """The positions: the axes of the input between the batch and the features."""
+    data = data_tensor(graph)
+    tokens = data.role == "constant"
+    found = data.axes[1:] if tokens else data.axes[1:-1]
+    if not found:
+        raise StrategyError(f"{graph.name} has no sequence axis to cut", hint=f"{data.name} has too few axes")
+    return found[:1]
+
+
+def expert_axes(graph: Graph) -> tuple[str, ...]:
+    """The experts: an axis that a weight shares with the operand it multiplies and with the result."""
+    found: dict[str, None] = {}
+    for op in graph.ops:
+        if op.kind != "contraction" or op.phase != "forward":
+            continue
+        for j, name in enumerate(op.inputs):
+            if graph.tensors[name].role != "weight" or not set(op.indices[j]) & set(op.summed):
+                continue
+            others = {i for k, ix in enumerate(op.indices) if k != j for i in ix}
+            for index, axis in zip(op.indices[j], graph.tensors[name].axes, strict=True):
+                if index in others and index in op.output_indices:
+                    found.setdefault(axis)
+    if not found:
+        raise StrategyError(f"{graph.name} has no experts to spread", hint="experts are weights with an index: W_e")
+    return tuple(found)
+
+
+def paired_axes(graph: Graph) -> tuple[str, ...]:
+    """The axes that one weight introduces and another sums away, each weight used for one axis.
+
+    Taken in the order of the graph, so that weights pair up two by two: the projections to heads with the one that
+    sums the heads, the first matrix of a feed-forward block with the second.
+    """
+    introduces: dict[str, list[str]] = {}
+    sums: dict[str, list[str]] = {}
+    for op in graph.ops:
+        if op.phase != "forward" or op.kind not in ("contraction", "convolution") or op.attribute("lookup"):
+            continue
+        for j, name in enumerate(op.inputs):
+            if graph.tensors[name].role != "weight":
+                continue
+            others = {i for k, ix in enumerate(op.indices) if k != j for i in ix}
+            for index, axis in zip(op.indices[j], graph.tensors[name].axes, strict=True):
+                if index in whole_indices(op):
+                    continue
+                if index in op.output_indices and index not in others:
+                    introduces.setdefault(name, []).append(axis)
+                elif index in others and index not in op.output_indices:
+                    sums.setdefault(name, []).append(axis)
+    blocked = _worked_along(graph) | {a for t in graph.inputs for a in t.axes}
+    taken: set[str] = set()
+    found: list[str] = []
+    for name, axes in introduces.items():
+        if name in taken:
+            continue
+        for axis in axes:
+            partners = [w for w, summed in sums.items() if axis in summed and w != name and w not in taken]
+            if axis in blocked or not partners:
+                continue
+            found.append(axis)
+            taken |= {w for w in {*introduces, *sums} if axis in graph.tensors[w].axes}
+            break
+    if not found:
+        raise StrategyError(
+            f"{graph.name} has no pair of weights for tensor parallelism",
+            hint="one weight must introduce an axis that a later weight sums away; or cut an axis by name: cut(D, 8)",
+        )
+    return tuple(found)
+
+
+_SELECTORS: Mapping[str, Callable[[Graph], tuple[str, ...]]] = {
+    "batch": batch_axes,
+    "sequence": sequence_axes,
+    "experts": expert_axes,
+    "paired": paired_axes,
+}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A rule whose axes have been found in a graph; ``axes`` is None where any axis will do (``first``)."""
+
+    rule: Rule
+    axes: tuple[str, ...] | None
+
+
+def resolve(strategy: Strategy, graph: Graph) -> tuple[Placed, ...]:
+    """The rules of a strategy with the axes they mean in a graph."""
+    found: list[Placed] = []
+    for _, rule in strategy.rules:
+        if rule.axis == "first":
+            found.append(Placed(rule, None))
+        elif rule.axis in _SELECTORS:
+            found.append(Placed(rule, _SELECTORS[rule.axis](graph)))
+        else:
+            axes = tuple(a.name for a in graph.axes.values() if rule.axis in (a.label, a.name))
+            if not axes:
+                labels = list(dict.fromkeys(a.label for a in graph.axes.values()))
+                raise StrategyError(f"{graph.name} has no axis {rule.axis}", hint=nearest(rule.axis, labels))
+            found.append(Placed(rule, axes))
+    return tuple(found)
+
+

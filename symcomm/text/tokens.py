@@ -1,0 +1,565 @@
+r"""Reads the characters of a cell into tokens, LaTeX and plain spellings into the same ones.
+
+Everything that can be refused without a grammar is refused here: cells that are too long, brackets that are
+never closed, nesting that is too deep, characters that mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lark import Token
+
+from symcomm.errors import FormulaError
+from symcomm.text.table import CELL_LIMIT, Cell
+
+DEPTH_LIMIT = 60
+NAME_LIMIT = 40
+DIGITS_LIMIT = 40
+EXPONENT_LIMIT = 1_000
+
+
+def words(text: str) -> list[str]:
+    """The words of a text."""
+    return text.split()
+
+
+GREEK = words(
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron pi varpi rho "
+    "varrho sigma varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi "
+    "Omega"
+)
+_GREEK_LETTERS = dict(
+    zip(
+        "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩϵϑϕϱς",
+        words(
+            "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau "
+            "upsilon varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega epsilon vartheta "
+            "phi varrho varsigma"
+        ),
+        strict=True,
+    )
+)
+
+# Commands that change only how the formula looks.
+_SPACING = words(
+    "left right bigl bigr Bigl Bigr biggl biggr Biggl Biggr big Big bigg Bigg middle quad qquad displaystyle textstyle "
+    "scriptstyle limits nolimits mathstrut strut enspace thinspace medspace thickspace negthinspace notag nonumber "
+    "mathopen mathclose mathbin mathrel mathord allowbreak nobreak hfill par noindent"
+)
+_TEXT_FONTS = words(
+    "text textrm textnormal textit textbf textsf texttt textsc mathrm mathsf mathtt mathit operatorname mbox "
+    "operatorname* textup mathop"
+)
+_FONTS = words("mathbf boldsymbol bm pmb mathnormal bf rm mathbfit symbf")
+_LETTER_FONTS = {"mathbb": "bb", "mathcal": "cal", "mathfrak": "frak", "mathscr": "scr", "Bbb": "bb"}
+_ACCENTS = {
+    "hat": "hat",
+    "widehat": "hat",
+    "tilde": "tilde",
+    "widetilde": "tilde",
+    "bar": "bar",
+    "overline": "bar",
+    "dot": "dot",
+    "ddot": "ddot",
+    "vec": "vec",
+    "check": "check",
+    "breve": "breve",
+}
+_COMMANDS: dict[str, tuple[str, str]] = {
+    "frac": ("FRAC", ""),
+    "dfrac": ("FRAC", ""),
+    "tfrac": ("FRAC", ""),
+    "sqrt": ("SQRT", ""),
+    "times": ("TIMES", "*"),
+    "cdot": ("DOT", "*"),
+    "ast": ("DOT", "*"),
+    "cdotp": ("DOT", "*"),
+    "odot": ("ODOT", "o"),
+    "circ": ("ODOT", "o"),
+    "div": ("SLASH", "/"),
+    "in": ("RELATION", "in"),
+    "le": ("RELATION", "<="),
+    "leq": ("RELATION", "<="),
+    "leqslant": ("RELATION", "<="),
+    "gets": ("RELATION", "="),
+    "leftarrow": ("RELATION", "="),
+    "coloneqq": ("RELATION", "="),
+    "colon": ("RELATION", ":"),
+    "dots": ("DOTS", "..."),
+    "ldots": ("DOTS", "..."),
+    "cdots": ("DOTS", "..."),
+    "dotsc": ("DOTS", "..."),
+    "dotsb": ("DOTS", "..."),
+    "prime": ("PRIME", "'"),
+    "top": ("TRANSPOSED", "T"),
+    "intercal": ("TRANSPOSED", "T"),
+    "transpose": ("TRANSPOSED", "T"),
+    "lceil": ("LCEIL", "("),
+    "rceil": ("RCEIL", ")"),
+    "lfloor": ("LFLOOR", "("),
+    "rfloor": ("RFLOOR", ")"),
+    "lbrace": ("LSET", "{"),
+    "rbrace": ("RSET", "}"),
+    "lbrack": ("LSQUARE", "["),
+    "rbrack": ("RSQUARE", "]"),
+    "Re": ("TEXT", "bbR"),
+    "R": ("TEXT", "bbR"),
+    "reals": ("TEXT", "bbR"),
+    "Z": ("TEXT", "bbZ"),
+    "N": ("TEXT", "bbN"),
+    "newline": ("AND", ","),
+    "forall": ("AND", ","),
+    "_": ("UNDER", "_"),
+    "^": ("CARET", "^"),
+    "*": ("DOT", "*"),
+    "{": ("LSET", "{"),
+    "}": ("RSET", "}"),
+    "\\": ("AND", ","),
+}
+# Commands with a meaning that no cell can have here; they are named so that nobody takes them for functions.
+_REFUSED = {
+    "begin": "write the computation on one line",
+    "end": "write the computation on one line",
+    "sum": r"write the sum out, or as a function such as \text{Combine}(Y_e, M)",
+    "prod": "write the product out",
+    "int": "a layer has no integrals",
+    "otimes": r"for an elementwise product write \odot, for a matrix product nothing",
+    "oplus": "write `+`",
+    "partial": "a table states the forward computation; gradients are derived",
+    "nabla": "a table states the forward computation; gradients are derived",
+    "underbrace": "write the formula without the brace",
+    "overbrace": "write the formula without the brace",
+    "not": "write the formula without it",
+    "over": r"write \frac{a}{b}",
+    "stackrel": "write `=`",
+    "overset": "write the formula without it",
+    "underset": "write the formula without it",
+    "mid": "separate arguments with commas",
+    "vert": "separate arguments with commas",
+    "|": "norms are not read",
+    "lVert": "norms are not read",
+    "def": "macros are not read: write them out",
+    "newcommand": "macros are not read: write them out",
+    "input": "a cell reads no files",
+    "include": "a cell reads no files",
+    "write": "a cell writes no files",
+}
+_CHARACTERS: dict[str, tuple[str, str]] = {
+    "+": ("PLUS", "+"),
+    "-": ("MINUS", "-"),
+    "−": ("MINUS", "-"),
+    "–": ("MINUS", "-"),
+    "*": ("DOT", "*"),
+    "·": ("DOT", "*"),
+    "⋅": ("DOT", "*"),
+    "∙": ("DOT", "*"),
+    "@": ("DOT", "*"),
+    "×": ("TIMES", "*"),
+    "⨯": ("TIMES", "*"),
+    "/": ("SLASH", "/"),
+    "÷": ("SLASH", "/"),
+    "⊙": ("ODOT", "o"),
+    "∘": ("ODOT", "o"),
+    "=": ("RELATION", "="),
+    "≔": ("RELATION", "="),
+    "←": ("RELATION", "="),
+    "∈": ("RELATION", "in"),
+    ":": ("RELATION", ":"),
+    "≤": ("RELATION", "<="),
+    ",": ("COMMA", ","),
+    ";": ("COMMA", ","),
+    "_": ("UNDER", "_"),
+    "^": ("CARET", "^"),
+    "'": ("PRIME", "'"),
+    "’": ("PRIME", "'"),
+    "′": ("PRIME", "'"),
+    "″": ("PRIME", "''"),
+    "ᵀ": ("TRANSPOSED", "T"),
+    "⊤": ("TRANSPOSED", "T"),
+    "…": ("DOTS", "..."),
+    "⋯": ("DOTS", "..."),
+    "√": ("SQRT", ""),
+    "ℝ": ("TEXT", "bbR"),
+    "ℤ": ("TEXT", "bbZ"),
+    "ℕ": ("TEXT", "bbN"),
+    "ℓ": ("TEXT", "ell"),
+    "(": ("LPAREN", "("),
+    ")": ("RPAREN", ")"),
+    "[": ("LSQUARE", "["),
+    "]": ("RSQUARE", "]"),
+    "{": ("LBRACE", "{"),
+    "}": ("RBRACE", "}"),
+    "⌈": ("LCEIL", "("),
+    "⌉": ("RCEIL", ")"),
+    "⌊": ("LFLOOR", "("),
+    "⌋": ("RFLOOR", ")"),
+}
+_RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True))
+_LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₗₘₙₑₕ", "0123456789ijklmneh", strict=True))
+_CLOSING = {"RPAREN": "LPAREN", "RSQUARE": "LSQUARE", "RBRACE": "LBRACE", "RSET": "LSET", "RCEIL": "LCEIL"}
+_CLOSING["RFLOOR"] = "LFLOOR"
+_OPENING = set(_CLOSING.values())
+_ENDS = {"NUMBER", "WORD", "TEXT", "PRIME", "TRANSPOSED", *_CLOSING}
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|__[A-Za-z0-9_]+")
+# Digits in groups of three are one number where the gap cannot be a product: `{,}`, `\,` and thin spaces.
+_NUMBER = re.compile(r"\d{1,3}(?:(?:\{,\}|\\,|[\u2009\u202f])\d{3})+(?!\d)|\d+(?:\.\d+)?|\.\d+", re.ASCII)
+_SCIENTIFIC = re.compile(r"[eE]([+-]?\d+)(?![A-Za-z0-9_])", re.ASCII)
+_COMMAND = re.compile(r"\\(?:[A-Za-z]+\*?|.)", re.DOTALL)
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_JOINING = {"and", "for", "where", "with", "all"}
+_SPACES = set(" \t\n\r\f\v~\u00a0\u2009\u202f\u200a\u2002\u2003\u2005\u2006\u200b\u2060\ufeff")
+_TEXT_CONTENT = re.compile(r"[A-Za-z0-9 _.\-~'α-ωΑ-Ω]*")
+
+
+class Scanner:
+    """Reads one cell into tokens; ``Scanner(cell).tokens()``."""
+
+    def __init__(self, cell: Cell, words_join: bool = True) -> None:
+        self.cell, self.text = cell, cell.text
+        self.position = 0
+        self.found: list[Token] = []
+        self.words_join = words_join
+        self.open: list[Token] = []
+        self.dollar: int | None = None
+
+    def tokens(self) -> list[Token]:
+        """All tokens of the cell."""
+        text = self.text
+        if len(text) > CELL_LIMIT:
+            raise FormulaError(
+                f"this formula has {len(text):,} characters; at most {CELL_LIMIT:,} are read",
+                self.cell.span(0, 20),
+                "split it into several rows",
+            )
+        while self.position < len(text):
+            self._next()
+        if self.dollar is not None:
+            where = self.dollar
+            raise self.error("this `$` is never closed", where, where + 1, "write a `$` where the math ends")
+        if self.open:
+            token = self.open[-1]
+            shown = self._source(token)
+            raise self.error(
+                f"this `{shown}` is never closed",
+                _at(token),
+                _end(token),
+                f"write a `{_PARTNER[token.type]}` where it ends",
+            )
+        return self._tidy()
+
+    def error(self, message: str, start: int, stop: int, hint: str = "") -> FormulaError:
+        """An error with its place in the cell."""
+        return FormulaError(message, self.cell.span(start, stop), hint)
+
+    def _source(self, token: Token) -> str:
+        return self.text[_at(token) : _end(token)]
+
+    def _add(self, kind: str, value: str, start: int, stop: int) -> None:
+        token = Token(kind, value, start_pos=start, end_pos=stop)
+        if kind in _OPENING:
+            self.open.append(token)
+            if len(self.open) > DEPTH_LIMIT:
+                raise self.error(
+                    f"this formula is nested more than {DEPTH_LIMIT} deep",
+                    start,
+                    stop,
+                    "name a part of it in a row of its own",
+                )
+        elif kind in _CLOSING:
+            if not self.open:
+                raise self.error(
+                    f"this `{self.text[start:stop]}` closes nothing", start, stop, "take it away, or open it before"
+                )
+            opened = self.open.pop()
+            if opened.type != _CLOSING[kind]:
+                raise self.error(
+                    f"this `{self._source(opened)}` is never closed: `{self.text[start:stop]}` comes first",
+                    _at(opened),
+                    _end(opened),
+                    f"write a `{_PARTNER[opened.type]}` where it ends",
+                )
+        self.found.append(token)
+
+    def _next(self) -> None:
+        text, start = self.text, self.position
+        char = text[start]
+        if char in _SPACES or char == "`":
+            self.position += 1
+        elif char == "$":
+            width = 2 if text.startswith("$$", start) and self.dollar is None else 1
+            width = 2 if self.dollar is not None and text.startswith("$$", self.dollar) else width
+            self.dollar = start if self.dollar is None else None
+            self.position += width if text.startswith("$" * width, start) else 1
+        elif char == "\\":
+            self._command()
+        elif char.isascii() and (char.isalpha() or text.startswith("__", start)):
+            self._word()
+        elif (char.isascii() and char.isdigit()) or (
+            char == "." and text[start + 1 : start + 2].isdigit() and text[start + 1].isascii()
+        ):
+            self._number()
+        elif char == ".":
+            self._dots()
+        elif char == "<" and (found := _BREAK.match(text, start)):
+            self._add("AND", ",", start, found.end())
+            self.position = found.end()
+        elif char == "<" and text.startswith("<=", start):
+            self._add("RELATION", "<=", start, start + 2)
+            self.position += 2
+        elif char == ":" and text.startswith(":=", start):
+            self._add("RELATION", "=", start, start + 2)
+            self.position += 2
+        elif char == "*" and text.startswith("**", start):
+            self._add("CARET", "^", start, start + 2)
+            self.position += 2
+        elif char in _GREEK_LETTERS:
+            self._add("TEXT", _GREEK_LETTERS[char], start, start + 1)
+            self.position += 1
+        elif char in _RAISED or char in _LOWERED:
+            self._raised(_RAISED if char in _RAISED else _LOWERED)
+        elif char in _CHARACTERS:
+            kind, value = _CHARACTERS[char]
+            self._add(kind, value, start, start + 1)
+            self.position += 1
+        else:
+            hint = _CHARACTER_HINTS.get(char, _USE)
+            raise self.error(f"unexpected character `{_shown(char)}`", start, start + 1, hint)
+
+    def _word(self) -> None:
+        start = self.position
+        found = _WORD.match(self.text, start)
+        if found is None:  # a lone `__`
+            self._add("UNDER", "_", start, start + 1)
+            self.position += 1
+            return
+        word, stop = found.group(), found.end()
+        self.position = stop
+        self._check_name(word, start, stop)
+        script = bool(self.found) and self.found[-1].type in ("UNDER", "CARET")
+        before = start == 0 or self.text[start - 1] in _SPACES or self.text[start - 1] in "$`"
+        after = stop == len(self.text) or self.text[stop] in _SPACES or self.text[stop] in "$`\\"
+        if not script and not self.open and before and after:
+            if word == "in" and self.found and self.found[-1].type in _ENDS:
+                self._add("RELATION", "in", start, stop)
+                return
+            if word in _JOINING and self.words_join:
+                self._add("AND", ",", start, stop)
+                return
+        self._add("WORD", word, start, stop)
+
+    def _check_name(self, word: str, start: int, stop: int) -> None:
+        if len(word) > NAME_LIMIT:
+            raise self.error(
+                f"this name has {len(word)} characters; names have at most {NAME_LIMIT}",
+                start,
+                stop,
+                "put spaces or operators between names",
+            )
+
+    def _number(self) -> None:
+        start = self.position
+        found = _NUMBER.match(self.text, start)
+        assert found is not None
+        stop = found.end()
+        raised = bool(self.found) and self.found[-1].type in ("CARET", "UNDER") and _end(self.found[-1]) == start
+        single = self._wants_digit()
+        if single:
+            stop = start + 1
+        elif raised and not found.group().replace(".", "").isdigit():
+            stop = start + len(found.group()) - len(found.group().lstrip("0123456789"))
+        digits = re.sub(r"[^0-9.]", "", self.text[start:stop])
+        power = None if single or raised else _SCIENTIFIC.match(self.text, stop)
+        if power:
+            stop = power.end()
+            if len(power.group(1).lstrip("+-0")) > 4 or abs(int(power.group(1))) > EXPONENT_LIMIT:
+                raise self.error(
+                    f"the exponent of this number is over {EXPONENT_LIMIT:,}", start, stop, "write a smaller number"
+                )
+            digits += f"e{int(power.group(1))}"
+        if len(digits.partition("e")[0].replace(".", "")) > DIGITS_LIMIT:
+            raise self.error(
+                f"this number has more than {DIGITS_LIMIT} digits", start, stop, "write it as a product or a power"
+            )
+        self.position = stop
+        self._add("NUMBER", digits, start, stop)
+
+    def _wants_digit(self) -> bool:
+        r"""Whether LaTeX takes one digit here: ``\frac12``."""
+        last = self.found[-1] if self.found else None
+        if last is None:
+            return False
+        before = self.found[-2] if len(self.found) > 1 else None
+        return last.type == "FRAC" or (
+            before is not None and before.type == "FRAC" and last.type == "NUMBER" and len(last) == 1
+        )
+
+    def _dots(self) -> None:
+        start = self.position
+        stop = start
+        while stop < len(self.text) and self.text[stop] == ".":
+            stop += 1
+        if stop - start in (2, 3):
+            self._add("DOTS", "...", start, stop)
+        elif self.text.startswith(".T", start) and not self.text[start + 2 : start + 3].isalnum() and self.found:
+            stop = start + 2
+            self._add("TRANSPOSED", "T", start, stop)
+        elif self.text.startswith(".*", start):
+            stop = start + 2
+            self._add("ODOT", "o", start, stop)
+        elif self.text[stop:].strip(" \t$`.") == "" and stop - start == 1:
+            pass  # the full stop of a sentence
+        else:
+            raise self.error(
+                f"unexpected character `{self.text[start:stop]}`",
+                start,
+                stop,
+                "a decimal is written 0.5; a list is cut short by `...`",
+            )
+        self.position = stop
+
+    def _raised(self, letters: dict[str, str]) -> None:
+        start = stop = self.position
+        while stop < len(self.text) and self.text[stop] in letters:
+            stop += 1
+        value = "".join(letters[char] for char in self.text[start:stop])
+        self._add("CARET" if letters is _RAISED else "UNDER", "^" if letters is _RAISED else "_", start, start)
+        if value.isdigit() and len(value) > DIGITS_LIMIT:
+            raise self.error(f"this number has more than {DIGITS_LIMIT} digits", start, stop)
+        self._check_name(value, start, stop)
+        self._add("NUMBER" if value.isdigit() else "WORD", value, start, stop)
+        self.position = stop
+
+    def _command(self) -> None:
+        text, start = self.text, self.position
+        found = _COMMAND.match(text, start)
+        if found is None:
+            raise self.error("this backslash starts no command", start, start + 1, "take it away")
+        name, stop = found.group()[1:], found.end()
+        if name.endswith("*") and name not in _TEXT_FONTS:
+            name, stop = name[:-1], stop - 1
+        self.position = stop
+        if name in _SPACING:
+            if name in ("left", "right", "middle") and text.startswith(".", stop):
+                self.position = stop + 1  # `\left.` stands for no bracket at all
+        elif name in (",", ";", ":", "!", " ", ">", "/", "\n", "(", ")", "[", "]"):
+            pass  # spacing, and the borders of inline math
+        elif name == "$":
+            raise self.error(r"unexpected character `\$`", start, stop, "write `$` around formulas, not `\\$`")
+        elif name in _TEXT_FONTS:
+            self._text_command(name, start, stop)
+        elif name in _LETTER_FONTS:
+            self._letter_font(_LETTER_FONTS[name], start, stop)
+        elif name in _FONTS:
+            self._add("FONT", name, start, stop)
+        elif name in _ACCENTS:
+            self._add("ACCENT", _ACCENTS[name], start, stop)
+        elif name in GREEK:
+            self._add("TEXT", name, start, stop)
+        elif name in _REFUSED:
+            raise self.error(f"`\\{name}` is not read here", start, stop, _REFUSED[name])
+        elif name in _COMMANDS:
+            kind, value = _COMMANDS[name]
+            self._add(kind, value, start, stop)
+        elif name.isalpha() and name.isascii():
+            # A command of the author's own (\softmax, \Out): a word like any other.
+            self._check_name(name, start, stop)
+            self._add("TEXT", name, start, stop)
+        else:
+            raise self.error(f"unexpected `\\{_shown(name)}`", start, stop, _USE)
+
+    def _text_command(self, name: str, start: int, stop: int) -> None:
+        r"""``\text{...}``: the words inside are one word; one with formulas inside is only a change of font."""
+        text = self.text
+        opening = stop
+        while opening < len(text) and text[opening] in _SPACES:
+            opening += 1
+        if opening >= len(text) or text[opening] != "{":
+            self._add("FONT", name, start, stop)
+            return
+        closing = text.find("}", opening)
+        if closing < 0:
+            raise self.error("this `{` is never closed", opening, opening + 1, "write a `}` where it ends")
+        content = text[opening + 1 : closing].replace(r"\_", "_").replace("\\ ", " ").replace("\\-", "-")
+        content = content.replace("\\,", " ").replace("`", "'").replace("$", "")
+        if not _TEXT_CONTENT.fullmatch(content):
+            if any(mark in content for mark in "{^\\"):
+                self._add("FONT", name, start, stop)  # formulas inside: only the font changes
+                return
+            bad = next(char for char in content if not _TEXT_CONTENT.fullmatch(char))
+            where = text.find(bad, opening)
+            raise self.error(
+                f"unexpected character `{_shown(bad)}` in a name",
+                where,
+                where + 1,
+                "a name has letters, digits, `_`, `-` and `.`",
+            )
+        word = re.sub(r"[\s~]+", " ", content).strip()
+        self.position = closing + 1
+        if not word:
+            return
+        if not self.open and self.words_join and word.rstrip(".").lower() in _JOINING | {"for all"}:
+            self._add("AND", ",", start, closing + 1)
+        elif word == "in" and not self.open:
+            self._add("RELATION", "in", start, closing + 1)
+        else:
+            self._check_name(word, start, closing + 1)
+            self._add("TEXT", word.replace(" ", "_"), start, closing + 1)
+
+    def _letter_font(self, prefix: str, start: int, stop: int) -> None:
+        r"""``\mathbb{R}``, ``\mathcal{L}``: another letter than the plain one, so another name."""
+        found = re.compile(r"\s*(?:\{\s*([A-Za-z0-9]{1,20})\s*\}|([A-Za-z0-9]))").match(self.text, stop)
+        if found is None:
+            raise self.error(
+                f"`{self.text[start:stop]}` needs a letter in braces", start, stop, r"for example \mathbb{R}"
+            )
+        self.position = found.end()
+        self._add("TEXT", prefix + (found.group(1) or found.group(2)), start, found.end())
+
+    def _tidy(self) -> list[Token]:
+        """Commas where words or dots separate, each once, and none at the end."""
+        tidy: list[Token] = []
+        soft = False  # a comma that `and` or dots stand for is wanted, unless one is there
+        for token in self.found:
+            if token.type == "AND":
+                soft = True
+                continue
+            wanted = soft or token.type == "DOTS" or bool(tidy and tidy[-1].type == "DOTS")
+            starts = not tidy or tidy[-1].type in _OPENING or tidy[-1].type == "COMMA"
+            if wanted and not starts and token.type != "COMMA" and token.type not in _CLOSING:
+                tidy.append(Token("COMMA", ",", start_pos=_at(token), end_pos=_at(token)))
+            if soft and token.type == "COMMA" and starts:
+                continue
+            soft = False
+            tidy.append(token)
+        while tidy and tidy[-1].type == "COMMA":
+            tidy.pop()
+        return tidy
+
+
+_PARTNER = {"LPAREN": ")", "LSQUARE": "]", "LBRACE": "}", "LSET": r"\}", "LCEIL": r"\rceil", "LFLOOR": r"\rfloor"}
+_USE = "write formulas in LaTeX or plainly: x W^Q + b, \\frac{a}{b}, softmax(S), R^{B \\times L}"
+_CHARACTER_HINTS = {
+    "|": "separate arguments with commas; absolute values are not read",
+    "!": "factorials are not read",
+    "&": "write one computation in a cell",
+    "#": "names have letters, digits and scripts",
+    "%": "write a fraction: 5/100",
+    '"': "write the name without quotes",
+    ">": "a range is written i = 1, \\dots, n",
+    "<": "a range is written i = 1, \\dots, n",
+}
+
+
+def _shown(char: str) -> str:
+    """A character as an error can show it."""
+    return char if char.isprintable() else f"U+{ord(char[:1] or ' '):04X}"
+
+
+def _at(token: Token) -> int:
+    return token.start_pos or 0
+
+
+def _end(token: Token) -> int:
+    return token.end_pos or 0
