@@ -42,11 +42,12 @@ class Num(Form):
 class Sym(Form):
     """A symbol of the model or of the question, or the name of an earlier step.
 
-    ``whole`` is false for a measured amount (a clock rate, a bandwidth), which need not be an integer.
+    ``whole`` is false for a measured amount (a clock rate, a bandwidth), which need not be an integer, and has a unit.
     """
 
     name: str
     whole: bool = True
+    unit: Unit = ONE
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def product(*factors: Form) -> Form:
     """A product without needless ones and nesting; one factor stays itself.
 
     >>> product(num(1), Sym("D"))
-    Sym(name='D', whole=True)
+    Sym(name='D', whole=True, unit=Unit(powers=()))
     """
     flat = [f for factor in factors for f in (factor.factors if isinstance(factor, Product) else (factor,))]
     kept = tuple(f for f in flat if f != Num(Fraction(1)))
@@ -345,8 +346,8 @@ def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
         match f:
             case Num(_, unit):
                 return unit
-            case Sym(name):
-                return units.get(name, ONE)
+            case Sym(name, _, unit):
+                return units.get(name, unit)
             case Product(factors):
                 out = ONE
                 for part in factors:

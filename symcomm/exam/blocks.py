@@ -307,13 +307,9 @@ def _build(events: Iterator[Any], source: Source, what: str) -> Value | None:
                 raise DocumentError(f"{what} holds a second YAML document", span, "start another block instead")
             continue
         if isinstance(event, yaml.AliasEvent) or event.__dict__.get("anchor"):
-            raise DocumentError(
-                f"{what} uses a YAML anchor or alias, which is not allowed", span, "write the value out"
-            )
+            raise DocumentError(f"{what} has a YAML anchor or alias, which is refused", span, "write the value out")
         if event.__dict__.get("tag") and not (isinstance(event, yaml.ScalarEvent) and event.tag == "!"):
-            raise DocumentError(
-                f"{what} uses the YAML tag {event.tag}, which is not allowed", span, "write plain values"
-            )
+            raise DocumentError(f"{what} has the YAML tag {event.tag}, which is refused", span, "write plain values")
         done: Value
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             if len(stack) >= DEPTH_LIMIT:

@@ -9,6 +9,7 @@ from symcomm.errors import DocumentError
 from symcomm.exam.blocks import Scalar
 from symcomm.text.table import Cell, Table, build
 
+
 def formula_table(scalar: Scalar) -> Table:
     r"""A layer table of one row, from a formula such as ``$Y = XW, X \in \mathbb{R}^{4 \times 8}, W \in ...$``."""
     text, span = scalar.text, scalar.span
@@ -52,7 +53,7 @@ def _split_formula(body: str) -> tuple[tuple[int, int], list[tuple[int, int]]]:
         if char == "," and not depth:
             cuts.append(position)
     cuts.append(len(body))
-    parts = [(a + 1, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [(a + 1, b) for a, b in itertools.pairwise(cuts)]
     declares = [bool(re.search(r"\\in(?![a-z])|∈", body[a:b])) for a, b in parts]
     first = next((n for n, declared in enumerate(declares) if declared), len(parts))
     # "X, W \in R" declares both: bare names before a declaration belong to it.
@@ -74,5 +75,3 @@ def _split_formula(body: str) -> tuple[tuple[int, int], list[tuple[int, int]]]:
             start = None
     strip = [(a + len(body[a:b]) - len(body[a:b].lstrip()), b) for a, b in (equation, *groups)]
     return strip[0], strip[1:]
-
-

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.exam import blocks
-from symcomm.exam.blocks import Listing, Scalar, Section, Value
+from symcomm.exam.blocks import Listing, Scalar, Section
 from symcomm.notation import Notation
 from symcomm.units import Quantity
 
@@ -48,7 +48,8 @@ def _symbol_name(key: Scalar) -> str:
     return name
 
 
-def _name(section: Section, key: str) -> str:
+def symbol_key(section: Section, key: str) -> str:
+    """The name of a symbol that a key gives."""
     value = section.get(key)
     if value is None:
         return ""
@@ -57,7 +58,7 @@ def _name(section: Section, key: str) -> str:
     return _symbol_name(value)
 
 
-def _symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Known, ...]]:
+def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Known, ...]]:
     """What ``symbols`` says: meanings, spellings, and the values that stand beside them."""
     symbols = section.section("symbols", "symbols")
     if symbols is None:
@@ -85,7 +86,8 @@ def _symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Known, .
     return Notation(latex, meanings), tuple(known)
 
 
-def _values(section: Section, key: str, read: Callable[[Scalar], Quantity]) -> tuple[Known, ...]:
+def read_values(section: Section, key: str, read: Callable[[Scalar], Quantity]) -> tuple[Known, ...]:
+    """The numbers that a mapping of symbols to numbers gives; ``read`` says which numbers make sense."""
     values = section.section(key, key)
     if values is None:
         return ()
@@ -117,25 +119,31 @@ def merge(*groups: Iterable[Known]) -> tuple[Known, ...]:
     return tuple(found.values())
 
 
-def _conventions(section: Section) -> tuple[tuple[str, str], ...]:
-    """The choices of accounting that ``accounting`` makes: a name, a list of names, or fields with their choices."""
+def read_conventions(section: Section) -> tuple[tuple[str, str], ...]:
+    """The choices that ``accounting`` makes, by field: a name, a list of names, or fields with their choices."""
     value = section.get("accounting")
     if value is None:
         return ()
     made: list[tuple[str, str]] = []
     if isinstance(value, Section):
-        pairs: list[tuple[str, Value]] = [(key.text, item) for key, item in value.entries]
-        for name, item in pairs:
+        for key, item in value.entries:
             if not isinstance(item, Scalar):
-                raise blocks.wrong_type(name, "the name of a convention", item)
-            _located(lambda n=name, i=item: Accounting.of(**{n: i.text}), value.key(name) or item, item)
-            made.append((name, item.text))
+                raise blocks.wrong_type(key.text, "the name of a convention", item)
+            made.append(_choice(f"{key.text}={item.text}", key, item))
         return tuple(made)
     for item in value.items if isinstance(value, Listing) else (value,):
         if not isinstance(item, Scalar):
             raise blocks.wrong_type("accounting", "the name of a convention", item)
-        made.append(_located(lambda i=item: convention(i.text), item, item))
+        made.append(_choice(item.text, item, item))
     return tuple(made)
+
+
+def _choice(text: str, key: Scalar, value: Scalar) -> tuple[str, str]:
+    try:
+        return convention(text)
+    except SymcommError as error:
+        at = key if "field" in error.message else value
+        raise DocumentError(error.message, at.span, error.hint) from None
 
 
 def convention(text: str) -> tuple[str, str]:
@@ -144,29 +152,15 @@ def convention(text: str) -> tuple[str, str]:
     >>> convention("sent_per_rank"), convention("pipeline=per_microbatch")
     (('communication', 'sent_per_rank'), ('pipeline', 'per_microbatch'))
     """
-    from dataclasses import asdict
-
-    name, equals, choice = text.partition("=")
+    name, equals, choice = (part.strip() for part in text.partition("="))
     if equals:
-        Accounting.of(**{name.strip(): choice.strip()})
-        return name.strip(), choice.strip()
-    Accounting.of(text.strip())
-    chosen, usual = asdict(Accounting.of(text.strip())), asdict(Accounting())
-    changed = [key for key in chosen if chosen[key] != usual[key]]
-    home = changed[0] if changed else next(key for key in usual if usual[key] == text.strip())
-    return home, text.strip()
+        Accounting.of(**{name: choice})
+        return name, choice
+    Accounting.of(name)  # refuses an unknown name, and one that belongs to several fields
+    return next((row.field, name) for row in CONVENTIONS if row.name == name)
 
 
-def _located(make: Callable[[], Any], key: Scalar, value: Scalar) -> Any:
-    """Runs a check and puts the place of the key or value on its error."""
-    try:
-        return make()
-    except SymcommError as error:
-        at = key if "field" in error.message else value
-        raise DocumentError(error.message, at.span, error.hint) from None
-
-
-def _option(section: Section, key: str, kind: str) -> Any:
+def read_option(section: Section, key: str, kind: str) -> Any:
     """One option of a pass, as the type that its kind asks for."""
     value = section.get(key)
     assert value is not None
@@ -222,5 +216,3 @@ def convert(value: Any, kind: str, name: str) -> Any:
 
 
 _KINDS = {"size": "a whole number or a symbol", "quantity": "a number with a unit", "text": "text"}
-
-

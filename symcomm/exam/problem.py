@@ -1,49 +1,31 @@
-"""Problem documents: a Markdown file with layer tables and questions, read, checked and solved.
+"""Problem documents: a Markdown file with layer tables and questions, read and checked.
 
-``read_problem`` reads a file and checks every key of its front matter and of its fenced ``symcomm`` blocks;
-``solve`` derives each question and puts the answers between the author's own words. A slip is refused with the line
-and column of the key, before anything is derived.
+``read_problem`` reads a file and checks every key of its front matter and of its fenced ``symcomm`` blocks. A slip is
+refused with the line and column of the key, before anything is derived.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from symcomm.accounting import Accounting
-from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.errors import DocumentError, Span, nearest
 from symcomm.exam import blocks, pieces
 from symcomm.exam.blocks import Listing, Scalar, Section, Value
+from symcomm.exam.formula import formula_table
+from symcomm.exam.keys import Known, merge, read_conventions, read_option, read_symbols, read_values, symbol_key
 from symcomm.notation import Notation
-from symcomm.render.document import Answer, Block, Document, Given, Heading, LayerTable, Prose
-from symcomm.text.table import Cell, Table, build, layer_tables
-from symcomm.units import Quantity
-
-if TYPE_CHECKING:
-    from symcomm.derivation import Derivation
-    from symcomm.model import Model
+from symcomm.render.document import Heading, LayerTable, Prose
+from symcomm.text.table import Table, layer_tables
 
 FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")
 MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
 )  # fmt: skip
 ASK_KEYS = ("ask", "label", "model", "points", "given")  # and the options of the quantity that is asked for
-SYMBOL_KEYS = ("meaning", "value", "latex")
-
-Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class Known:
-    """A number the author gave, and where."""
-
-    name: str
-    quantity: Quantity
-    span: Span
 
 
 @dataclass(frozen=True)
@@ -196,8 +178,8 @@ class _Reader:
         self.tables: list[Table] = []
         self.models: dict[str, ModelBlock] = {}
         self.pending: list[tuple[ModelBlock, int]] = []
-        self.notation, self.values = _symbols(head, Notation())
-        self.conventions = _conventions(head)
+        self.notation, self.values = read_symbols(head, Notation())
+        self.conventions = read_conventions(head)
         self.dtype = head.text("dtype")
 
     def take(self, piece: pieces.Piece) -> None:
@@ -245,14 +227,14 @@ class _Reader:
                 f"a second model called '{name}'", section.span_of("model"), f"the first is in line {before.line}"
             )
         table, shown = self.table(section)
-        notation, described = _symbols(section, self.notation)
-        values = merge(self.values, described, _values(section, "values", blocks.whole))
+        notation, described = read_symbols(section, self.notation)
+        values = merge(self.values, described, read_values(section, "values", blocks.whole))
         dtype = section.text("dtype", self.dtype or "fp16")
         made = ModelBlock(
             name,
             table,
-            _name(section, "repeat"),
-            _name(section, "batch"),
+            symbol_key(section, "repeat"),
+            symbol_key(section, "batch"),
             dtype,
             values,
             section.texts("inputs"),
@@ -290,13 +272,8 @@ class _Reader:
         if re.fullmatch(r"\d{1,6}", value.text.strip()):
             number = int(value.text)
             if not 1 <= number <= len(self.tables):
-                count = len(self.tables)
-                have = (
-                    "no layer table stands"
-                    if not count
-                    else f"only {count} layer table{'s' * (count > 1)} stand" + "s" * (count == 1)
-                )
-                raise DocumentError(f"there is no table {number}: {have} before this model", value.span)
+                count = f"layer tables before this model: {len(self.tables)}"
+                raise DocumentError(f"there is no table {number}", value.span, count)
             return self.tables[number - 1], False
         if value.style != "|":
             raise DocumentError(
@@ -339,18 +316,18 @@ class _Reader:
         options: list[tuple[str, Any]] = []
         for key in section.keys:
             if key in kinds and kinds[key].kind != "accounting":
-                options.append((key, _option(section, key, kinds[key].kind)))
+                options.append((key, read_option(section, key, kinds[key].kind)))
         for option in wanted.options:
             if option.default is None and option.name not in section and option.kind != "accounting":
                 raise DocumentError(f"'{name}' needs the key '{option.name}': {option.meaning}", section.span_of("ask"))
-        given = _values(section, "given", blocks.quantity)
+        given = read_values(section, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
         return Ask(
             name,
             section.text("label"),
             model,
             tuple(options),
-            _conventions(section),
+            read_conventions(section),
             given,
             section.count("points"),
             section,

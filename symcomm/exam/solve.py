@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 
+
 def load_model(problem: Problem, name: str = "") -> Model:
     """One model of a problem: by its name, or the last one. A file without blocks has the model of its last table."""
     if not problem.models:
@@ -112,7 +113,7 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
     try:
         derivation = derive(ask.quantity, model, dict(ask.options), chosen)
         quantity = None
-        values = {n: v for n, v in _numbers(known).items()}
+        values = _numbers(known)
         complete = derivation.relations.complete(dict(derivation.given) | values)
         if all(name in complete for name in derivation.needs):
             quantity = derivation.at(**values)

@@ -105,7 +105,7 @@ class Graph:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of}
+        made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of and not t.virtual}
         for op in self.ops:
             for name, indices in (*zip(op.inputs, op.indices, strict=True), (op.output, op.output_indices)):
                 tensor = self.tensors.get(name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from lark import Lark, Token, Tree, UnexpectedInput, UnexpectedToken
 from lark.lexer import Lexer
@@ -47,6 +48,7 @@ _COMMON_FUNCTIONS = frozenset(
         "concat merge partition split mask embed embedding conv repeat rope"
     )
 )
+_SIZE_FUNCTIONS = {"sqrt", "min", "max", "ceil", "floor", "log"}
 _BARE_FUNCTIONS = {r"\log", r"\ln", r"\exp", r"\tanh"}  # \log N needs no parentheses
 _SAME_FUNCTION = {"sigma": "sigmoid", "ceiling": "ceil", "ln": "log"}
 _DOMAINS = {"R": "R", "bbR": "R", "Z": "Z", "bbZ": "Z", "N": "Z", "bbN": "Z", "bbB": "B", "B": "B", "reals": "R"}
@@ -111,6 +113,19 @@ class _Script:
         start = _start(self.word)
         word = Token("WORD", self.text[:length], start_pos=start, end_pos=start + length)
         return _Script(self.kind, self.text[:length], self.start, start + length, Tree("word", [word]), word)
+
+
+class _Base(NamedTuple):
+    """What a name begins with: its canonical word, and its source, which stands at ``start``.
+
+    The letters of the word may be ``split`` into several names; they stand at ``letters``.
+    """
+
+    word: str
+    source: str
+    start: int
+    split: bool = False
+    letters: int = 0
 
 
 class _Reading:
@@ -222,6 +237,8 @@ class Reader:
         starts = bool({"WORD", "NUMBER"} & set(error.expected))
         place = next((number for number, one in enumerate(tokens) if one is token), len(tokens))
         before = self.source(tokens[place - 1]) if place else ""
+        if token.type == "COMMA" and _start(token) == _stop(token):
+            token = tokens[place + 1]  # this comma was only understood: name what stands there
         if token.type == "$END":
             last = tokens[-1]
             return self.wrong(f"something is missing after `{self.source(last)}`", last, _after(last.type))
@@ -307,6 +324,9 @@ class Reader:
         nodes = [self.product(group) for group in groups]
         if len(nodes) == 1:
             return nodes[0]
+        if self.scope.kind != _TENSOR:
+            sign = next(part for part in parts if isinstance(part, Token) and part.type == "ODOT")
+            raise self.wrong(f"`{self.source(sign)}` multiplies tensors, not numbers", sign, "write `*`")
         return self.counted(Hadamard(self.over(parts), tuple(nodes)))
 
     def product(self, parts: Sequence[Part]) -> Node:
@@ -419,25 +439,24 @@ class Reader:
         inside = self.atom(atom)
         return [self.scripted(inside, scripts, part)], 1
 
-    def base(self, atom: Branch) -> tuple[str, str, bool] | None:
+    def base(self, atom: Branch) -> _Base | None:
         """Canonical text, source and whether letters may be split, if the atom can begin a name."""
         if atom.data == "word":
-            return str(atom.children[0]), self.source(atom), True
+            return _Base(str(atom.children[0]), self.source(atom), _start(atom), True, _start(atom))
         if atom.data == "text":
-            return str(atom.children[0]), self.source(atom), False
+            return _Base(str(atom.children[0]), self.source(atom), _start(atom))
         if atom.data == "accent":
             inner = _branches(atom)[0]
             accented = _canonical(inner)
             if not re.fullmatch(r"[A-Za-z0-9_^']+", accented):
                 raise self.wrong("an accent stands over a name", atom, r"for example \hat{x}")
-            return f"{accented}_{atom.children[0]}", self.source(atom), False
+            return _Base(f"{accented}_{atom.children[0]}", self.source(atom), _start(atom))
         if atom.data in ("font", "braces") and _branches(atom):
             inner = _branches(atom)[-1]
-            if atom.data == "font" and inner.data != "braces":
-                return self.base(inner)
-            only = _only_atom(inner)
-            if only is not None and (only.data in ("word", "text", "accent", "font")):
-                return self.base(only)
+            only = inner if atom.data == "font" and inner.data != "braces" else _only_atom(inner)
+            if only is not None and only.data in ("word", "text", "accent", "font"):
+                found = self.base(only)
+                return found and found._replace(source=self.source(atom), start=_start(atom))
         return None
 
     def scripts(self, part: Branch) -> list[_Script]:
@@ -464,7 +483,7 @@ class Reader:
                     if text[:-1]:  # ^{Q\top}: a name's superscript, then a transpose
                         found.append(_Script("^", text[:-1], start, stop, tree))
                     found.append(_Script("T", "T", start, stop))
-                elif text or mark.type == "CARET":
+                elif text:
                     kind = "_" if mark.type == "UNDER" else "^"
                     found.append(_Script(kind, text, start, stop, tree, word if isinstance(word, Token) else None))
         return found
@@ -476,7 +495,7 @@ class Reader:
         for script in scripts:
             span = self.span(start, script.stop)
             if script.kind == "T" or (script.kind == "^" and script.text == "T" and not self.is_size("T", inside)):
-                if isinstance(inside, Number):
+                if isinstance(inside, Number) or self.scope.kind != _TENSOR:
                     raise self.error("a number has no transpose", script.start, script.stop, "take it away")
                 inside = self.counted(Transpose(span, inside))
             elif script.kind == "^":
@@ -534,7 +553,7 @@ class Reader:
         if not cells:
             raise self.wrong(f"nothing stands in `{self.source(atom)}`", atom, "write what is meant between them")
         items = _branches(cells[0])
-        if any(item.data == "dots" for item in items):
+        if any(item.data == "dots" for item in items) and self.scope.kind == _TENSOR:
             return self.family(items, self.over([atom]))
         if kind == "set":
             raise self.wrong("a set cannot stand here", atom, "write parentheses")
@@ -582,24 +601,26 @@ class Reader:
 
     # -- functions -------------------------------------------------------------------------------------------------
 
-    def calls(self, base: tuple[str, str, bool], scripts: list[_Script], following: Branch) -> bool:
+    def calls(self, base: _Base, scripts: list[_Script], following: Branch) -> bool:
         """Whether a word with what follows it is a function's call."""
         atom = following.children[0]
         bracket = isinstance(atom, Tree) and atom.data in ("paren", "square", "set")
-        if not bracket and base[1] not in _BARE_FUNCTIONS:
+        if not bracket and base.source not in _BARE_FUNCTIONS:
             return False
         if any(script.kind in "'T" for script in scripts):
             return False
-        word, _, splittable = base
+        word, splittable = base.word, base.split
+        if self.scope.kind == _SIZE:  # n(H + 1) is a product even before n is known
+            return _SAME_FUNCTION.get(word.lower(), word.lower()) in _SIZE_FUNCTIONS
         if self.whole_name(word, scripts) is not None:
             return False
         if splittable and not (word.lower() in _COMMON_FUNCTIONS or word.lower() in (self.scope.functions or ())):
-            return not self.readings(base, scripts, 0)
+            return not self.readings(base, scripts)
         return True
 
-    def call(self, part: Branch, base: tuple[str, str, bool], scripts: list[_Script], following: Branch) -> Node:
+    def call(self, part: Branch, base: _Base, scripts: list[_Script], following: Branch) -> Node:
         r"""``f(x, y)``, ``f_k(x)``, ``f(x)^2``, ``f^2(x)``."""
-        word = base[0]
+        word = base.word
         below = [script for script in scripts if script.kind == "_"]
         above = [script for script in scripts if script.kind == "^"]
         if below and below[0].word is not None and len(below[0].text) > 1:
@@ -614,7 +635,7 @@ class Reader:
             function, subscript = "log", Number(self.over([part]), Fraction(2))
         functions = self.scope.functions
         if functions is not None and function not in functions:
-            raise self.wrong(f"unknown function '{base[0]}'", part.children[0], nearest(function, sorted(functions)))
+            raise self.wrong(f"unknown function '{base.word}'", part.children[0], nearest(function, sorted(functions)))
         atom = following.children[0]
         assert isinstance(atom, Tree)
         if atom.data not in ("paren", "square", "set"):
@@ -677,10 +698,9 @@ class Reader:
             return None
         return self.scope.find(*_spellings(word, scripts))
 
-    def names(self, part: Branch, base: tuple[str, str, bool], scripts: list[_Script]) -> list[Node]:
+    def names(self, part: Branch, base: _Base, scripts: list[_Script]) -> list[Node]:
         """The names a run of letters and scripts stands for, in order."""
-        start = _start(part.children[0]) if part.data == "factor" else _start(part)
-        readings = self.readings(base, scripts, start)
+        readings = self.readings(base, scripts)
         if len(readings) > 1:
             ways = " or ".join("`" + " ".join(_shown(node) for node in reading.nodes) + "`" for reading in readings[:2])
             raise self.wrong(f"'{self.source(part)}' may be {ways}", part, "put spaces between the names")
@@ -690,12 +710,12 @@ class Reader:
                 self.counted(node)
             return nodes
         if self.scope.sizes is None and self.scope.kind == _SIZE:
-            return [self.counted(self.open_size(part, base, scripts, start))]
+            return [self.counted(self.open_size(part, base, scripts))]
         raise self.unknown(part, base, scripts)
 
-    def open_size(self, part: Branch, base: tuple[str, str, bool], scripts: list[_Script], start: int) -> Node:
+    def open_size(self, part: Branch, base: _Base, scripts: list[_Script]) -> Node:
         """A size that nobody declared: sizes are declared by being used in a shape."""
-        word, source, _ = base
+        word, source, start = base.word, base.source, base.start
         above = scripts[-1] if scripts and scripts[-1].kind == "^" else None
         if any(script.kind == "T" for script in scripts):
             raise self.wrong("a size has no transpose", part, "write a size such as 4D")
@@ -717,10 +737,10 @@ class Reader:
                 f"this name has {len(key)} characters; names have at most {NAME_LIMIT}", part, "shorten the name"
             )
 
-    def unknown(self, part: Branch, base: tuple[str, str, bool], scripts: list[_Script]) -> FormulaError:
+    def unknown(self, part: Branch, base: _Base, scripts: list[_Script]) -> FormulaError:
         """A name that nothing declares."""
         plain = [script for script in scripts if script.kind != "T" and script.text != "T"]
-        key, without, letter = _spellings(base[0], plain)
+        key, without, letter = _spellings(base.word, plain)
         self.check_key(key, part)
         kind = "size" if self.scope.kind == _SIZE else "name"
         if letter and self.scope.is_family(without):
@@ -735,17 +755,17 @@ class Reader:
             hint = f"declare it among the inputs of this row, or above it; {hint}" if hint else "declare it first"
         return self.wrong(f"unknown {kind} '{key}'", part, hint)
 
-    def readings(self, base: tuple[str, str, bool], scripts: list[_Script], start: int) -> list[_Reading]:
+    def readings(self, base: _Base, scripts: list[_Script]) -> list[_Reading]:
         """The ways to read a run; at most two are looked for. One whole name wins over any split."""
-        word, source, splittable = base
-        single = self.attached(word, source, scripts, start)
+        word = base.word
+        single = self.attached(word, base.source, scripts, base.start)
         if single is not None:
             return [_Reading((single,))]
-        if not splittable:
-            return self.divided(word, source, scripts, start)
+        if not base.split:
+            return self.divided(word, base.source, scripts, base.start)
         if len(word) + sum(len(script.text) for script in scripts if script.word is not None) > 3 * NAME_LIMIT:
             return []
-        return self.split(word, scripts, start)
+        return self.split(word, scripts, base.letters)
 
     def split(self, word: str, scripts: list[_Script], start: int) -> list[_Reading]:
         """Splits of a word into known names; its last name takes the scripts."""
@@ -819,6 +839,8 @@ class Reader:
         last, own = scripts[-1], scripts[:-1]
         inner = self.attached(word, source, own, start) if last.kind == "T" else None
         if inner is not None:
+            if self.scope.kind != _TENSOR:
+                raise self.error("a number has no transpose", last.start, last.stop, "take it away")
             return Transpose(span, inner)
         found = self.whole_name(word, own)
         if found is None or last.kind == "T":
@@ -826,6 +848,8 @@ class Reader:
         stop = own[-1].stop if own else start + len(source)
         name = Name(self.span(start, stop), found[0], self.latex(word, source, own), found[1])
         if last.text == "T" and not self.is_size("T", name):
+            if self.scope.kind != _TENSOR:
+                raise self.error("a number has no transpose", last.start, last.stop, "take it away")
             return Transpose(span, name)
         if last.word is not None and (self.scope.sizes is None or last.text not in self.scope.sizes):
             return None
@@ -897,7 +921,7 @@ class Reader:
         base = self.base(atom) if isinstance(atom, Tree) else None
         if factor is None or base is None:
             raise self.wrong("a family lists names", item, r"write [Q_1, Q_2, \dots, Q_n]")
-        return base[0], base[1], self.scripts(factor), _start(factor)
+        return base.word, base.source, self.scripts(factor), _start(factor)
 
     def last_index(self, scripts: list[_Script], item: Branch) -> Node:
         """How many members there are: the last one's subscript."""
@@ -976,7 +1000,8 @@ class Reader:
         if first == 0:
             count = _plus_one(count)
         elif first != 1:
-            raise self.wrong(f"the index {index} should begin at 1", item, rf"write ${index} = 1, \dots, n$")
+            hint = rf"write ${index} = 1, \dots, n$"
+            raise self.error(f"the index {index} should begin at 1", _start(item), _stop(last), hint)
         node = self.counted(Range(span, index, count))
         assert isinstance(node, Range)
         return node
@@ -1023,12 +1048,12 @@ class Reader:
         if factor is None or base is None:
             raise self.wrong("a name is wanted before its shape", item, _SHAPE_HINT)
         scripts = [_Script("^", "T", one.start, one.stop) if one.kind == "T" else one for one in self.scripts(factor)]
-        key, without, letter = _spellings(base[0], scripts)
+        key, without, letter = _spellings(base.word, scripts)
         self.check_key(key, factor)
         index = ""
         if letter and (letter in self.scope.indices or (_is_letter(letter) and self.scope.is_family(without))):
             key, index = without, letter
-        name = Name(self.over([factor]), key, self.latex(base[0], base[1], scripts), index)
+        name = Name(self.over([factor]), key, self.latex(base.word, base.source, scripts), index)
         self.counted(name)
         return name
 
@@ -1062,7 +1087,7 @@ class Reader:
             if atom.data in ("square", "paren") and not scripts:
                 return "R", self.shape(atom)
             base = self.base(atom)
-            name = base[0] if base is not None else ""
+            name = base.word if base is not None else ""
             if atom.data == "set" and re.fullmatch(r"\{0,1\}", re.sub(r"\s", "", _canonical(atom))):
                 name = "bbB"
             if name not in _DOMAINS:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import NamedTuple
 
-from symcomm.errors import Span, TableError, nearest
+from symcomm.errors import Span, TableError
 
 TEXT_LIMIT = 2_000_000  # characters of one input
 CELL_LIMIT = 2_000  # characters of one cell
@@ -234,13 +235,13 @@ def as_layer_table(table: Table) -> Table:
     missing = [name for name in LAYER_COLUMNS if name not in found]
     if missing:
         which = " and ".join([", ".join(missing[:-1]), missing[-1]]) if len(missing) > 1 else missing[0]
-        near = [nearest(name, list(table.columns)) for name in missing]
-        close = [hint for hint in near if hint.startswith("did you mean")]
+        close = [(near[0], name) for name in missing if (near := get_close_matches(name, table.columns, n=1))]
+        meant = "".join(f"; is '{column}' meant for {name}?" for column, name in close[:1])
         shown = ", ".join(column for column in table.columns if column)
         raise TableError(
             f"this table lacks the column{'s' if len(missing) > 1 else ''} {which} of a layer table",
             table.span,
-            f"its columns are {shown}" + (f"; {close[0]}" if close else ""),
+            f"its columns are {shown}{meant}",
         )
     for row in table.rows:
         if len(row) > len(table.columns):

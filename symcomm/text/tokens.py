@@ -408,7 +408,7 @@ class Scanner:
         elif self.text.startswith(".*", start):
             stop = start + 2
             self._add("ODOT", "o", start, stop)
-        elif self.text[stop:].strip(" \t$`.") == "" and stop - start == 1:
+        elif stop - start == 1 and not self.text[stop:].replace("\\]", "").replace("\\)", "").strip(" \t\n$`"):
             pass  # the full stop of a sentence
         else:
             raise self.error(

@@ -1,0 +1,396 @@
+"""The command line: ``symcomm solve``, ``derive``, ``show`` and ``completion``.
+
+Only Click is imported here; what a command needs is imported when it runs, so that ``--help`` answers at once.
+Mistakes in the input are told with their place and end with status 2; a bug says that it is one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from symcomm import __version__
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from symcomm.derivation import Derivation
+    from symcomm.model import Model
+
+FORMATS = ("pdf", "md", "tex", "html")
+DERIVED = ("text", "json", "latex", "markdown", "html")
+SHOWN = ("text", "json", "svg", "dot")
+_ISSUES = "please report it with the command and the file"
+
+
+class _Commands(click.Group):
+    """A group whose commands report mistakes and bugs in their own way."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from symcomm.errors import SymcommError
+
+        try:
+            return super().invoke(ctx)
+        except SymcommError as error:
+            if ctx.params.get("debug"):
+                raise
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(2)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            said = " ".join(str(error).split())[:300]
+            click.echo(f"internal error: {type(error).__name__}: {said}", err=True)
+            click.echo(f"This is a bug in symcomm; {_ISSUES}. `symcomm --debug ...` shows the traceback.", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="symcomm")
+@click.option("--debug", is_flag=True, help="Show tracebacks instead of messages.")
+def main(debug: bool) -> None:
+    """Derive the cost of neural networks in closed form from layer tables, every step shown.
+
+    Exit status: 0 done, 1 a check failed or a bug in symcomm, 2 a mistake in the input.
+    """
+
+
+# -- options that several commands share --------------------------------------------------------------
+
+
+def _comma(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
+    def read(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+        from symcomm.errors import nearest
+
+        names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+        for name in names:
+            if name not in choices:
+                raise click.BadParameter(f"unknown format '{name}'; {nearest(name, list(choices))}")
+        if not names:
+            raise click.BadParameter("no format is named")
+        return names
+
+    return read
+
+
+def _values(texts: Sequence[str]) -> dict[str, Fraction]:
+    """``--at N_layer=32,D=4096``: numbers with units, each name once."""
+    from symcomm.errors import ValuesError
+    from symcomm.exam.keys import plain_name
+    from symcomm.units import Quantity
+
+    found: dict[str, Fraction] = {}
+    for piece in (p.strip() for text in texts for p in text.split(",")):
+        if not piece:
+            continue
+        name, equals, number = piece.partition("=")
+        if not equals or not number.strip():
+            raise ValuesError(f"--at: '{piece[:60]}' gives no value", hint="write for instance --at N_layer=32,D=4096")
+        name = plain_name(name)
+        value = Quantity.parse(number.strip()).value
+        if value <= 0:
+            raise ValuesError(f"--at: {name} is {number.strip()}, which is not positive")
+        if found.setdefault(name, value) != value:
+            raise ValuesError(f"--at: {name} is given twice, as {found[name]} and as {value}")
+    return found
+
+
+def _conventions(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """``--accounting sent_per_rank`` or ``--accounting pipeline=per_microbatch``; several with commas."""
+    from symcomm.exam.keys import convention
+
+    return tuple(convention(piece.strip()) for text in texts for piece in text.split(",") if piece.strip())
+
+
+_accounting = click.option(
+    "--accounting", multiple=True, metavar="NAME", help="A convention, such as sent_per_rank; may be repeated."
+)
+_read_options = (
+    click.option("--name", default="", metavar="MODEL", help="Which model of the file; the last one by default."),
+    click.option("--repeat", default="", metavar="SYMBOL", help="The symbol that says how often the table is stacked."),
+    click.option("--batch", default="", metavar="SYMBOL", help="A batch axis the table leaves out."),
+)
+
+
+def _reading(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_read_options):
+        command = option(command)
+    return command
+
+
+def _model(file: Path, name: str, repeat: str, batch: str, dtype: str | None = None) -> Model:
+    from symcomm.exam.problem import read_problem
+    from symcomm.exam.solve import load_model
+
+    return load_model(read_problem(file), name, repeat=repeat, batch=batch, dtype=dtype or "")
+
+
+def _write(text: str, output: Path | None) -> None:
+    """Prints a text, or writes it to a file, whole or not at all."""
+    if output is None:
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    from symcomm.errors import RenderError
+
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        part = output.with_name(f".{output.name}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(output)
+    except OSError as error:
+        raise RenderError(f"{output} cannot be written: {error.strerror}") from None
+    click.echo(str(output))
+
+
+# -- solve --------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--to", "formats", default="pdf", show_default=True, callback=_comma(FORMATS), metavar="LIST",
+    help="Formats, with commas: pdf, md, tex, html.",
+)  # fmt: skip
+@click.option("-o", "--output", default="out", show_default=True, type=click.Path(path_type=Path), help="A folder.")
+@click.option("--templates", type=click.Path(path_type=Path), help="A folder with templates that replace ours.")
+@click.option(
+    "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True, help="What makes the PDF."
+)
+@_accounting
+def solve(
+    file: Path, formats: tuple[str, ...], output: Path, templates: Path | None, engine: str, accounting: tuple[str, ...]
+) -> None:
+    """Solve a problem FILE: every question derived, as a worked solution.
+
+    \b
+    symcomm solve homework.md --to pdf,md,tex,html -o out/
+    """
+    from symcomm.exam.problem import read_problem
+    from symcomm.exam.solve import solve as solved
+
+    problem = read_problem(file)
+    with _progress() as progress:
+        document = solved(problem, progress, _conventions(accounting))
+    from symcomm import render
+
+    for path in render.render(document, formats, output, templates=templates, engine=engine, name=file.stem):
+        click.echo(str(path))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int, str], None]]:
+    """A progress bar on a terminal, once the work has taken a second; nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, label: None
+        return
+    from time import monotonic
+
+    start = monotonic()
+    bar: Any = None
+    task: Any = None
+
+    def show(done: int, total: int, label: str) -> None:
+        nonlocal bar, task
+        if bar is None and monotonic() - start > 1 and done < total:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            bar = Progress(console=Console(stderr=True), transient=True)
+            bar.start()
+            task = bar.add_task("deriving", total=total)
+        if bar is not None:
+            bar.update(task, completed=done, description=f"deriving {label}"[:40])
+
+    try:
+        yield show
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+# -- derive -------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("quantity", metavar="PASS")
+@click.option("--model", "file", type=click.Path(path_type=Path), help="A file with a layer table, or a problem file.")
+@click.option("--strategy", help="How the model is parallelised: data(k), 'tensor(8) + sequence', ...")
+@click.option("--collective", help="Only this collective: all-reduce, all-gather, ...")
+@click.option("--phase", help="Only this phase: forward, backward, ...")
+@click.option("--scope", help="Which pass is counted: forward, backward or training.")
+@click.option("--op", help="Only the row that computes this tensor.")
+@click.option("--dtype", help="The number format, where it is not the model's.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other option of the pass.")
+@click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096.")
+@_accounting
+@_reading
+@click.option("--to", "form", type=click.Choice(DERIVED), default="text", show_default=True, help="How it is written.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
+def derive(
+    quantity: str,
+    file: Path | None,
+    settings: tuple[str, ...],
+    at: tuple[str, ...],
+    accounting: tuple[str, ...],
+    name: str,
+    repeat: str,
+    batch: str,
+    form: str,
+    output: Path | None,
+    **named: str | None,
+) -> None:
+    """Derive one quantity, step by step.
+
+    PASS is parameters, flops, traffic, intensity, tensor_size, communication, stages, state_memory or peak_rate.
+
+    \b
+    symcomm derive communication --model homework.md --strategy data --at N_layer=32,D=4096
+    symcomm derive peak_rate --set clock='1.41 GHz' --set units=108 --set fma=512
+    """
+    from symcomm.errors import DocumentError, nearest
+    from symcomm.exam.solve import derive as derived
+    from symcomm.passes import PASSES
+
+    if quantity not in PASSES:
+        raise DocumentError(f"unknown pass '{quantity[:60]}'", hint=nearest(quantity, [*PASSES]))
+    wanted = PASSES[quantity]
+    given = {key: text for key, text in named.items() if text is not None}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise DocumentError(f"--set: '{setting[:60]}' gives no value", hint="write --set NAME=VALUE")
+        given[key.strip()] = text.strip()
+    options = _pass_options(quantity, given)
+    model = None
+    if wanted.needs_model:
+        if file is None:
+            raise DocumentError(f"'{quantity}' needs a model", hint="name a file with a layer table: --model FILE")
+        model = _model(file, name, repeat, batch)
+    values = _values(at)
+    made = derived(quantity, model, options, _conventions(accounting), values)
+    _write(_written(made, form, values), output)
+
+
+def _pass_options(quantity: str, given: dict[str, str]) -> dict[str, Any]:
+    """The options of a pass from text, each as the type its kind asks for."""
+    from symcomm.errors import DocumentError, nearest
+    from symcomm.exam.keys import convert
+    from symcomm.exam.solve import missing_options
+    from symcomm.passes import PASSES
+
+    kinds = {option.name: option.kind for option in PASSES[quantity].options}
+    for key in given:
+        if key not in kinds:
+            hint = nearest(key, [*kinds]) if kinds else f"'{quantity}' takes no options"
+            raise DocumentError(f"'{quantity}' has no option '{key[:60]}'", hint=hint)
+    for option in missing_options(quantity, given):
+        raise DocumentError(f"'{quantity}' needs the option '{option.name}': {option.meaning}")
+    return {key: convert(text, kinds[key], key) for key, text in given.items()}
+
+
+def _written(made: Derivation, form: str, values: dict[str, Fraction]) -> str:
+    if form == "json":
+        import json
+
+        from symcomm import report
+
+        return json.dumps(report.derivation(made, values), indent=2, ensure_ascii=False)
+    from symcomm import printing
+
+    known = made.relations.complete(dict(made.given) | values)
+    return printing.derivation(made, form, known)  # type: ignore[arg-type]  # click checked the name
+
+
+# -- show ---------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_reading
+@click.option("--to", "form", type=click.Choice(SHOWN), default="text", show_default=True, help="How it is shown.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
+def show(file: Path, name: str, repeat: str, batch: str, form: str, output: Path | None) -> None:
+    """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph.
+
+    \b
+    symcomm show homework.md
+    symcomm show homework.md --to svg -o graph.svg
+    """
+    model = _model(file, name, repeat, batch)
+    if form in ("svg", "dot"):
+        from symcomm import drawing
+
+        _write(drawing.WRITERS[form](model.graph), output)
+    elif form == "json":
+        import json
+
+        from symcomm import report
+
+        _write(json.dumps(report.model(model), indent=2, ensure_ascii=False), output)
+    else:
+        _write(_table(model, output is None and sys.stdout.isatty()), output)
+
+
+def _table(model: Model, terminal: bool) -> str:
+    """The table of ops and the drawing below it, as a terminal shows them."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from symcomm import drawing, report
+
+    seen = report.model(model)
+    table = Table(title=Text(seen["name"], style="bold"), title_justify="left", show_edge=False, pad_edge=False)
+    for column in ("row", "op", "kind", "output shape", "parameters", "forward FLOPs"):
+        table.add_column(column, justify="right" if column == "row" else "left", overflow="fold")
+    for row in seen["ops"]:
+        cells = (str(row["row"]), row["op"], row["kind"], row["shape"], row["parameters"], row["flops"])
+        table.add_row(*(Text(cell) for cell in cells))
+    out = StringIO()
+    width = None if terminal else 140
+    console = Console(file=out, width=width, force_terminal=terminal, color_system="auto" if terminal else None)
+    console.print(table)
+    console.print()
+    for title in ("parameters", "flops"):
+        total = seen["totals"][title]
+        value = f" = {total['value']['text']}" if total["value"] else f" {total['unit']}"
+        label = {"parameters": "parameters", "flops": "forward FLOPs"}[title]
+        console.print(Text(f"{label}: {total['form']}{value}"), soft_wrap=True)
+    for note in seen["notes"]:
+        console.print(Text(f"note: {note}"), soft_wrap=True)
+    console.print()
+    console.print(Text(drawing.text(model.graph)), soft_wrap=True)
+    if seen["repeat"]:
+        console.print(Text(f"\nrepeated {seen['repeat']} times"))
+    return out.getvalue()
+
+
+# -- completion ---------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a SHELL.
+
+    \b
+    symcomm completion bash >> ~/.bashrc
+    """
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(main, {}, "symcomm", "_SYMCOMM_COMPLETE").source())
+
+
+if __name__ == "__main__":
+    main()

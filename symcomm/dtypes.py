@@ -1,0 +1,40 @@
+"""The number formats and how many bytes an element takes."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Num
+from symcomm.units import Unit
+
+BYTES: dict[str, Fraction] = {
+    "fp64": Fraction(8),
+    "fp32": Fraction(4),
+    "tf32": Fraction(4),  # stored as fp32; only the products are rounded
+    "bf16": Fraction(2),
+    "fp16": Fraction(2),
+    "fp8": Fraction(1),
+    "int64": Fraction(8),
+    "int32": Fraction(4),
+    "int8": Fraction(1),
+    "bool": Fraction(1),
+    "int4": Fraction(1, 2),
+}
+
+
+def element_bytes(dtype: str) -> Num:
+    """The bytes of one element, with their unit.
+
+    >>> element_bytes("FP16").number
+    Fraction(2, 1)
+    """
+    key = dtype.strip().lower().replace("float", "fp").replace("half", "fp16")
+    if key not in BYTES:
+        raise ValuesError(f"unknown number format '{dtype[:40]}'", hint=nearest(key, [*BYTES]))
+    return Num(BYTES[key], Unit.parse("byte/element"))
+
+
+def said_bytes(size: Num) -> str:
+    """How a person says it: ``2 bytes``."""
+    return f"{size.number} byte{'s' if size.number != 1 else ''}"

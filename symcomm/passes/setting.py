@@ -1,0 +1,132 @@
+"""What every pass is given: the graph, the conventions, the number format and the names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from symcomm import form as forms
+from symcomm.accounting import Accounting
+from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form, Num, Sym, num, product
+from symcomm.graph.graph import Graph, Op
+from symcomm.notation import Notation
+from symcomm.units import Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The graph with everything a number depends on besides."""
+
+    graph: Graph
+    accounting: Accounting = field(default_factory=Accounting)
+    dtype: str = "fp16"
+    notation: Notation = field(default_factory=Notation)
+    values: Mapping[str, Fraction] = field(default_factory=dict)
+
+    @property
+    def repeat(self) -> Form:
+        """How often the graph is repeated."""
+        return Sym(self.graph.repeat) if self.graph.repeat else num(1)
+
+    def written(self, expr: Expr) -> Form:
+        """An expression as a form, with sizes gathered: ``n_H H`` becomes ``D``."""
+        return forms.from_expr(self.graph.relations.gather(expr))
+
+    def elements(self, tensor: str) -> Form:
+        """The number of elements of a tensor, written."""
+        return self.written(self.graph.elements(tensor))
+
+    def sizes(self, sizes: Sequence[Expr]) -> Form:
+        """A product of sizes as written: factors that together make up a whole axis are written as that axis."""
+        import sympy as sp
+
+        rest = list(sizes)
+        for name, right in self.graph.relations.equations:
+            parts = list(sp.Mul.make_args(forms.value(right)))
+            while all(rest.count(p) >= parts.count(p) for p in parts):
+                at = rest.index(parts[0])
+                for p in parts:
+                    rest.remove(p)
+                rest.insert(min(at, len(rest)), forms.value(Sym(name)))
+        # A size such as 4D stays one factor, so that a reader recognises the axis.
+        return forms.Product(tuple(forms.from_expr(s) for s in rest)) if len(rest) > 1 else product(
+            *(forms.from_expr(s) for s in rest)
+        )
+
+    def rows(self, op: str | None) -> Graph:
+        """The forward graph, or its ops of the row that computes one tensor; raises ``ValuesError`` for an unknown one."""
+        if op is None:
+            return self.graph
+        from dataclasses import replace
+
+        found = self.graph.producers.get(op) or self.graph.producers.get(f"{op}_i")
+        if found is None:
+            raise ValuesError(f"no row computes '{op[:60]}'", hint=nearest(op, [*self.graph.producers]))
+        return replace(self.graph, ops=tuple(o for o in self.graph.ops if o.row == found.row), repeat="", carried=())
+
+    def derivation(
+        self, title: str, steps: Sequence[Step], touched: Sequence[str] = (), exhibits: Sequence[Exhibit] = (),
+        notes: Sequence[str] = (),
+    ) -> Derivation:  # fmt: skip
+        """A derivation with this setting's conventions, relations and names."""
+        return Derivation(
+            title, self.accounting, tuple(steps), tuple(dict.fromkeys(touched)), self.graph.relations, tuple(exhibits),
+            (), self.notation, tuple(notes),
+        )  # fmt: skip
+
+    def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
+        """The step that writes a form's value collected; None where that is how it is written already."""
+        neat = forms.from_expr(_collected(forms.value(form, known), self.graph.relations.gather))
+        return None if neat == form else Step(name, neat, unit, Reason("algebra", "Collect equal terms."), "=")
+
+
+def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
+    """A value as people write it: one fraction, common factors outside the sums; cheap, unlike ``factor``."""
+    import sympy as sp
+
+    if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
+        return expr
+    top, bottom = sp.fraction(sp.together(expr))
+    coefficient, bottom = bottom.as_coeff_Mul()
+    top = gather(sp.expand(top / coefficient))
+    if top.is_Add and len(top.args) <= 50:
+        top = sp.factor_terms(top)
+    return top / bottom
+
+
+class Work:
+    """The steps of a derivation while they are written down."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.steps: list[Step] = []
+        self.known: dict[str, Expr] = {}
+
+    def define(self, name: str, form: Form, unit: Unit, rule: str, text: str, op: Op | None = None) -> Form:
+        """A step ``name := form`` and, where it helps, a second one with the terms collected; gives the name."""
+        self.steps.append(Step(name, form, unit, Reason(rule, text, op.source if op else None)))
+        self.known[name] = forms.value(form, self.known)
+        if not isinstance(form, (Num, Sym)):
+            neat = self.setting.collected(name, form, unit, self.known)
+            if neat is not None:
+                self.steps.append(neat)
+        return Sym(name)
+
+
+def slug(name: str) -> str:
+    """A tensor's name as part of a step's name: ``score_i`` becomes ``score``, ``W^Q`` becomes ``WQ``.
+
+    >>> slug("score_i"), slug("A'"), slug("W_up^Q")
+    ('score', "A'", 'W,upQ')
+    """
+    base = name.split("·")[0].replace("d(", "d").replace(")", "")
+    head, _, index = base.rpartition("_")
+    base = head if head and len(index) == 1 and index.islower() else base
+    return base.replace("^", "").replace("_", ",")

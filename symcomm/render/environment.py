@@ -1,0 +1,107 @@
+r"""The template environment: how templates are found, and how every value is escaped at the border.
+
+Templates write ``<% %>`` for statements and ``<< >>`` for values, so that LaTeX, Typst and Jinja do not collide. A value
+is escaped for the format unless it is ``Markup``, which only the printers and pandoc make.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from symcomm.errors import RenderError
+from symcomm.printing import html_text, markdown_text, tex_text, typst_string
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def typst_text(text: str) -> str:
+    """Plain text for Typst's markup: a string in code, in which nothing is markup.
+
+    >>> typst_text("#read(1)")
+    '#"#read(1)";'
+    """
+    return f"#{typst_string(text)};" if text else ""
+
+
+def markdown_line(text: str) -> str:
+    r"""Plain text for Markdown, also at the start of a line.
+
+    >>> markdown_line("1. a_b")
+    '1\\. a\\_b'
+    """
+    return re.sub(r"^(\s*)([-+=]|\d+(?=[.)]))", _defused, markdown_text(text))
+
+
+def _defused(match: re.Match[str]) -> str:
+    return match[1] + (match[2] + "\\" if match[2].isdigit() else "\\" + match[2])
+
+
+ESCAPES: dict[str, Callable[[str], str]] = {
+    "md": markdown_line,
+    "tex": tex_text,
+    "html": html_text,
+    "typ": typst_text,
+}
+
+
+def environment(form: str, templates: Path | None) -> Environment:
+    """The environment of one format; ``templates`` is a folder whose files come before ours of the same name."""
+    from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from markupsafe import Markup
+
+    if templates is not None and not templates.is_dir():
+        raise RenderError(f"there is no folder of templates {templates}")
+    escape = ESCAPES[form]
+
+    def finalize(value: object) -> object:
+        return value if hasattr(value, "__html__") else Markup(escape(str(value)))  # noqa: S704  (escaped here)
+
+    ours = PackageLoader("symcomm", "templates")
+    made = ImmutableSandboxedEnvironment(
+        loader=ChoiceLoader([FileSystemLoader(templates), ours]) if templates else ours,
+        block_start_string="<%",
+        block_end_string="%>",
+        variable_start_string="<<",
+        variable_end_string=">>",
+        comment_start_string="<#",
+        comment_end_string="#>",
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return made
+
+
+def fill(form: str, name: str, templates: Path | None, context: dict[str, object]) -> str:
+    """The text of a template filled with the context.
+
+    Raises ``RenderError`` with the template's name and line where it cannot be filled.
+    """
+    from jinja2 import TemplateError, TemplateNotFound, TemplateSyntaxError
+
+    try:
+        return environment(form, templates).get_template(name).render(context)
+    except TemplateSyntaxError as error:
+        raise RenderError(f"template {error.name or name}, line {error.lineno}: {error.message}") from error
+    except TemplateNotFound as error:
+        raise RenderError(f"there is no template {error.name}") from error
+    except (TemplateError, TypeError, ValueError, OverflowError) as error:
+        where = _template_line(error, name)
+        raise RenderError(f"template {name}{where}: {error}") from error
+
+
+def _template_line(error: BaseException, name: str) -> str:
+    trace, line = error.__traceback__, 0
+    while trace:
+        if trace.tb_frame.f_code.co_filename.endswith(name):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f", line {line}" if line else ""

@@ -1,0 +1,249 @@
+r"""The author's prose, Markdown with LaTeX maths, converted to Typst, LaTeX or HTML by pandoc.
+
+Pieces are read together in one pandoc process and written in one more for each format. Between the two the syntax
+tree is checked, so that nothing of the author's but text, structure and understood maths reaches a document: raw
+HTML, raw TeX, images and definitions of macros are errors that point at the piece.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from symcomm.errors import RenderError, Span
+from symcomm.printing import typst_string
+
+Target = Literal["typst", "latex", "html"]
+
+MISSING = 'install it with: pip install "symcomm[pdf]"'
+_READER = "commonmark+tex_math_dollars+pipe_tables+strikeout+smart+footnotes+autolink_bare_uris+task_lists"
+_TIMEOUT = 60  # seconds; a usual document takes a tenth of one
+
+# texmath reads these, but they define, refer or colour, or need packages our LaTeX preamble does not load.
+_UNSUPPORTED_MATHS = re.compile(
+    r"\\(newcommand|renewcommand|providecommand|DeclareMathOperator|def|let|gdef|edef|label|tag|ref|eqref|nonumber|notag"
+    r"|color|textcolor|qty|SI|si|unit|num|ang|input|include|write|read|openin|openout|catcode|csname|special|href|url"
+    r"|usepackage|directlua|loop|expandafter|cancel|bangle|brace|brack|choose)(?![A-Za-z])"
+)
+_RAW_TEX = re.compile(r"\\(begin|end)\{[^}\s]*\}?|\\[A-Za-z]+(?=[{\[])|\\(?:newcommand|input|include|def|vspace|newpage)\b")
+_SAFE_LINK = re.compile(r"(https?://|mailto:)[^\s\"<>\\]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of Markdown: a run of blocks, or one inline run (a heading, a table cell)."""
+
+    markdown: str
+    span: Span
+    inline: bool = False
+
+
+Key = tuple[str, str, bool]
+_written: dict[Key, str] = {}  # conversions of this process; the variants of an exam share most of their prose
+_KEPT = 8192
+
+
+def convert(pieces: Sequence[Piece], target: Target) -> dict[Piece, str]:
+    """Each piece in the target's language.
+
+    Raises ``RenderError`` naming the construct and its place where a piece holds what no format can show.
+    """
+    wanted = {(target, p.markdown, p.inline): p for p in reversed(pieces)}
+    todo = [p for key, p in wanted.items() if key not in _written]
+    if todo:
+        texts = _convert(todo, target)
+        if len(_written) > _KEPT:
+            _written.clear()
+        _written.update({(target, p.markdown, p.inline): text for p, text in zip(todo, texts, strict=True)})
+    return {p: _written[(target, p.markdown, p.inline)] for p in pieces}
+
+
+def _convert(pieces: Sequence[Piece], target: Target) -> list[str]:
+    with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
+        trees = _read(pieces, Path(folder))
+        for piece, blocks in zip(pieces, trees, strict=True):
+            blocks[:] = _checked(blocks, piece)
+        maths = [(node["c"][1], piece) for piece, blocks in zip(pieces, trees, strict=True) for node in _maths(blocks)]
+        if target == "latex":  # the LaTeX writer passes maths on as it stands: another writer has to read it first
+            _write(trees, "html", Path(folder), maths)
+        return _write(trees, target, Path(folder), maths)
+
+
+def _read(pieces: Sequence[Piece], folder: Path) -> list[list[Any]]:
+    """The syntax tree of each piece; every piece is a file of its own, so that none reaches into the next."""
+    mark = "piece" + hashlib.sha256("\0".join(p.markdown for p in pieces).encode()).hexdigest()[:24]
+    paths: list[str] = []
+    for i, piece in enumerate(pieces):
+        # The letter keeps a cell such as "1. x" or "# x" from being read as a list or heading.
+        text = "x " + " ".join(piece.markdown.split()) if piece.inline else piece.markdown
+        path = folder / f"{i}.md"
+        path.write_text(f"{mark}\n\n{text}\n", encoding="utf-8")
+        paths.append(str(path))
+    out = pandoc(["--file-scope", "-f", _READER, "-t", "json", *paths])
+    trees: list[list[Any]] = []
+    for block in json.loads(out)["blocks"]:
+        if block == {"t": "Para", "c": [{"t": "Str", "c": mark}]}:
+            trees.append([])
+        else:
+            trees[-1].append(block)
+    for piece, blocks in zip(pieces, trees, strict=True):
+        if piece.inline:
+            inlines = blocks[0]["c"] if blocks and blocks[0]["t"] in ("Para", "Plain") else []
+            blocks[:] = [{"t": "Plain", "c": inlines[2:]}]
+    return trees
+
+
+def _walk(node: Any) -> Iterator[dict[str, Any]]:
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, dict):
+            if "t" in here:
+                yield here
+            stack.extend(reversed(list(here.values())))
+        elif isinstance(here, list):
+            stack.extend(reversed(here))
+
+
+def _maths(blocks: list[Any]) -> list[dict[str, Any]]:
+    return [node for node in _walk(blocks) if node["t"] == "Math"]
+
+
+def _refuse(piece: Piece, construct: str, why: str, hint: str) -> RenderError:
+    start = piece.span.text.find(construct)
+    span = piece.span.within(start, start + len(construct)) if start >= 0 else piece.span
+    shown = construct if len(construct) <= 80 else construct[:77] + "..."
+    return RenderError(f"{shown} {why}", span, hint)
+
+
+def _checked(blocks: list[Any], piece: Piece) -> list[Any]:
+    """The tree without comments, headings and attributes; an error for what cannot be shown."""
+
+    def go(node: Any) -> Any:
+        if isinstance(node, list):
+            return [new for old in node for new in [go(old)] if new is not None]
+        if not isinstance(node, dict):
+            return node
+        match node.get("t"):
+            case "RawInline" | "RawBlock":
+                raw = node["c"][1].strip()
+                if raw.startswith("<!--"):
+                    return None
+                kind = "HTML" if node["c"][0] == "html" else "TeX"
+                raise _refuse(piece, raw, f"is raw {kind}, which is not passed on", "write it in Markdown, or in `...`")
+            case "Image":
+                raise _refuse(piece, node["c"][2][0], "is an image, which no output format holds yet", "describe it in words")
+            case "Str" if found := _RAW_TEX.search(node["c"]):
+                raise _refuse(piece, found[0], "is raw TeX outside of maths", "put maths between $...$, text in Markdown")
+            case "Math":
+                if found := _UNSUPPORTED_MATHS.search(node["c"][1]):
+                    raise _refuse(piece, found[0], "is not understood in maths here", "write the formula without it")
+                return {"t": "Math", "c": [node["c"][0], node["c"][1].strip()]}
+            case "Link":
+                attributes, text, (url, title) = node["c"]
+                if not _SAFE_LINK.fullmatch(url):
+                    return {"t": "Span", "c": [["", [], []], go(text)]}  # a link that leads nowhere from a PDF
+                return {"t": "Link", "c": [["", [], []], go(text), [url, ""]]}
+            case "Header":
+                return {"t": "Para", "c": [{"t": "Strong", "c": go(node["c"][2])}]}
+            case "CodeBlock" | "Code":
+                return {"t": node["t"], "c": [["", [], []], node["c"][1]]}
+        return {key: go(inner) for key, inner in node.items()}
+
+    out: list[Any] = go(blocks)
+    return out
+
+
+_COMMENT = {"typst": ("typst", "// {}"), "latex": ("latex", "% {}"), "html": ("html", "<!-- {} -->")}
+
+
+def _write(
+    trees: Sequence[list[Any]], target: Target, folder: Path, maths: Sequence[tuple[str, Piece]]
+) -> list[str]:
+    language, comment = _COMMENT[target]
+    mark = "piece" + hashlib.sha256(json.dumps(list(trees)).encode()).hexdigest()[:24]
+    blocks: list[Any] = []
+    for tree in trees:
+        blocks.append({"t": "RawBlock", "c": [language, comment.format(mark)]})
+        blocks.extend(_described(tree) if target == "typst" else tree)
+    tree_file, log = folder / "tree.json", folder / "log.json"
+    tree_file.write_text(json.dumps({"pandoc-api-version": _api_version(folder), "meta": {}, "blocks": blocks}))
+    out = pandoc(
+        ["-f", "json", "-t", "html5" if target == "html" else target, "--mathml", "--wrap=preserve", f"--log={log}", str(tree_file)]
+    )
+    for entry in json.loads(log.read_text(encoding="utf-8") or "[]"):
+        if entry.get("type") == "CouldNotConvertTeXMath":
+            tex = entry["contents"].strip()
+            piece = next((p for text, p in maths if text.strip() == tex), None)
+            reason = str(entry.get("message", "")).strip().splitlines()
+            why = next((line for line in reason if line.startswith("unexpected")), "")
+            found = re.search(r"control sequence (\\\w+)", why)
+            error = f"the maths {tex[:80]} cannot be converted" + (f": unknown command {found[1]}" if found else f": {why}")
+            if piece is None:
+                raise RenderError(error)
+            refused = _refuse(piece, found[1] if found else tex, "", "")
+            raise RenderError(error, refused.span, "write it with standard LaTeX maths commands")
+    return [text.strip("\n") for text in out.split(comment.format(mark))[1:]]
+
+
+def _described(tree: list[Any]) -> list[Any]:
+    """The tree with every formula inside ``eq("its description")[...]``, which a screen reader needs."""
+
+    def go(node: Any) -> Any:
+        if isinstance(node, list):
+            out: list[Any] = []
+            for old in node:
+                if isinstance(old, dict) and old.get("t") == "Math":
+                    alt = typst_string(" ".join(old["c"][1].split()))
+                    out += [_raw_typst(f"#eq({alt})["), old, _raw_typst("]")]
+                else:
+                    out.append(go(old))
+            return out
+        return {key: go(inner) for key, inner in node.items()} if isinstance(node, dict) else node
+
+    out: list[Any] = go(tree)
+    return out
+
+
+def _raw_typst(text: str) -> dict[str, Any]:
+    return {"t": "RawInline", "c": ["typst", text]}
+
+
+_api: list[list[int]] = []
+
+
+def _api_version(folder: Path) -> list[int]:
+    if not _api:
+        empty = folder / "empty.md"
+        empty.write_text("")
+        _api.append(json.loads(pandoc(["-f", "commonmark", "-t", "json", str(empty)]))["pandoc-api-version"])
+    return _api[0]
+
+
+def pandoc(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+    """What pandoc writes; it is confined to the files it is given.
+
+    Raises ``RenderError`` where pandoc is missing or fails.
+    """
+    try:
+        import pypandoc
+
+        path = pypandoc.get_pandoc_path()
+    except (ImportError, OSError) as error:
+        raise RenderError("pandoc is missing: the author's prose cannot be converted", hint=MISSING) from error
+    try:
+        run = subprocess.run(  # noqa: S603  (the path is pypandoc's, the arguments are ours)
+            [path, "--sandbox", *arguments], capture_output=True, timeout=_TIMEOUT, check=False, env=environment
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RenderError(f"pandoc took more than {_TIMEOUT} seconds over the prose") from error
+    if run.returncode:
+        raise RenderError(f"pandoc failed: {run.stderr.decode(errors='replace').strip()[:400]}")
+    return run.stdout.decode("utf-8")

@@ -1,0 +1,348 @@
+"""What a template sees: a document in which everything is already written in the template's language.
+
+A view holds text to be escaped by the template, and ``Markup`` that the printers and pandoc made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal, cast
+
+from symcomm import printing
+from symcomm.errors import Span
+from symcomm.form import Form, Sym
+from symcomm.notation import Notation
+from symcomm.printing import DialectName
+from symcomm.render.document import Answer, Document, Given, Heading, LayerTable, Prose
+from symcomm.render.prose import Piece, Target, convert
+from symcomm.units import Quantity
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+Kind = Literal["md", "tex", "html", "typ"]
+_DIALECT: dict[str, DialectName] = {"md": "latex", "tex": "latex", "html": "mathml", "typ": "typst"}
+_TARGET: dict[str, Target] = {"tex": "latex", "html": "html", "typ": "typst"}
+
+# Widths in em of the text's font, on A4 with the margins of our templates.
+PAGE_WIDTH = 42.0
+_NUMBER, _RELATION, _REASON, _GAP = 2.2, 1.6, 14.5, 1.0
+
+
+@dataclass(frozen=True)
+class RowView:
+    """One line of aligned maths: what stands left, the relation, and the right side in one or more lines."""
+
+    left: Markup
+    relation: Markup
+    right: tuple[Markup, ...]
+
+
+@dataclass(frozen=True)
+class StepView:
+    """A numbered step with its reason; ``wide`` where the reason has no room beside the formula."""
+
+    number: int
+    row: RowView
+    reason: str
+    rule: str
+    condition: str
+    wide: bool
+
+
+@dataclass(frozen=True)
+class GivenView:
+    """A given value: ``N = 32`` and what it means."""
+
+    equation: Markup
+    meaning: str
+
+
+@dataclass(frozen=True)
+class ConventionView:
+    """A convention that touched an answer."""
+
+    field: str
+    name: str
+    statement: str
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table with a title; ``numeric`` says for each column whether it holds maths only."""
+
+    title: str
+    columns: tuple[str | Markup, ...]
+    rows: tuple[tuple[str | Markup, ...], ...]
+    numeric: tuple[bool, ...]
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class AnswerView:
+    """One answer: ``result`` are the ways to say the number, empty where a value is missing."""
+
+    label: str
+    title: str
+    name: Markup
+    given: tuple[GivenView, ...]
+    conventions: tuple[ConventionView, ...]
+    steps: tuple[StepView, ...]
+    lefts: tuple[Markup, ...]
+    formula: RowView
+    formula_short: bool
+    substituted: RowView | None
+    result: RowView | None
+    unit: str
+    exhibits: tuple[TableView, ...]
+    notes: tuple[str, ...]
+    right_width: float
+    reason_width: float
+
+
+@dataclass(frozen=True)
+class BlockView:
+    """A block of the page; exactly one of the fields after ``kind`` that belong to it is filled."""
+
+    kind: str
+    text: Markup | str = ""
+    level: int = 0
+    points: int | None = None
+    table: TableView | None = None
+    answer: AnswerView | None = None
+
+
+@dataclass(frozen=True)
+class PageView:
+    """The whole page."""
+
+    title: str
+    subtitle: str
+    authors: tuple[str, ...]
+    date: str
+    language: str
+    solutions: bool
+    points: int
+    questions: int
+    blocks: tuple[BlockView, ...]
+
+
+class _Writer:
+    """Writes formulas, numbers and names inline in one format."""
+
+    def __init__(self, kind: Kind, notation: Notation) -> None:
+        from markupsafe import Markup
+
+        self.kind, self.notation, self.dialect = kind, notation, _DIALECT[kind]
+        self.markup: Callable[[str], Markup] = Markup
+
+    def maths(self, content: str, alt: str) -> Markup:
+        """Inline maths in the format; an empty formula is empty."""
+        if not content:
+            return self.markup("")
+        match self.kind:
+            case "md":
+                text = printing.markdown_maths(content)
+            case "tex":
+                text = f"${content}$"
+            case "html":
+                text = printing.math_element(content, alt)
+            case _:
+                text = f"#eq({printing.typst_string(alt)})[$display({content})$]"
+                if content in _BARE:  # a lone relation or sign is a symbol of its own
+                    text = f"#eq({printing.typst_string(alt)})[${content}$]"
+        return self.markup(text)
+
+    def bare(self, content: str, alt: str) -> Markup:
+        """As ``maths``; Markdown's display blocks need the formula without dollar signs."""
+        return self.markup(content) if self.kind == "md" else self.maths(content, alt)
+
+    def form(self, form: Form, names: printing.Names | None = None) -> Markup:
+        return self.maths(printing.PRINTERS[self.dialect](form, names, self.notation), printing.plain(form, names))
+
+    def quantity(self, quantity: Quantity) -> Markup:
+        return self.maths(printing.quantity_in(self.dialect, quantity), printing.quantity_plain(quantity))
+
+    def equation(self, left: Form, right: Form | Quantity) -> Markup:
+        equals = printing.RELATIONS[self.dialect]["="]
+        if isinstance(right, Quantity):
+            written, said = printing.quantity_in(self.dialect, right), printing.quantity_plain(right)
+        else:
+            written, said = printing.PRINTERS[self.dialect](right, None, self.notation), printing.plain(right)
+        head = printing.PRINTERS[self.dialect](left, None, self.notation)
+        return self.maths(f"{head} {equals} {written}", f"{printing.plain(left)} = {said}")
+
+    def row(self, name: str, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> RowView:
+        said = printing.plain(form, names)
+        if self.kind == "html":  # a browser scrolls
+            limit = float("inf")
+        broken = printing.broken(self.dialect, form, limit, names, self.notation)
+        right = tuple(
+            self.bare(line, said if len(broken) == 1 else f"{said} (line {i} of {len(broken)})")
+            for i, line in enumerate(broken, 1)
+        )
+        left = printing.name_in(self.dialect, name, self.notation) if name else ""
+        sign = printing.RELATIONS[self.dialect][relation]
+        return RowView(self.bare(left, name), self.bare(sign, relation.lstrip(":")), right)
+
+    def amounts(self, name: str, quantity: Quantity, limit: float) -> RowView:
+        """``= 12 884 901 888 B = 12.88 GB = 12 GiB``, in as many lines as it needs."""
+        left = printing.name_in(self.dialect, name, self.notation) if name else ""
+        ways = list(zip(printing.amounts(self.dialect, quantity), printing.amounts("text", quantity), strict=True))
+        lines: list[tuple[str, str]] = []
+        space = "" if self.kind == "html" else " "
+        for (relation, text), (said_relation, said) in ways:
+            joined = f"{lines[-1][1]} {said_relation} {said}" if lines else said
+            if lines and 0.55 * len(joined) <= limit:
+                lines[-1] = (f"{lines[-1][0]}{space}{relation}{space}{text}", joined)
+            else:
+                lines.append((f"{relation}{space}{text}" if relation else text, f"{said_relation} {said}".strip()))
+        right = tuple(self.bare(text, said) for text, said in lines)
+        return RowView(self.bare(left, name), self.bare(printing.RELATIONS[self.dialect]["="], "="), right)
+
+
+_BARE = frozenset({"=", "approx"})
+
+
+def page(document: Document, kind: Kind, solutions: bool) -> PageView:
+    """The document as a template of the given kind sees it; without ``solutions`` the answers are left out."""
+    blocks = [b for b in document.blocks if solutions or not isinstance(b, Answer)]
+    prose = _prose(blocks, kind)
+    writer = _Writer(kind, document.notation)
+    views: list[BlockView] = []
+    depth, lowest = 0, min((b.level for b in blocks if isinstance(b, Heading)), default=1)
+    for block in blocks:
+        match block:
+            case Prose(markdown, span):
+                views.append(BlockView("prose", prose(markdown, span, False)))
+            case Heading(level, markdown, points, span):
+                # Readers of a tagged document need levels without gaps.
+                depth = min(level - lowest + 1, depth + 1)
+                views.append(BlockView("heading", prose(markdown, span, True), depth, points))
+            case LayerTable(table):
+                columns = tuple(prose(c, Span(document.file, 0, c, 0, len(c)), True) for c in table.columns)
+                rows = tuple(tuple(prose(c.text, c.span(), True) for c in row) for row in table.rows)
+                longest = [max((len(r[i].text) for r in table.rows if i < len(r)), default=8) for i in range(len(columns))]
+                views.append(BlockView("table", table=TableView("", columns, rows, (), _shares(longest))))
+            case Answer():
+                views.append(BlockView("answer", answer=answer_view(block, writer)))
+    headings = [b for b in blocks if isinstance(b, Heading)]
+    top = min((h.level for h in headings if h.points is not None), default=0)
+    counted = [h.points or 0 for h in headings if h.level == top and h.points is not None]
+    return PageView(
+        document.title,
+        document.subtitle,
+        document.authors,
+        document.date,
+        document.language,
+        solutions,
+        sum(counted),
+        len(counted),
+        tuple(views),
+    )
+
+
+def _shares(longest: Sequence[int]) -> tuple[float, ...]:
+    """How a row's width is shared among columns whose longest cells have these lengths."""
+    weights = [max(6.0, min(60.0, n)) for n in longest]
+    return tuple(round(w / sum(weights), 3) for w in weights)
+
+
+def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], Markup]:
+    from markupsafe import Markup
+
+    if kind == "md":
+        return lambda text, span, inline: Markup(" ".join(text.split()) if inline else text.strip("\n"))  # noqa: S704
+    pieces: list[Piece] = []
+    for block in blocks:
+        if isinstance(block, Prose):
+            pieces.append(Piece(block.markdown, block.span))
+        elif isinstance(block, Heading):
+            pieces.append(Piece(block.markdown, block.span, True))
+        elif isinstance(block, LayerTable):
+            pieces += [Piece(c, Span("", 0, c, 0, len(c)), True) for c in block.table.columns]
+            pieces += [Piece(cell.text, cell.span(), True) for row in block.table.rows for cell in row]
+    converted = convert(pieces, _TARGET[kind]) if pieces else {}
+    texts = {(p.markdown, p.inline): text for p, text in converted.items()}
+    return lambda text, span, inline: Markup(texts[(text, inline)])  # noqa: S704  (pandoc wrote it)
+
+
+def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
+    """One answer in the writer's format."""
+    d = answer.derivation
+    writer = _Writer(writer.kind, _merged(writer.notation, d.notation))
+    lines = printing.lines(d)
+    lefts = [line.name for line in lines if line.name]
+    left_width = max(printing.width(Sym(name), None, writer.notation) for name in lefts)
+    room = PAGE_WIDTH - _NUMBER - left_width - _RELATION - _GAP
+    beside = room - _REASON - _GAP
+    steps = tuple(_step(line, writer, beside, room) for line in lines)
+    if all(step.wide for step in steps):
+        beside = room
+    given = {g.name: g.quantity.value for g in answer.given}
+    found = _numbers(answer, given)
+    substituted = None
+    if found:
+        used = printing.substituted(d, found)
+        if used:
+            substituted = writer.row("", "=", d.answer.form, room, used)
+    short = printing.width(d.answer.form, None, writer.notation) < room - 4
+    return AnswerView(
+        label=answer.label,
+        title=d.title,
+        name=writer.bare(printing.name_in(writer.dialect, d.answer.name, writer.notation), d.answer.name),
+        given=tuple(_given(g, writer) for g in answer.given),
+        conventions=tuple(ConventionView(c.field, c.name, c.statement) for c in d.conventions),
+        steps=steps,
+        lefts=tuple(dict.fromkeys(step.row.left for step in steps if step.row.left)),
+        formula=writer.row(d.answer.name, "=", d.answer.form, room - 4),
+        formula_short=short,
+        substituted=substituted,
+        result=writer.amounts("", answer.quantity, room - 4) if answer.quantity is not None else None,
+        unit=str(d.unit) if str(d.unit) != "1" else "",
+        exhibits=tuple(_exhibit(e, writer) for e in d.exhibits),
+        notes=d.notes,
+        right_width=round(beside, 1),
+        reason_width=_REASON,
+    )
+
+
+def _merged(document: Notation, derivation: Notation) -> Notation:
+    return Notation({**derivation.latex, **document.latex}, {**derivation.meanings, **document.meanings})
+
+
+def _numbers(answer: Answer, given: Mapping[str, Fraction]) -> dict[str, Fraction] | None:
+    if answer.quantity is None:
+        return None
+    found = printing.result(answer.derivation, given)
+    return found[0] if found else None
+
+
+def _step(line: printing.Line, writer: _Writer, beside: float, room: float) -> StepView:
+    wide = printing.width(line.form, None, writer.notation) > beside
+    row = writer.row(line.name, line.relation, line.form, room if wide else beside)
+    return StepView(line.number, row, line.reason, line.rule, line.condition, wide)
+
+
+def _given(given: Given, writer: _Writer) -> GivenView:
+    return GivenView(writer.equation(Sym(given.name), given.quantity), given.meaning)
+
+
+def _exhibit(exhibit: printing.Exhibit, writer: _Writer) -> TableView:
+    def cell(value: str | Form | Quantity) -> str | Markup:
+        if isinstance(value, Form):
+            return writer.form(value)
+        return writer.quantity(value) if isinstance(value, Quantity) else value
+
+    def length(value: str | Form | Quantity) -> int:
+        if isinstance(value, Form):
+            return int(1.6 * printing.width(value, None, writer.notation)) + 2
+        return len(printing.quantity_plain(value)) if isinstance(value, Quantity) else len(value)
+
+    rows = tuple(tuple(cell(c) for c in row) for row in exhibit.rows)
+    count = range(len(exhibit.columns))
+    numeric = tuple(all(not isinstance(row[i], str) for row in exhibit.rows) for i in count)
+    longest = [max([len(exhibit.columns[i]), *(length(row[i]) for row in exhibit.rows)]) for i in count]
+    return TableView(exhibit.title, cast("tuple[str | Markup, ...]", exhibit.columns), rows, numeric, _shares(longest))

@@ -1,0 +1,140 @@
+"""What a program reads: derivations, answers and op tables as plain data, ready for JSON.
+
+Numbers are exact and so are text: ``"12884901888"`` or ``"4096/3"``, never a float. Keys are only ever added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from symcomm import printing
+from symcomm.derivation import Derivation, Reason, Step
+from symcomm.drawing import kind_text, shape_text
+from symcomm.errors import Span
+from symcomm.form import Form
+from symcomm.graph.graph import Graph
+from symcomm.units import Quantity
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+    from symcomm.model import Model
+
+FORMAT = 1  # raised only when a key changes its meaning
+
+
+def number(value: Fraction) -> str:
+    """An exact number as text.
+
+    >>> number(Fraction(4096, 3))
+    '4096/3'
+    """
+    return str(value)
+
+
+def quantity(amount: Quantity) -> dict[str, Any]:
+    """A quantity: the exact number, its unit, and how a person reads it."""
+    return {"exact": number(amount.value), "unit": str(amount.unit), "text": str(amount)}
+
+
+def derivation(made: Derivation, values: Mapping[str, Fraction] | None = None) -> dict[str, Any]:
+    """A derivation with all its steps; ``value`` is there where all numbers are known."""
+    known = made.relations.complete(dict(made.given) | dict(values or {}))
+    missing = [name for name in made.needs if name not in known]
+    touched = asdict(made.accounting)
+    return {
+        "format": FORMAT,
+        "title": made.title,
+        "expression": str(made.expr),
+        "latex": printing.tex(made.answer.form, None, made.notation),
+        "unit": str(made.unit),
+        "accounting": {name: touched[name] for name in dict.fromkeys(made.touched)},
+        "given": {name: number(value) for name, value in known.items()},
+        "needs": missing,
+        "value": None if missing else quantity(made.at(**dict(values or {}))),
+        "steps": [_step(made, step) for step in made.steps],
+        "exhibits": [
+            {
+                "title": shown.title,
+                "columns": list(shown.columns),
+                "rows": [[_cell(made, cell) for cell in row] for row in shown.rows],
+            }
+            for shown in made.exhibits
+        ],
+        "notes": list(made.notes),
+    }
+
+
+def _step(made: Derivation, step: Step) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "name": step.name,
+        "relation": step.relation,
+        "form": printing.plain(step.form, None, made.notation),
+        "latex": printing.tex(step.form, None, made.notation),
+        "unit": str(step.unit),
+        "reason": _reason(step.reason),
+    }
+    if step.condition:
+        shown["condition"] = step.condition
+    return shown
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    return {"rule": reason.rule, "text": reason.text, "source": _place(reason.source)}
+
+
+def _place(span: Span | None) -> dict[str, Any] | None:
+    return None if span is None else {"file": span.file, "line": span.line, "cell": span.cell}
+
+
+def _cell(made: Derivation, cell: str | Form | Quantity) -> str:
+    if isinstance(cell, Form):
+        return printing.plain(cell, None, made.notation)
+    return str(cell)
+
+
+def op_rows(model: Model) -> list[dict[str, Any]]:
+    """One row an op of the forward pass: what it is, what it makes, its parameters and its FLOPs.
+
+    A weight counts where it is first used; FLOPs are those of the matrix products, as ``flops`` counts them.
+    """
+    from symcomm.passes.flops import counted
+    from symcomm.passes.setting import Setting
+
+    graph = model.graph
+    setting = Setting(graph, dtype=model.dtype, notation=model.notation, values=model.values)
+    flops = {op.name: form for op, form in counted(setting, graph, graph.ops)}
+    seen: set[str] = set()
+    rows: list[dict[str, Any]] = []
+    for op in graph.ops:
+        if op.phase != "forward":
+            continue
+        fresh = [n for n in dict.fromkeys(op.inputs) if graph.tensors[n].role == "weight" and n not in seen]
+        seen.update(fresh)
+        parameters = [setting.sizes([graph.axes[a].size for a in graph.tensors[n].axes]) for n in fresh]
+        rows.append(
+            {
+                "row": op.row,
+                "op": op.output,
+                "kind": kind_text(graph, op),
+                "shape": shape_text(graph, op.output),
+                "weights": fresh,
+                "parameters": " + ".join(printing.plain(p, None, model.notation) for p in parameters),
+                "flops": printing.plain(flops[op.name], None, model.notation) if op.name in flops else "",
+                "source": _place(op.source),
+            }
+        )
+    return rows
+
+
+def edges(graph: Graph) -> list[dict[str, str]]:
+    """Which op reads which tensor."""
+    return [{"tensor": n, "into": op.output} for op in graph.ops if op.phase == "forward" for n in dict.fromkeys(op.inputs)]
+
+
+def expression(expr: Expr) -> str:
+    """A SymPy expression as text that SymPy reads back."""
+    return str(expr)

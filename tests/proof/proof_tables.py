@@ -1,0 +1,210 @@
+r"""The layers the proof runs, as tables a person would write, and the sizes they run at.
+
+``LAYERS`` are whole layers. ``minimal`` makes one small table for each op kind of ``symcomm.graph.ops``, so that a new
+record is proved without a new test; a function whose shape rule is its own needs one row in ``SHAPES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+from symcomm.graph.build import build
+from symcomm.graph.gradient import backward
+from symcomm.graph.graph import Graph
+from symcomm.graph.ops import MAPS, SHAPED, MapKind
+from symcomm.text.formula import parse_layer
+from symcomm.text.table import layer_tables
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A table and its sizes; a size is a number, or a number times the ranks of the mesh (``"2 ranks"``)."""
+
+    name: str
+    table: str
+    sizes: dict[str, int | str] = field(default_factory=dict)
+    batch: str = ""
+    inputs: tuple[str, ...] = ()
+
+    def values(self, ranks: int) -> dict[str, int]:
+        """The sizes of the symbols on a mesh of so many ranks."""
+        found: dict[str, int] = {}
+        for name, size in (DEFAULTS | self.sizes).items():
+            times, _, of_ranks = str(size).partition(" ")
+            found[name] = int(times) * (ranks if of_ranks else 1)
+        return found
+
+
+# Every axis that a strategy may cut is a multiple of the ranks; equal sizes are avoided where that is possible.
+DEFAULTS: dict[str, int | str] = {
+    "B": "1 ranks",
+    "L": "2 ranks",
+    "M": "1 ranks",
+    "D": "3 ranks",
+    "F": "4 ranks",
+    "V": "5 ranks",
+    "H": "2 ranks",
+    "n_h": "1 ranks",
+    "n_k": "1 ranks",
+    "E": "1 ranks",
+    "C": 3,
+    "k": 2,
+    "R": "1 ranks",
+}
+
+
+def table(*rows: str) -> str:
+    """A Markdown table of rows ``computation ; input ; output``."""
+    lines = ["| Computation | Input | Output |", "|---|---|---|"]
+    return "\n".join([*lines, *("| " + " | ".join(part.strip() for part in row.split(";")) + " |" for row in rows)])
+
+
+# The layer of the homework, tabs and all, as its author wrote it.
+HOMEWORK = r"""
+Computation	Input	Output
+$Q = xW^Q$	$x \in \mathbb{R}^{B \times L \times D}, W^Q \in \mathbb{R}^{D \times D}$	$Q \in \mathbb{R}^{B \times L \times D}$
+$K = xW^K$	$x \in \mathbb{R}^{B \times L \times D}, W^K \in \mathbb{R}^{D \times D}$	$K \in \mathbb{R}^{B \times L \times D}$
+$V = xW^V$	$x \in \mathbb{R}^{B \times L \times D}, W^V \in \mathbb{R}^{D \times D}$	$V \in \mathbb{R}^{B \times L \times D}$
+$[Q_1, Q_2, \dots, Q_{n_h}] = \text{Partition}_{-1}(Q)$	$Q \in \mathbb{R}^{B \times L \times D}$	$Q_i \in \mathbb{R}^{B \times L \times H}, i = 1, \dots, n_h$
+$[K_1, K_2, \dots, K_{n_h}] = \text{Partition}_{-1}(K)$	$K \in \mathbb{R}^{B \times L \times D}$	$K_i \in \mathbb{R}^{B \times L \times H}, i = 1, \dots, n_h$
+$[V_1, V_2, \dots, V_{n_h}] = \text{Partition}_{-1}(V)$	$V \in \mathbb{R}^{B \times L \times D}$	$V_i \in \mathbb{R}^{B \times L \times H}, i = 1, \dots, n_h$
+$\text{Score}_i = \text{softmax}(\frac{Q_i K_i^T}{\sqrt{D}}), i = 1, \dots, n_h$	$Q_i, K_i \in \mathbb{R}^{B \times L \times H}$	$\text{score}_i \in \mathbb{R}^{B \times L \times L}$
+$Z_i = \text{score}_i V_i, i = 1, \dots, n_h$	$\text{score}_i \in \mathbb{R}^{B \times L \times L}, V_i \in \mathbb{R}^{B \times L \times H}$	$Z_i \in \mathbb{R}^{B \times L \times H}$
+$Z = \text{Merge}_{-1}([Z_1, Z_2, \dots, Z_{n_h}])$	$Z_i \in \mathbb{R}^{B \times L \times H}, i = 1, \dots, n_h$	$Z \in \mathbb{R}^{B \times L \times D}$
+$\text{Out} = ZW^O$	$Z \in \mathbb{R}^{B \times L \times D}, W^O \in \mathbb{R}^{D \times D}$	$\text{Out} \in \mathbb{R}^{B \times L \times D}$
+$A = \text{Out} W^1$	$\text{Out} \in \mathbb{R}^{B \times L \times D}, W^1 \in \mathbb{R}^{D \times 4D}$	$A \in \mathbb{R}^{B \times L \times 4D}$
+$A' = \text{relu}(A)$	$A \in \mathbb{R}^{B \times L \times 4D}$	$A' \in \mathbb{R}^{B \times L \times 4D}$
+$x' = A' W^2$	$A' \in \mathbb{R}^{B \times L \times 4D}, W^2 \in \mathbb{R}^{4D \times D}$	$x' \in \mathbb{R}^{B \times L \times D}$
+"""  # noqa: E501
+
+
+def attention(x: str, out: str, residual: str = "") -> tuple[str, ...]:
+    """Multi-head self-attention with biases from ``x`` to ``out``."""
+    project = [f"{n} = {x} W^{n} + b^{n} ; {x} [B,L,D], W^{n} [D,D], b^{n} [D] ; {n} [B,L,D]" for n in "QKV"]
+    split = [rf"$[{n}_1, \dots, {n}_{{n_h}}] = Partition({n})$ ; - ; ${n}_i \in R^{{B \times L \times H}}, i = 1, \dots, n_h$" for n in "QKV"]
+    return (
+        *project,
+        *split,
+        r"$S_i = causalsoftmax(\frac{Q_i K_i^T}{\sqrt{H}}), i = 1, \dots, n_h$ ; - ; S_i [B,L,L]",
+        r"$Z_i = S_i V_i, i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
+        r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
+        f"{out} = {residual}Z W^O + b^O ; W^O [D,D], b^O [D] ; {out} [B,L,D]",
+    )
+
+
+GPT = table(
+    "h = layernorm(x, g, b) ; x [B,L,D], g [D], b [D] ; h [B,L,D]",
+    *attention("h", "O"),
+    "a = x + dropout(O) ; - ; a [B,L,D]",
+    "m = layernorm(a, g', b') ; g' [D], b' [D] ; m [B,L,D]",
+    "A = gelu(m W^1 + b^1) ; W^1 [D,F], b^1 [F] ; A [B,L,F]",
+    "y = a + A W^2 + b^2 ; W^2 [F,D], b^2 [D] ; y [B,L,D]",
+)
+
+# Pre-norm without biases or gains: residual sums alone.
+PRENORM = table(
+    "h = layernorm(x) ; x [B,L,D] ; h [B,L,D]",
+    "G = relu(h W^1) ; W^1 [D,F] ; G [B,L,F]",
+    "a = x + G W^2 ; W^2 [F,D] ; a [B,L,D]",
+    "m = layernorm(a) ; - ; m [B,L,D]",
+    "A = relu(m W^3) ; W^3 [D,F] ; A [B,L,F]",
+    "y = a + A W^4 ; W^4 [F,D] ; y [B,L,D]",
+)
+
+_REPEATED = (
+    r"$K'_i = Repeat(K_j), i = 1, \dots, n_h, j = 1, \dots, n_k$ ; - ; K'_i [B,L,H]",
+    r"$V'_i = Repeat(V_j), i = 1, \dots, n_h, j = 1, \dots, n_k$ ; - ; V'_i [B,L,H]",
+)
+
+LLAMA = table(
+    "h = rmsnorm(x, g) ; x [B,L,D], g [D] ; h [B,L,D]",
+    r"$Q_i = rope(h W_i^Q), i = 1, \dots, n_h$ ; $W_i^Q \in R^{D \times H}$ ; Q_i [B,L,H]",
+    r"$K_j = rope(h W_j^K), j = 1, \dots, n_k$ ; $W_j^K \in R^{D \times H}$ ; K_j [B,L,H]",
+    r"$V_j = h W_j^V, j = 1, \dots, n_k$ ; $W_j^V \in R^{D \times H}$ ; V_j [B,L,H]",
+    *_REPEATED,
+    r"$S_i = causalsoftmax(\frac{Q_i K_i'^T}{\sqrt{H}}), i = 1, \dots, n_h$ ; - ; S_i [B,L,L]",
+    r"$Z_i = S_i V'_i, i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
+    r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
+    "a = x + Z W^O ; W^O [D,D] ; a [B,L,D]",
+    "m = rmsnorm(a, g') ; g' [D] ; m [B,L,D]",
+    "G = m W^1 ; W^1 [D,F] ; G [B,L,F]",
+    "U = m W^3 ; W^3 [D,F] ; U [B,L,F]",
+    r"$A = silu(G) \odot U$ ; - ; A [B,L,F]",
+    "y = a + A W^2 ; W^2 [F,D] ; y [B,L,D]",
+)
+
+# One key/value head: the family of key/value heads is gone.
+MULTI_QUERY = table(
+    r"$Q_i = x W_i^Q, i = 1, \dots, n_h$ ; x [B,L,D], $W_i^Q \in R^{D \times H}$ ; Q_i [B,L,H]",
+    "K = x W^K ; W^K [D,H] ; K [B,L,H]",
+    "V = x W^V ; W^V [D,H] ; V [B,L,H]",
+    r"$S_i = softmax(\frac{Q_i K^T}{\sqrt{H}}), i = 1, \dots, n_h$ ; - ; S_i [B,L,L]",
+    r"$Z_i = S_i V, i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
+    r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
+    "y = Z W^O ; W^O [D,D] ; y [B,L,D]",
+)
+
+CROSS_ATTENTION = table(
+    "Q = x W^Q ; x [B,L,D], W^Q [D,D] ; Q [B,L,D]",
+    "K = c W^K ; c [B,M,D], W^K [D,D] ; K [B,M,D]",
+    "V = c W^V ; c [B,M,D], W^V [D,D] ; V [B,M,D]",
+    r"$[Q_1, \dots, Q_{n_h}] = Partition(Q)$ ; - ; $Q_i \in R^{B \times L \times H}, i = 1, \dots, n_h$",
+    r"$[K_1, \dots, K_{n_h}] = Partition(K)$ ; - ; $K_i \in R^{B \times M \times H}, i = 1, \dots, n_h$",
+    r"$[V_1, \dots, V_{n_h}] = Partition(V)$ ; - ; $V_i \in R^{B \times M \times H}, i = 1, \dots, n_h$",
+    r"$S_i = softmax(\frac{Q_i K_i^T}{\sqrt{H}}), i = 1, \dots, n_h$ ; - ; S_i [B,L,M]",
+    r"$Z_i = S_i V_i, i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
+    r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
+    "y = x + Z W^O ; W^O [D,D] ; y [B,L,D]",
+)
+
+PARALLEL_BLOCK = table(
+    "h = layernorm(x) ; x [B,L,D] ; h [B,L,D]",
+    *(f"{n} = h W^{n} ; W^{n} [D,D] ; {n} [B,L,D]" for n in "QKV"),
+    *(rf"$[{n}_1, \dots, {n}_{{n_h}}] = Partition({n})$ ; - ; ${n}_i \in R^{{B \times L \times H}}, i = 1, \dots, n_h$" for n in "QKV"),
+    r"$S_i = softmax(\frac{Q_i K_i^T}{\sqrt{H}}), i = 1, \dots, n_h$ ; - ; S_i [B,L,L]",
+    r"$Z_i = S_i V_i, i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
+    r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
+    "A = gelu(h W^1) ; W^1 [D,F] ; A [B,L,F]",
+    "y = x + Z W^O + A W^2 ; W^O [D,D], W^2 [F,D] ; y [B,L,D]",
+)
+
+MOE = table(
+    "g = softmax(x W^R) ; x [B,L,D], W^R [D,E] ; g [B,L,E]",
+    "$G = TopK_k(g)$ ; - ; G [B,L,E,C]",
+    r"$X_e = Dispatch(x, G), e = 1, \dots, E$ ; - ; X_e [B,C,D]",
+    r"$A_e = relu(X_e W_e^1), e = 1, \dots, E$ ; $W_e^1 \in R^{D \times F}$ ; A_e [B,C,F]",
+    r"$Y_e = A_e W_e^2, e = 1, \dots, E$ ; $W_e^2 \in R^{F \times D}$ ; Y_e [B,C,D]",
+    "y = x + Combine(Y_e, G) ; - ; y [B,L,D]",
+)
+
+LORA = table(
+    "y = x W + x A C ; x [B,L,D], W [D,F], A [D,R], C [R,F] ; y [B,L,F]",
+)
+
+LORA_BLOCK = table(
+    "h = relu(x W^1 + x A C) ; x [B,L,D], W^1 [D,F], A [D,R], C [R,F] ; h [B,L,F]",
+    "y = h W^2 + h P S ; W^2 [F,D], P [F,R], S [R,D] ; y [B,L,D]",
+)
+
+LANGUAGE_MODEL = table(
+    r"x = Embed(t, W^E) ; $t \in Z^{B \times L}$, W^E [V,D] ; x [B,L,D]",
+    "h = relu(x W^1) ; W^1 [D,F] ; h [B,L,F]",
+    "a = x + h W^2 ; W^2 [F,D] ; a [B,L,D]",
+    "z = a W^U ; W^U [D,V] ; z [B,L,V]",
+    r"$\ell = CrossEntropy(z, s)$ ; $s \in Z^{B \times L}$ ; $\ell \in R$",
+)
+
+TIED = table(
+    r"x = Embed(t, W^E) ; $t \in Z^{B \times L}$, W^E [V,D] ; x [B,L,D]",
+    "h = tanh(x W^1) ; W^1 [D,D] ; h [B,L,D]",
+    "$z = h {W^E}^T$ ; - ; z [B,L,V]",
+    r"$\ell = CrossEntropy(z, s)$ ; $s \in Z^{B \times L}$ ; $\ell \in R$",
+)
+
+CONVOLUTIONS = table(
+    "h = conv(x, W^1, b) ; x [B,c,6,8], W^1 [d,c,3,3], b [d] ; h [B,d,6,8]",
+    "a = relu(h) ; - ; a [B,d,6,8]",
+    "y = conv(a, W^2) ; W^2 [e,d,2,2] ; y [B,e,3,4]",
+)
