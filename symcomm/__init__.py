@@ -1,0 +1,118 @@
+"""symcomm derives the cost of neural networks in closed form from layer tables, every step shown.
+
+Public names are imported when they are first used, so that ``import symcomm`` costs nothing.
+
+>>> import symcomm as sc
+>>> print(sc.peak_rate(clock="1.41 GHz", units=108, fma=512).at())
+155 934 720 000 000 FLOP/s = 155.93472 TFLOP/s
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from symcomm.accounting import Accounting
+    from symcomm.derivation import Derivation, Reason, Step
+    from symcomm.errors import SymcommError
+    from symcomm.exam.load import load
+    from symcomm.exam.problem import Problem, read_problem
+    from symcomm.exam.solve import solve
+    from symcomm.model import Model, peak_rate, ratio
+    from symcomm.notation import Notation
+    from symcomm.parallel.strategy import (
+        Context,
+        Cut,
+        Data,
+        Expert,
+        FullySharded,
+        HybridSharded,
+        Pipeline,
+        Sequence,
+        Strategy,
+        Tensor,
+        Zero1,
+        Zero2,
+        parse_strategy,
+    )
+    from symcomm.render import render
+    from symcomm.units import Quantity
+
+# One row a public name: the module it lives in.
+_HOMES = {
+    "Accounting": "symcomm.accounting",
+    "Context": "symcomm.parallel.strategy",
+    "Cut": "symcomm.parallel.strategy",
+    "Data": "symcomm.parallel.strategy",
+    "Derivation": "symcomm.derivation",
+    "Expert": "symcomm.parallel.strategy",
+    "FullySharded": "symcomm.parallel.strategy",
+    "HybridSharded": "symcomm.parallel.strategy",
+    "Model": "symcomm.model",
+    "Notation": "symcomm.notation",
+    "Pipeline": "symcomm.parallel.strategy",
+    "Problem": "symcomm.exam.problem",
+    "Quantity": "symcomm.units",
+    "Reason": "symcomm.derivation",
+    "Sequence": "symcomm.parallel.strategy",
+    "Step": "symcomm.derivation",
+    "Strategy": "symcomm.parallel.strategy",
+    "SymcommError": "symcomm.errors",
+    "Tensor": "symcomm.parallel.strategy",
+    "Zero1": "symcomm.parallel.strategy",
+    "Zero2": "symcomm.parallel.strategy",
+    "load": "symcomm.exam.load",
+    "parse_strategy": "symcomm.parallel.strategy",
+    "peak_rate": "symcomm.model",
+    "ratio": "symcomm.model",
+    "read_problem": "symcomm.exam.problem",
+    "render": "symcomm.render",
+    "solve": "symcomm.exam.solve",
+}
+
+__all__ = [
+    "Accounting",
+    "Context",
+    "Cut",
+    "Data",
+    "Derivation",
+    "Expert",
+    "FullySharded",
+    "HybridSharded",
+    "Model",
+    "Notation",
+    "Pipeline",
+    "Problem",
+    "Quantity",
+    "Reason",
+    "Sequence",
+    "Step",
+    "Strategy",
+    "SymcommError",
+    "Tensor",
+    "Zero1",
+    "Zero2",
+    "__version__",
+    "load",
+    "parse_strategy",
+    "peak_rate",
+    "ratio",
+    "read_problem",
+    "render",
+    "solve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        found = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module 'symcomm' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -113,7 +113,9 @@ _accounting = click.option(
     "--accounting", multiple=True, metavar="NAME", help="A convention, such as sent_per_rank; may be repeated."
 )
 _read_options = (
-    click.option("--name", default="", metavar="MODEL", help="Which model of the file; the last one by default."),
+    click.option(
+        "--name", default="", metavar="MODEL", help="Which model of the file (the last one by default), or which table."
+    ),
     click.option("--repeat", default="", metavar="SYMBOL", help="The symbol that says how often the table is stacked."),
     click.option("--batch", default="", metavar="SYMBOL", help="A batch axis the table leaves out."),
 )
@@ -255,6 +257,7 @@ def derive(
     symcomm derive peak_rate --set clock='1.41 GHz' --set units=108 --set fma=512
     """
     from symcomm.errors import DocumentError, nearest
+    from symcomm.exam.solve import accounting_of
     from symcomm.exam.solve import derive as derived
     from symcomm.passes import PASSES
 
@@ -274,7 +277,7 @@ def derive(
             raise DocumentError(f"'{quantity}' needs a model", hint="name a file with a layer table: --model FILE")
         model = _model(file, name, repeat, batch)
     values = _values(at)
-    made = derived(quantity, model, options, _conventions(accounting), values)
+    made = derived(quantity, model, options, accounting_of(_conventions(accounting)), values)
     _write(_written(made, form, values), output)
 
 
@@ -282,7 +285,6 @@ def _pass_options(quantity: str, given: dict[str, str]) -> dict[str, Any]:
     """The options of a pass from text, each as the type its kind asks for."""
     from symcomm.errors import DocumentError, nearest
     from symcomm.exam.keys import convert
-    from symcomm.exam.solve import missing_options
     from symcomm.passes import PASSES
 
     kinds = {option.name: option.kind for option in PASSES[quantity].options}
@@ -290,8 +292,6 @@ def _pass_options(quantity: str, given: dict[str, str]) -> dict[str, Any]:
         if key not in kinds:
             hint = nearest(key, [*kinds]) if kinds else f"'{quantity}' takes no options"
             raise DocumentError(f"'{quantity}' has no option '{key[:60]}'", hint=hint)
-    for option in missing_options(quantity, given):
-        raise DocumentError(f"'{quantity}' needs the option '{option.name}': {option.meaning}")
     return {key: convert(text, kinds[key], key) for key, text in given.items()}
 
 

@@ -176,7 +176,9 @@ def rails(drawn: Picture) -> list[str]:
     for line, box in zip(art, drawn.boxes, strict=True):
         more = [*box.weights, *([f"→ {box.next} of the next layer"] if box.next else [])]
         weights = f"   {', '.join(more)}" if more else ""
-        shown = f"{line:<{width}}{_line(box.name):<{names}}  {_line(box.what):<{kinds}}  {_line(box.shape)}{_line(weights)}"
+        shown = (
+            f"{line:<{width}}{_line(box.name):<{names}}  {_line(box.what):<{kinds}}  {_line(box.shape)}{_line(weights)}"
+        )
         lines.append(shown.rstrip())
     return lines
 

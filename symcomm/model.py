@@ -11,7 +11,7 @@ from typing import Any
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
 from symcomm.dtypes import element_bytes
-from symcomm.errors import SymcommError, TableError, ValuesError
+from symcomm.errors import AccountingError, SymcommError, TableError, ValuesError
 from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
 from symcomm.notation import Notation
@@ -20,6 +20,7 @@ from symcomm.passes import PASSES
 from symcomm.passes.setting import Setting
 from symcomm.text.formula import parse_layer
 from symcomm.text.table import Table, layer_tables
+from symcomm.units import ONE
 
 
 @dataclass(frozen=True)
@@ -177,16 +178,19 @@ def ratio(a: Derivation, b: Derivation, title: str = "") -> Derivation:
 
     accounting = a.same_accounting(b)
     equations = dict(a.relations.equations) | dict(b.relations.equations)
+    if a.unit != b.unit:
+        raise AccountingError(f"'{a.title}' is in {a.unit}, but '{b.title}' is in {b.unit}")
+    # Both are counted in one unit, so their quotient is a number; the unit is told once, on each title.
     steps = [
-        Step("a", forms.from_expr(a.expr), a.unit, Reason("numerator", f"{a.title}.")),
-        Step("b", forms.from_expr(b.expr), b.unit, Reason("denominator", f"{b.title}.")),
-        Step("r", forms.Ratio(forms.Sym("a"), forms.Sym("b")), a.unit / b.unit, Reason("divide", "One over the other.")),
+        Step("a", forms.from_expr(a.expr), ONE, Reason("numerator", f"{a.title}, in {a.unit}.")),
+        Step("b", forms.from_expr(b.expr), ONE, Reason("denominator", f"{b.title}, in {b.unit}.")),
+        Step("r", forms.Ratio(forms.Sym("a"), forms.Sym("b")), ONE, Reason("divide", "One over the other.")),
     ]
     import sympy as sp
 
     relations = Relations(tuple(equations.items()))
     neat = sp.cancel(relations.expand(a.expr) / relations.expand(b.expr))
-    steps.append(Step("r", forms.from_expr(neat), a.unit / b.unit, Reason("algebra", "Cancel."), "="))
+    steps.append(Step("r", forms.from_expr(neat), ONE, Reason("algebra", "Cancel."), "="))
     return Derivation(
         title or f"{a.title} over {b.title}", accounting, tuple(steps), tuple(dict.fromkeys((*a.touched, *b.touched))),
         relations, (), tuple({**dict(a.given), **dict(b.given)}.items()), a.notation,

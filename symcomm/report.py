@@ -10,17 +10,15 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from symcomm import form as forms
 from symcomm import printing
 from symcomm.derivation import Derivation, Reason, Step
 from symcomm.drawing import kind_text, shape_text
 from symcomm.errors import Span
 from symcomm.form import Form
-from symcomm.graph.graph import Graph
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
-    from sympy import Expr
-
     from symcomm.model import Model
 
 FORMAT = 1  # raised only when a key changes its meaning
@@ -130,11 +128,36 @@ def op_rows(model: Model) -> list[dict[str, Any]]:
     return rows
 
 
-def edges(graph: Graph) -> list[dict[str, str]]:
-    """Which op reads which tensor."""
-    return [{"tensor": n, "into": op.output} for op in graph.ops if op.phase == "forward" for n in dict.fromkeys(op.inputs)]
+def model(made: Model) -> dict[str, Any]:
+    """A model: its ops, tensors, relations between sizes, and totals with their numbers where these are known."""
+    graph = made.graph
+    totals = {"parameters": made.parameters(), "flops": made.flops()}
+    return {
+        "format": FORMAT,
+        "name": made.name,
+        "dtype": made.dtype,
+        "repeat": graph.repeat,
+        "values": {name: number(Fraction(value)) for name, value in made.values.items()},
+        "relations": [f"{n} = {printing.plain(right, None, made.notation)}" for n, right in graph.relations.equations],
+        "ops": op_rows(made),
+        "tensors": [
+            {"name": t.name, "role": t.role, "shape": shape_text(graph, t.name)} for t in graph.tensors.values()
+        ],
+        "edges": [
+            {"tensor": name, "into": op.output}
+            for op in graph.ops
+            if op.phase == "forward"
+            for name in dict.fromkeys(op.inputs)
+        ],
+        "totals": {name: _total(total) for name, total in totals.items()},
+        "notes": list(graph.notes),
+    }
 
 
-def expression(expr: Expr) -> str:
-    """A SymPy expression as text that SymPy reads back."""
-    return str(expr)
+def _total(made: Derivation) -> dict[str, Any]:
+    shown = derivation(made)
+    form = printing.plain(made.answer.form, None, made.notation)
+    names = {step.name for step in made.steps}
+    if any(name in names for name in forms.names(made.answer.form)):
+        form = printing.plain(forms.from_expr(made.expr), None, made.notation)
+    return {key: shown[key] for key in ("expression", "unit", "value")} | {"form": form}

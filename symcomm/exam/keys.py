@@ -196,13 +196,12 @@ def convert(value: Any, kind: str, name: str) -> Any:
             raise DocumentError(f"'{value}' is no {name}", hint=nearest(str(value), choices))
         return value
     if isinstance(value, (list, dict)):
-        if kind == "text" and name == "dtype" and isinstance(value, dict):
-            return value
         raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}, but is a {type(value).__name__}")
     if isinstance(value, bool) or value is None:
         raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}")
     if kind == "quantity":
-        return Quantity.parse(str(value))
+        Quantity.parse(str(value))  # kept as text, so that the pass can check its unit
+        return str(value)
     if kind == "size":
         text = str(value).strip()
         if re.fullmatch(r"\d{1,40}", text):

@@ -177,7 +177,6 @@ class _Reader:
         self.items: list[Item] = []
         self.tables: list[Table] = []
         self.models: dict[str, ModelBlock] = {}
-        self.pending: list[tuple[ModelBlock, int]] = []
         self.notation, self.values = read_symbols(head, Notation())
         self.conventions = read_conventions(head)
         self.dtype = head.text("dtype")
@@ -315,11 +314,8 @@ class _Reader:
             model = [*self.models][-1]
         options: list[tuple[str, Any]] = []
         for key in section.keys:
-            if key in kinds and kinds[key].kind != "accounting":
+            if key in kinds:
                 options.append((key, read_option(section, key, kinds[key].kind)))
-        for option in wanted.options:
-            if option.default is None and option.name not in section and option.kind != "accounting":
-                raise DocumentError(f"'{name}' needs the key '{option.name}': {option.meaning}", section.span_of("ask"))
         given = read_values(section, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
         return Ask(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import Accounting
 from symcomm.errors import DocumentError, SymcommError, ValuesError, nearest
 from symcomm.exam.keys import Known, merge
 from symcomm.exam.problem import Ask, ModelBlock, Problem
+from symcomm.form import Sym, walk
 from symcomm.render.document import Answer, Block, Document, Given
+from symcomm.units import ONE, Quantity
 
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
@@ -19,21 +23,38 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int, str], None]
 
 
-def load_model(problem: Problem, name: str = "") -> Model:
-    """One model of a problem: by its name, or the last one. A file without blocks has the model of its last table."""
-    if not problem.models:
-        if not problem.tables:
-            raise DocumentError(
-                f"{problem.file} has no layer table", hint="its columns are Computation, Input and Output"
-            )
-        from symcomm import model
+def load_model(problem: Problem, name: str = "", **reading: str) -> Model:
+    """One model of a problem: the one called ``name``, or the last one.
 
-        return model.load(
-            problem.tables[-1], file=problem.file, notation=problem.notation, values=_numbers(problem.values)
+    A file without blocks has a model for each table; ``name`` is then the table's number. ``reading`` (``repeat``,
+    ``batch``, ``dtype``) says how the table is read, over what the file says.
+    """
+    reading = {key: text for key, text in reading.items() if text}
+    if problem.models:
+        if name and name not in problem.models:
+            raise DocumentError(f"{problem.file} has no model '{name[:60]}'", hint=nearest(name, [*problem.models]))
+        block = problem.models[name or [*problem.models][-1]]
+        return _load(replace(block, **reading))  # type: ignore[arg-type]  # the keys are fields of text
+    tables = problem.tables
+    if not tables:
+        raise DocumentError(f"{problem.file} has no layer table", hint="its columns are Computation, Input and Output")
+    if not name and len(tables) > 1:
+        lines = ", ".join(str(table.line) for table in tables)
+        raise DocumentError(
+            f"{problem.file} has {len(tables)} layer tables, in lines {lines}", hint="say which with --name 1, 2, ..."
         )
-    if name and name not in problem.models:
-        raise DocumentError(f"{problem.file} has no model '{name[:60]}'", hint=nearest(name, [*problem.models]))
-    return _load(problem.models[name or [*problem.models][-1]])
+    if name and not (name.isdecimal() and len(name) < 7 and 1 <= int(name) <= len(tables)):
+        raise DocumentError(f"{problem.file} has no table '{name[:60]}'", hint=f"its tables are 1 to {len(tables)}")
+    from symcomm import model
+
+    return model.load(
+        tables[int(name or 1) - 1],
+        file=problem.file,
+        notation=problem.notation,
+        values=_numbers(problem.values),
+        name=Path(problem.file).stem,
+        **reading,
+    )
 
 
 def _numbers(known: Iterable[Known]) -> dict[str, Any]:
@@ -45,7 +66,7 @@ def _load(block: ModelBlock) -> Model:
 
     section = block.section
     try:
-        made = model.load(
+        return model.load(
             block.table,
             repeat=block.repeat,
             batch=block.batch,
@@ -54,6 +75,7 @@ def _load(block: ModelBlock) -> Model:
             inputs=block.inputs,
             weights=block.weights,
             notation=block.notation,
+            name=block.name,
         )
     except ValuesError as error:
         raise error.at(section.span_of("values" if "values" in section else "model")) from None
@@ -62,7 +84,6 @@ def _load(block: ModelBlock) -> Model:
             (k for k in ("dtype", "repeat", "batch") if k in section and section.text(k) in error.message), "model"
         )
         raise error.at(section.span_of(key)) from None
-    return replace(made, name=block.name)
 
 
 def accounting_of(*layers: Iterable[tuple[str, str]]) -> Accounting:
@@ -108,34 +129,35 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
     block = problem.models.get(ask.model)
     known = merge(block.values if block else problem.values, ask.given)
     chosen = accounting_of(problem.conventions, ask.conventions, extra)
-    if model is not None and ask.given:
-        model = replace(model, values={**model.values, **_numbers(known)})
+    values = _numbers(known)
     try:
-        derivation = derive(ask.quantity, model, dict(ask.options), chosen)
-        quantity = None
-        values = _numbers(known)
-        complete = derivation.relations.complete(dict(derivation.given) | values)
-        if all(name in complete for name in derivation.needs):
-            quantity = derivation.at(**values)
+        derivation = derive(ask.quantity, model, dict(ask.options), chosen, values)
+        complete = derivation.values(**values)
+        quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None
     except SymcommError as error:
         raise error.at(ask.span) from None
     return Answer(ask.label, derivation, used(derivation, known, block), quantity, ask.span)
 
 
-def derive(name: str, model: Model | None, options: Mapping[str, Any], accounting: Accounting) -> Derivation:
-    """Runs one pass by name; ``accounting`` goes to it where it takes one."""
-    from symcomm.passes import PASSES
+def derive(
+    name: str, model: Model | None, options: Mapping[str, Any], accounting: Accounting, values: Mapping[str, Fraction]
+) -> Derivation:
+    """Derives one quantity of a model, or of none where it needs none; ``values`` are known besides the model's."""
+    from symcomm.graph.graph import Graph
+    from symcomm.model import Model
 
-    wanted = PASSES[name]
-    arguments = dict(options)
-    if any(option.name == "accounting" for option in wanted.options):
-        arguments["accounting"] = accounting
-    made: Derivation = wanted.derive(model, **arguments) if wanted.needs_model else wanted.derive(**arguments)
-    return made
+    model = model or Model(Graph("no model", {}, {}, ()))
+    model = replace(model, values={**model.values, **values})
+    return model.derive(name, accounting=accounting, **options)
 
 
 def used(derivation: Derivation, known: Iterable[Known], block: ModelBlock | None = None) -> tuple[Given, ...]:
     """The given values that an answer depends on, in the order they were given."""
-    wanted = {symbol.name for symbol in derivation.expr.free_symbols}
     meaning = (block.notation if block else derivation.notation).meaning
-    return tuple(Given(item.name, meaning(item.name), item.quantity) for item in known if item.name in wanted)
+    wanted = {symbol.name: None for symbol in derivation.expr.free_symbols}
+    found = {item.name: item.quantity for item in known if item.name in wanted}
+    units = {piece.name: piece.unit for step in derivation.steps for piece in walk(step.form) if isinstance(piece, Sym)}
+    for name, value in derivation.given:
+        if name in wanted and name not in found:
+            found[name] = Quantity(value, units.get(name, ONE))
+    return tuple(Given(name, meaning(name), quantity) for name, quantity in found.items())

@@ -351,25 +351,25 @@ class _Planner:
             now, source = after, stored
 
         def axis(position: int) -> str:
-            return self.graph.axes[at.axes[position]].label
+            return f"`{self.graph.axes[at.axes[position]].label}`"
 
         for mesh in self.meshes:
             if now.get(mesh) == PARTIAL and mesh in need:
-                text = f"each rank holds a partial sum of {name}; it is wanted cut along {axis(need[mesh])}"
+                text = f"each rank has a partial sum{self.summed_over(made, mesh)}; a part along {axis(need[mesh])} is wanted"
                 call("reduce-scatter", mesh, now | {mesh: need[mesh]}, summing, text)
         for mesh in self.meshes:
             if now.get(mesh) == PARTIAL and mesh not in need:
-                text = f"each rank holds a partial sum of {name}" + self.summed_over(made, mesh)
+                text = f"each rank has a partial sum{self.summed_over(made, mesh)}; the whole sum is wanted"
                 call("all-reduce", mesh, {m: p for m, p in now.items() if m != mesh}, summing, text)
         for mesh in reversed(self.meshes):
             if mesh in now and mesh not in need:
-                text = f"{name} is cut along {axis(now[mesh])}, but {op.name} needs it whole"
+                text = f"it is cut along {axis(now[mesh])}, but computing {said(op.name)} needs it whole"
                 if why != "operand":
-                    text = f"{name} is cut along {axis(now[mesh])} and is wanted whole"
+                    text = f"it is cut along {axis(now[mesh])} and is wanted whole"
                 call("all-gather", mesh, {m: p for m, p in now.items() if m != mesh}, self.phase, text)
         for mesh in self.meshes:
             if mesh in now and mesh in need and now[mesh] != need[mesh]:
-                text = f"{name} is cut along {axis(now[mesh])}, but is needed cut along {axis(need[mesh])}"
+                text = f"it is cut along {axis(now[mesh])}, but is needed cut along {axis(need[mesh])}"
                 call("all-to-all", mesh, now | {mesh: need[mesh]}, self.phase, text)
         # What is left differs only where a rank drops a part of what it has, which costs nothing.
 
@@ -380,7 +380,7 @@ class _Planner:
             step = computed[made.output]
             cut = dict(step.cuts).get(mesh)
             if cut is not None:
-                return f": {self.graph.axes[self.graph.index_axes(step.op)[cut]].label} is cut and summed"
+                return f" over its part of `{self.graph.axes[self.graph.index_axes(step.op)[cut]].label}`"
             pending = [n for n, at in zip(made.inputs, step.layouts, strict=True) if (mesh, PARTIAL) in at]
             made = self.graph.producers.get(pending[0]) if pending else None
         return ""
@@ -392,6 +392,20 @@ class _Planner:
 
     def layout(self, positions: Mapping[str, int]) -> Layout:
         return tuple(sorted(positions.items(), key=lambda pair: self.order[pair[0]]))
+
+
+def said(name: str) -> str:
+    """A tensor as a sentence names it: ``d(x)`` is the gradient of x; names stand in backticks.
+
+    >>> said("d(W^Q)"), said("score_i·7")
+    ('the gradient of `W^Q`', '`score_i`')
+    """
+    plain = name.split("·")[0]
+    if plain.startswith("d("):
+        return f"the gradient of `{plain[2:].rstrip(')')}`"
+    if plain.startswith("new(") and plain.endswith(")"):
+        return f"the updated `{plain[4:-1]}`"
+    return f"`{plain}`"
 
 
 def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:

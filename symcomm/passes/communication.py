@@ -10,7 +10,7 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import ALGORITHMS, share
 from symcomm.derivation import Derivation, Exhibit
-from symcomm.dtypes import element_bytes
+from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.gradient import backward
@@ -151,15 +151,23 @@ def _rule(kind: str) -> str:
 
 
 def _text(members: list[Call]) -> str:
-    """One sentence on the calls of a group: what they move and why."""
+    """What the calls of a group move, and why they are needed."""
     first = members[0]
-    listed = ", ".join(dict.fromkeys(f"{c.what}{c.tensor}" for c in members[:8])) + ("…" if len(members) > 8 else "")
-    head = f"{len(members)} calls of {first.kind}" if len(members) > 1 else f"One {first.kind}"
+    listed = ", ".join(dict.fromkeys(f"`{c.tensor}`" for c in members[:8])) + (" and more" if len(members) > 8 else "")
+    what = first.what.strip()
+    plural = {"gradient of": "the gradients of", "weight": "the weights", "updated weight": "the updated weights",
+              "activation": "the activations", "input": "the inputs"}  # fmt: skip
+    same = all(c.what == first.what for c in members)
+    moved = f"{plural[what] if len(members) > 1 else what} {listed}" if same else ", ".join(
+        f"{c.what}`{c.tensor}`" for c in members[:8]
+    )
     if first.kind == "send":
-        head = "What crosses the boundary"
-    same = len({c.why.replace(c.tensor, "") for c in members}) == 1
-    why = first.why if len(members) == 1 else first.why.replace(f"d({first.tensor})", "it").replace(first.tensor, "it")
-    return f"{head}: {listed}. {why[0].upper()}{why[1:]}." if same or len(members) == 1 else f"{head}: {listed}."
+        head = f"What crosses a boundary: {moved}"
+    else:
+        head = f"{len(members)} calls of {first.kind}, for {moved}" if len(members) > 1 else f"One {first.kind}: {moved}"
+    general = {c.why.replace(f"`{c.tensor}`", "it") for c in members}
+    why = first.why if len(members) == 1 else general.pop() if len(general) == 1 else ""
+    return f"{head}. {why[0].upper()}{why[1:]}." if why else f"{head}."
 
 
 def _layers(strategy: Strategy, setting: Setting, every_layer: bool) -> Form:
@@ -177,13 +185,13 @@ def _volume(work: Work, strategy: Strategy, name: str, n: Form, kind: str, mesh:
     setting = work.setting
     size = element_bytes(fmt)
     if kind == "send":
-        volume = work.define(f"V_{name}", product(n, size), BYTE, "bytes", f"An element takes {_bytes(size)} in {fmt}.")
+        volume = work.define(f"V_{name}", product(n, size), BYTE, "bytes", f"An element takes {said_bytes(size)} in {fmt}.")
         return volume
     times = _layers(strategy, setting, every)
-    text = f"An element takes {_bytes(size)} in {fmt}"
+    text = f"An element takes {said_bytes(size)} in {fmt}"
     text += "; every layer makes the calls." if every else "; every layer but the first makes the calls."
     if not setting.graph.repeat:
-        text = f"An element takes {_bytes(size)} in {fmt}."
+        text = f"An element takes {said_bytes(size)} in {fmt}."
     volume = work.define(f"V_{name}", product(times, n, size), BYTE, "bytes", text)
     accounting = setting.accounting
     if accounting.communication == "payload":
@@ -195,10 +203,6 @@ def _volume(work: Work, strategy: Strategy, name: str, n: Form, kind: str, mesh:
         return volume
     text = _counted_text(accounting, kind)
     return work.define(f"S_{name}", product(part, volume), BYTE, accounting.communication.replace("_", " "), text)
-
-
-def _bytes(size: Num) -> str:
-    return f"{size.number} byte{'s' if size.number != 1 else ''}"
 
 
 def _counted_text(accounting: Accounting, kind: str) -> str:

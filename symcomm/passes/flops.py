@@ -142,16 +142,17 @@ def row_totals(work: Work, graph: Graph, ops: Iterable[Op], suffix: str) -> list
 def _reason(setting: Setting, graph: Graph, pieces: list[tuple[Op, Form]]) -> str:
     op = pieces[0][0]
     factor = {"fma2": "two operations", "mac": "one operation", "exact_adds": "a product and an addition"}
-    what = " and ".join(_shown(graph, o) for o, _ in pieces[:3]) + (" and more" if len(pieces) > 3 else "")
+    what = " and ".join(dict.fromkeys(_shown(graph, o) for o, _ in pieces[:4])) + (" and more" if len(pieces) > 4 else "")
+    what = what[0].upper() + what[1:]
     if is_matrix_product(op):
         how = f"{factor[setting.accounting.flops]} for each combination of its indices"
-        return f"{what}: {how}." if len(pieces) == 1 else f"{what}: each {how}."
+        return f"{what}: {how}." if len(pieces) == 1 else f"{what}: {how}, added up."
     return f"{what}: counted from the expression of the function."
 
 
 def _shown(graph: Graph, op: Op) -> str:
     output = graph.tensors[op.output]
-    return f"the gradient of {output.of}" if output.of else op.output.split("·")[0]
+    return f"the gradient of `{output.of.split('·')[0]}`" if output.of else f"`{op.output.split('·')[0]}`"
 
 
 def derive(setting: Setting, scope: str = "forward", op: str | None = None) -> Derivation:

@@ -12,7 +12,7 @@ def derive(setting: Setting) -> Derivation:
     """The parameters of all layers: those of one layer times their number."""
     graph, work = setting.graph, Work(setting)
     sizes = [setting.sizes([graph.axes[a].size for a in w.axes]) for w in graph.weights]
-    names = ", ".join(w.name for w in graph.weights)
+    names = ", ".join(f"`{w.name}`" for w in graph.weights)
     one = Total(tuple(sizes)) if len(sizes) > 1 else sizes[0] if sizes else num(0)
     text = f"The weights are {names}; each has the product of its sizes." if names else "The table has no weights."
     layer = work.define("P_layer" if graph.repeat else "P", one, PARAMETER, "count the weights", text)

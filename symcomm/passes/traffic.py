@@ -49,7 +49,7 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
         name = "M" if len(ops) == 1 else f"M_{slug(one.output)}"
         while name in work.known:
             name = name.replace("M_", "M_+", 1)
-        text = f"Reads {' and '.join(dict.fromkeys(one.inputs))}, writes {one.output}, each once."
+        text = f"Read {' and '.join(f'`{n}`' for n in dict.fromkeys(one.inputs))}, write `{one.output}`, each once."
         names.append(work.define(name, op_bytes(setting, setting.graph, one, dtypes), BYTE, "move each once", text, one))
     if not names:
         return work.define("M", num(0), BYTE, "nothing moves", "No op is counted.")

@@ -1,0 +1,133 @@
+"""Documents as Markdown, LaTeX, HTML and PDF: a document is filled into a template, nothing is computed here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Literal
+
+from symcomm.errors import RenderError, nearest
+from symcomm.render.document import Document
+
+FORMATS = ("md", "tex", "html", "pdf")
+Engine = Literal["typst", "latex"]
+
+
+def render(
+    document: Document,
+    formats: Collection[str],
+    output: Path,
+    *,
+    templates: Path | None = None,
+    engine: Engine = "typst",
+    solutions: bool = True,
+    name: str,
+) -> list[Path]:
+    """Writes the document as ``<name>.<format>`` in the folder ``output`` for each format; the paths written.
+
+    ``solutions=False`` leaves the answers out (the paper). ``templates`` is a folder whose files replace ours of the
+    same name. Nothing is written where any format fails: ``RenderError`` says what is missing or not understood.
+    """
+    unknown = [f for f in formats if f not in FORMATS]
+    if unknown:
+        raise RenderError(f"unknown format '{unknown[0]}'", hint=nearest(unknown[0], list(FORMATS)))
+    if engine not in ("typst", "latex"):
+        raise RenderError(f"unknown engine '{engine}'", hint="typst or latex")
+    wanted = [f for f in FORMATS if f in formats]
+    made = contents(document, wanted, templates=templates, engine=engine, solutions=solutions)
+    stem = safe_name(name)
+    return write({f"{stem}.{form}": data for form, data in made.items()}, output)
+
+
+def contents(
+    document: Document,
+    formats: Collection[str],
+    *,
+    templates: Path | None = None,
+    engine: Engine = "typst",
+    solutions: bool = True,
+) -> dict[str, bytes]:
+    """The bytes of the document in each format."""
+    made: dict[str, bytes] = {}
+    for form in formats:
+        if form == "pdf":
+            from symcomm.render import pdf
+
+            if engine == "latex":
+                text = source(document, "tex", templates=templates, solutions=solutions)
+                made[form] = pdf.latex_pdf(text)
+            else:
+                made[form] = pdf.typst_pdf(source(document, "typ", templates=templates, solutions=solutions))
+        else:
+            made[form] = source(document, form, templates=templates, solutions=solutions).encode()
+    return made
+
+
+def source(document: Document, kind: str, *, templates: Path | None = None, solutions: bool = True) -> str:
+    """The text of the document in a template's language: ``md``, ``tex``, ``html`` or ``typ``."""
+    from symcomm.render.environment import fill
+    from symcomm.render.view import page
+
+    if kind not in ("md", "tex", "html", "typ"):
+        raise RenderError(f"there are no templates for '{kind}'")
+    view = page(document, kind, solutions)  # type: ignore[arg-type]  # checked just above
+    return fill(kind, f"solution.{kind}.jinja", templates, {"page": view, **_extras(document)})
+
+
+def _extras(document: Document) -> dict[str, object]:
+    """The document's date as numbers and its language as a code and a region, for the templates that need them so."""
+    date = re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", document.date.strip())
+    language = re.fullmatch(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{2}))?", document.language.strip() or "en")
+    if language is None:
+        raise RenderError(f"'{document.language[:40]}' is not a language", hint="write a code such as en or en-GB")
+    return {
+        "day": tuple(int(part) for part in date.groups()) if date else (),
+        "lang": language[1].lower(),
+        "region": (language[2] or "").upper(),
+    }
+
+
+def safe_name(name: str) -> str:
+    """A file's name without anything that could leave its folder.
+
+    >>> safe_name("../../etc/passwd"), safe_name("homework 2: solution")
+    ('etc-passwd', 'homework-2-solution')
+    """
+    kept = re.sub(r"[^\w.\-]+", "-", name).strip("-.")
+    return re.sub(r"-?\.{2,}-?|-{2,}", "-", kept)[:120].strip("-.") or "document"
+
+
+def write(files: Mapping[str, bytes], output: Path) -> list[Path]:
+    """Writes all files into a folder, each under its name only when all of them are complete.
+
+    Raises ``RenderError`` where the folder cannot be written; then nothing is left behind.
+    """
+    waiting: list[tuple[Path, Path]] = []
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".tmp", dir=output)
+            waiting.append((Path(temporary), output / name))
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+        for temporary_path, target in waiting:
+            # mkstemp makes files private; a document is readable as any new file is.
+            temporary_path.chmod(0o666 & ~_umask())
+            temporary_path.replace(target)
+    except OSError as error:
+        raise RenderError(f"{output} cannot be written: {error.strerror or error}") from error
+    finally:
+        for temporary_path, _ in waiting:
+            with contextlib.suppress(OSError):
+                temporary_path.unlink(missing_ok=True)
+    return [target for _, target in waiting]
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -77,6 +77,8 @@ def environment(form: str, templates: Path | None) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    # For the few places where Typst takes a string instead of content.
+    made.filters["typst_string"] = lambda text: Markup(typst_string(str(text)))  # noqa: S704
     return made
 
 

@@ -123,19 +123,22 @@ def _refuse(piece: Piece, construct: str, why: str, hint: str) -> RenderError:
     return RenderError(f"{shown} {why}", span, hint)
 
 
+_DROPPED = object()
+
+
 def _checked(blocks: list[Any], piece: Piece) -> list[Any]:
     """The tree without comments, headings and attributes; an error for what cannot be shown."""
 
     def go(node: Any) -> Any:
         if isinstance(node, list):
-            return [new for old in node for new in [go(old)] if new is not None]
+            return [new for old in node for new in [go(old)] if new is not _DROPPED]
         if not isinstance(node, dict):
             return node
         match node.get("t"):
             case "RawInline" | "RawBlock":
                 raw = node["c"][1].strip()
                 if raw.startswith("<!--"):
-                    return None
+                    return _DROPPED
                 kind = "HTML" if node["c"][0] == "html" else "TeX"
                 raise _refuse(piece, raw, f"is raw {kind}, which is not passed on", "write it in Markdown, or in `...`")
             case "Image":

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
-from importlib.resources import files
 from typing import NamedTuple
 
-from lark import Lark, Token, Tree, UnexpectedInput, UnexpectedToken
-from lark.lexer import Lexer
+from lark import Token, Tree, UnexpectedInput, UnexpectedToken
 
 from symcomm.errors import FormulaError, Span, nearest
+from symcomm.text.bounds import degree
+from symcomm.text.syntax import (
+    Branch,
+    Part,
+    branches,
+    canonical,
+    ends_transposed,
+    grammar,
+    has_relation,
+    integer_of,
+    leaf,
+    letter_of,
+    levels,
+    lone_word,
+    only_atom,
+    only_factor,
+    start_of,
+    stop_of,
+    term_of,
+)
 from symcomm.text.table import Cell
-from symcomm.text.tokens import DEPTH_LIMIT, DIGITS_LIMIT, EXPONENT_LIMIT, GREEK, NAME_LIMIT, Scanner, words
+from symcomm.text.tokens import DEPTH_LIMIT, EXPONENT_LIMIT, GREEK, NAME_LIMIT, Scanner, words
 from symcomm.text.tree import (
     Call,
     Declaration,
@@ -37,9 +54,6 @@ from symcomm.text.tree import (
 NODE_LIMIT = 500
 # A bracket is seven rules of the grammar within each other.
 _LEVEL_LIMIT = 8 * DEPTH_LIMIT
-
-Branch = Tree[Token]
-Part = Branch | Token
 
 # Words that are functions when parentheses follow, even where single letters would spell them.
 _COMMON_FUNCTIONS = frozenset(
@@ -110,7 +124,7 @@ class _Script:
     def cut(self, length: int) -> _Script:
         """The script with only the first letters of its word."""
         assert self.word is not None
-        start = _start(self.word)
+        start = start_of(self.word)
         word = Token("WORD", self.text[:length], start_pos=start, end_pos=start + length)
         return _Script(self.kind, self.text[:length], self.start, start + length, Tree("word", [word]), word)
 
@@ -135,36 +149,6 @@ class _Reading:
         self.nodes = nodes
 
 
-class _Tokens(Lexer):
-    """Hands the tokens of :mod:`symcomm.text.tokens` to Lark."""
-
-    def __init__(self, lexer_conf: object) -> None:
-        pass
-
-    def lex(self, data: list[Token]) -> Iterator[Token]:  # type: ignore[override]  # Lark's custom lexers take one argument
-        """The tokens as they are."""
-        return iter(data)
-
-
-@lru_cache(maxsize=1)
-def grammar() -> Lark:
-    """The parser of ``formula.lark``, built once."""
-    source = files("symcomm.text").joinpath("formula.lark").read_text(encoding="utf-8")
-    return Lark(source, start="cell", parser="lalr", lexer=_Tokens, propagate_positions=True, maybe_placeholders=False)
-
-
-def _start(part: Part) -> int:
-    return (part.start_pos if isinstance(part, Token) else part.meta.start_pos) or 0
-
-
-def _stop(part: Part) -> int:
-    return (part.end_pos if isinstance(part, Token) else part.meta.end_pos) or 0
-
-
-def _branches(tree: Branch) -> list[Branch]:
-    return [child for child in tree.children if isinstance(child, Tree)]
-
-
 class Reader:
     """Reads one cell; the public functions of :mod:`symcomm.text.formula` are its methods with a scope."""
 
@@ -181,7 +165,7 @@ class Reader:
 
     def over(self, parts: Sequence[Part]) -> Span:
         """From the first part's begin to the last one's end."""
-        return self.span(_start(parts[0]), _stop(parts[-1]))
+        return self.span(start_of(parts[0]), stop_of(parts[-1]))
 
     def error(self, message: str, start: int, stop: int, hint: str = "") -> FormulaError:
         """An error at columns of the cell."""
@@ -189,11 +173,11 @@ class Reader:
 
     def wrong(self, message: str, part: Part, hint: str = "") -> FormulaError:
         """An error at a part of the formula."""
-        return self.error(message, _start(part), _stop(part), hint)
+        return self.error(message, start_of(part), stop_of(part), hint)
 
     def source(self, part: Part) -> str:
         """The text of a part as it was written."""
-        return self.cell.text[_start(part) : _stop(part)]
+        return self.cell.text[start_of(part) : stop_of(part)]
 
     def counted(self, node: Node) -> Node:
         """The node, once there is room for it."""
@@ -218,9 +202,9 @@ class Reader:
             raise self.translated(error, tokens) from None
         except UnexpectedInput:  # pragma: no cover - a custom lexer meets no characters
             raise FormulaError("this formula is not understood", self.cell.span(), self.expects()) from None
-        if _levels(tree) > _LEVEL_LIMIT:  # \hat\hat\hat x nests without a bracket
+        if levels(tree) > _LEVEL_LIMIT:  # \hat\hat\hat x nests without a bracket
             raise self.deep(tree)
-        return _branches(tree)
+        return branches(tree)
 
     def expects(self) -> str:
         """What would be right in this cell."""
@@ -237,7 +221,7 @@ class Reader:
         starts = bool({"WORD", "NUMBER"} & set(error.expected))
         place = next((number for number, one in enumerate(tokens) if one is token), len(tokens))
         before = self.source(tokens[place - 1]) if place else ""
-        if token.type == "COMMA" and _start(token) == _stop(token):
+        if token.type == "COMMA" and start_of(token) == stop_of(token):
             token = tokens[place + 1]  # this comma was only understood: name what stands there
         if token.type == "$END":
             last = tokens[-1]
@@ -332,7 +316,7 @@ class Reader:
     def product(self, parts: Sequence[Part]) -> Node:
         """Factors side by side, with signs of multiplication or with slashes, from left to right."""
         factors: list[Node] = []
-        begin = _start(parts[0])
+        begin = start_of(parts[0])
         end = begin
         slash: Token | None = None  # the slash before the factor read last
         negative = divide = joined = False
@@ -350,7 +334,7 @@ class Reader:
                 number += 1
                 continue
             nodes, used = self.factor(parts, number)
-            stop = _stop(parts[number + used - 1])
+            stop = stop_of(parts[number + used - 1])
             if divide:
                 if len(nodes) > 1:
                     raise self.ambiguous(slash, part)
@@ -392,8 +376,10 @@ class Reader:
         It does where a tensor follows (nothing is divided by a tensor), and where the spaces say so: ``(k-1)/k N``.
         """
         text = self.cell.text
-        spaced = text[_start(slash) - 1 : _start(slash)].isspace() or text[_stop(slash) : _stop(slash) + 1].isspace()
-        between = text[end : _start(part)]
+        spaced = (
+            text[start_of(slash) - 1 : start_of(slash)].isspace() or text[stop_of(slash) : stop_of(slash) + 1].isspace()
+        )
+        between = text[end : start_of(part)]
         gap = between != "" and not between.strip()
         return (gap and not spaced) or any(self.is_tensor(node) for node in nodes)
 
@@ -416,8 +402,8 @@ class Reader:
         assert slash is not None
         return self.error(
             "what stands below this `/` can be read in two ways",
-            _start(slash),
-            _stop(part),
+            start_of(slash),
+            stop_of(part),
             r"write a/(b c) or (a/b) c, or \frac{a}{b} c",
         )
 
@@ -442,30 +428,30 @@ class Reader:
     def base(self, atom: Branch) -> _Base | None:
         """Canonical text, source and whether letters may be split, if the atom can begin a name."""
         if atom.data == "word":
-            return _Base(str(atom.children[0]), self.source(atom), _start(atom), True, _start(atom))
+            return _Base(str(atom.children[0]), self.source(atom), start_of(atom), True, start_of(atom))
         if atom.data == "text":
-            return _Base(str(atom.children[0]), self.source(atom), _start(atom))
+            return _Base(str(atom.children[0]), self.source(atom), start_of(atom))
         if atom.data == "accent":
-            inner = _branches(atom)[0]
-            accented = _canonical(inner)
+            inner = branches(atom)[0]
+            accented = canonical(inner)
             if not re.fullmatch(r"[A-Za-z0-9_^']+", accented):
                 raise self.wrong("an accent stands over a name", atom, r"for example \hat{x}")
-            return _Base(f"{accented}_{atom.children[0]}", self.source(atom), _start(atom))
-        if atom.data in ("font", "braces") and _branches(atom):
-            inner = _branches(atom)[-1]
-            only = inner if atom.data == "font" and inner.data != "braces" else _only_atom(inner)
+            return _Base(f"{accented}_{atom.children[0]}", self.source(atom), start_of(atom))
+        if atom.data in ("font", "braces") and branches(atom):
+            inner = branches(atom)[-1]
+            only = inner if atom.data == "font" and inner.data != "braces" else only_atom(inner)
             if only is not None and only.data in ("word", "text", "accent", "font"):
                 found = self.base(only)
-                return found and found._replace(source=self.source(atom), start=_start(atom))
+                return found and found._replace(source=self.source(atom), start=start_of(atom))
         return None
 
     def scripts(self, part: Branch) -> list[_Script]:
         """What is attached to a factor, in order."""
         found: list[_Script] = []
-        for script in _branches(part)[1:]:
+        for script in branches(part)[1:]:
             mark = script.children[0]
             assert isinstance(mark, Token)
-            start, stop = _start(script), _stop(script)
+            start, stop = start_of(script), stop_of(script)
             if mark.type == "PRIME":
                 found.append(_Script("'", str(mark), start, stop))
             elif mark.type == "TRANSPOSED":
@@ -473,13 +459,13 @@ class Reader:
             else:
                 tree = script.children[1]
                 assert isinstance(tree, Tree)
-                text = _canonical(tree)
+                text = canonical(tree)
                 if len(text) > NAME_LIMIT and self.base(tree) is not None:
                     raise self.wrong(f"this script has more than {NAME_LIMIT} characters", tree, "shorten the name")
                 word = tree.children[0] if tree.data == "word" else None
                 if mark.type == "CARET" and text and not text.strip("'"):
                     found.append(_Script("'", text, start, stop))
-                elif mark.type == "CARET" and _ends_transposed(tree):
+                elif mark.type == "CARET" and ends_transposed(tree):
                     if text[:-1]:  # ^{Q\top}: a name's superscript, then a transpose
                         found.append(_Script("^", text[:-1], start, stop, tree))
                     found.append(_Script("T", "T", start, stop))
@@ -490,7 +476,7 @@ class Reader:
 
     def scripted(self, inside: Node, scripts: list[_Script], part: Branch) -> Node:
         """Powers and transposes of something that is not a name."""
-        start = _start(part)
+        start = start_of(part)
         raised = False
         for script in scripts:
             span = self.span(start, script.stop)
@@ -520,7 +506,7 @@ class Reader:
             )
         exponent = self.argument(script.tree)
         node = Power(span, base, exponent)
-        if _degree(node) > EXPONENT_LIMIT:
+        if degree(node) > EXPONENT_LIMIT:
             raise self.error(
                 f"exponents go up to {EXPONENT_LIMIT:,}", script.start, script.stop, "write a smaller exponent"
             )
@@ -532,27 +518,27 @@ class Reader:
         if kind == "number":
             return self.number(atom)
         if kind == "minus":
-            number = self.number(_branches(atom)[0])
+            number = self.number(branches(atom)[0])
             sign = atom.children[0]
             assert isinstance(number, Number)
             assert isinstance(sign, Token)
             return Number(self.over([atom]), -number.value if sign.type == "MINUS" else number.value)
         if kind == "frac":
-            top, bottom = (self.argument(one) for one in _branches(atom))
+            top, bottom = (self.argument(one) for one in branches(atom))
             return self.counted(Quotient(self.over([atom]), top, bottom))
         if kind == "root":
             return self.root(atom)
         if kind in ("ceil", "floor"):
-            inside = self.whole(_branches(_branches(atom)[0]))
+            inside = self.whole(branches(branches(atom)[0]))
             return self.counted(Call(self.over([atom]), str(kind), (inside,)))
         if kind in ("font", "accent"):
-            return self.argument(_branches(atom)[-1])
+            return self.argument(branches(atom)[-1])
         if kind == "mark":
             raise self.wrong(f"`{self.source(atom)}` has nothing to stand at", atom, "write a name before it")
-        cells = _branches(atom)
+        cells = branches(atom)
         if not cells:
             raise self.wrong(f"nothing stands in `{self.source(atom)}`", atom, "write what is meant between them")
-        items = _branches(cells[0])
+        items = branches(cells[0])
         if any(item.data == "dots" for item in items) and self.scope.kind == _TENSOR:
             return self.family(items, self.over([atom]))
         if kind == "set":
@@ -572,10 +558,10 @@ class Reader:
 
     def root(self, atom: Branch) -> Node:
         r"""``\sqrt{a}``, and ``\sqrt[n]{a}`` as a power."""
-        children = _branches(atom)
+        children = branches(atom)
         inside = self.argument(children[-1])
         if children[0].data == "cell":
-            degree = self.whole(_branches(children[0]))
+            degree = self.whole(branches(children[0]))
             if not isinstance(degree, Number) or degree.value < 1 or degree.value.denominator > 1:
                 raise self.wrong("the degree of a root is a whole number", children[0], r"for example \sqrt[3]{x}")
             if degree.value != 2:
@@ -642,7 +628,7 @@ class Reader:
             argument = self.multiplied(self.factor([following], 0)[0], self.over([following]))
             return self.counted(Call(self.over([part, following]), function, (argument,), subscript))
         arguments = self.arguments(atom, part)
-        span = self.span(_start(part), _stop(atom))
+        span = self.span(start_of(part), stop_of(atom))
         node: Node
         if function == "sqrt":
             if len(arguments) != 1:
@@ -653,7 +639,7 @@ class Reader:
         if above:
             node = self.power(node, above[0], span)
         both: Branch = Tree("factor", [part, following])
-        both.meta.start_pos, both.meta.end_pos = _start(part), _stop(following)
+        both.meta.start_pos, both.meta.end_pos = start_of(part), stop_of(following)
         both.meta.empty = False
         return self.scripted(node, self.scripts(following), both)
 
@@ -665,20 +651,20 @@ class Reader:
             return self.counted(Number(span, Fraction(script.text)))
         if len(script.text) > NAME_LIMIT:
             raise self.error("this subscript is too long", script.start, script.stop, "write a name or a number")
-        source = self.cell.text[_start(script.tree) : _stop(script.tree)].strip("{} ")
+        source = self.cell.text[start_of(script.tree) : stop_of(script.tree)].strip("{} ")
         return self.counted(Name(span, script.text, _latex_word(script.text, source)))
 
     def arguments(self, atom: Branch, part: Branch) -> tuple[Node, ...]:
         """The arguments in parentheses; a list in brackets that is the only one stands for its members."""
-        cells = _branches(atom)
+        cells = branches(atom)
         if not cells:
             raise self.wrong(f"'{self.source(part)}' is called without an argument", atom, "write f(x)")
-        items = _branches(cells[0])
+        items = branches(cells[0])
         if any(item.data == "dots" for item in items):
             return (self.family(items, self.over([atom])),)
         if len(items) == 1:
-            only = _only_atom(items[0])
-            if only is not None and only.data in ("square", "set", "paren") and _branches(only):
+            only = only_atom(items[0])
+            if only is not None and only.data in ("square", "set", "paren") and branches(only):
                 return self.arguments(only, part)
         for item in items:
             if len(item.children) > 1:
@@ -723,7 +709,7 @@ class Reader:
         own = scripts[:-1] if power else scripts
         key, _, _ = _spellings(word, own)
         self.check_key(key, part)
-        stop = own[-1].stop if own else _stop(part.children[0] if part.data == "factor" else part)
+        stop = own[-1].stop if own else stop_of(part.children[0] if part.data == "factor" else part)
         name = Name(self.span(start, stop), key, self.latex(word, source, own))
         self.sizes_found.add(key)
         if power and above is not None:
@@ -802,7 +788,7 @@ class Reader:
                     head = self.attached(word, word, [*scripts[:number], script.cut(length)], start)
                     if head is None:
                         continue
-                    after = _start(script.word) + length
+                    after = start_of(script.word) + length
                     tails = rest(script.text[length:], scripts[number + 1 :], after)
                     found += [_Reading((head, *tail.nodes)) for tail in tails]
                     if len(found) > 1:
@@ -820,7 +806,7 @@ class Reader:
             for length in range(1, len(script.text)):
                 head = self.attached(word, source, [*scripts[:number], script.cut(length)], start)
                 if head is not None:
-                    after = _start(script.word) + length
+                    after = start_of(script.word) + length
                     tails = self.split(script.text[length:], scripts[number + 1 :], after)
                     found += [_Reading((head, *tail.nodes)) for tail in tails]
                 if len(found) > 1:
@@ -916,12 +902,12 @@ class Reader:
 
     def member(self, item: Branch) -> tuple[str, str, list[_Script], int]:
         """The parts of a name in a list."""
-        factor = _only_factor(item)
+        factor = only_factor(item)
         atom = factor.children[0] if factor is not None else None
         base = self.base(atom) if isinstance(atom, Tree) else None
         if factor is None or base is None:
             raise self.wrong("a family lists names", item, r"write [Q_1, Q_2, \dots, Q_n]")
-        return base.word, base.source, self.scripts(factor), _start(factor)
+        return base.word, base.source, self.scripts(factor), start_of(factor)
 
     def last_index(self, scripts: list[_Script], item: Branch) -> Node:
         """How many members there are: the last one's subscript."""
@@ -968,10 +954,10 @@ class Reader:
         """The range that begins at an item, and how many items it takes."""
         item = items[number]
         relations = [str(child) for child in item.children if isinstance(child, Token)] if item.data == "chain" else []
-        sides = _branches(item)
-        if relations == ["="] and (index := _letter(sides[0])) and _integer(sides[1]) is not None:
+        sides = branches(item)
+        if relations == ["="] and (index := letter_of(sides[0])) and integer_of(sides[1]) is not None:
             dots = number + 1
-            while dots < len(items) and items[dots].data == "chain" and _integer(items[dots]) is not None:
+            while dots < len(items) and items[dots].data == "chain" and integer_of(items[dots]) is not None:
                 dots += 1
             if dots >= len(items) or items[dots].data != "dots":
                 return None, 0
@@ -979,29 +965,29 @@ class Reader:
                 raise self.wrong(
                     f"the last value of {index} is missing", items[dots], rf"write ${index} = 1, \dots, n$"
                 )
-            first, last = _integer(sides[1]), items[dots + 1]
+            first, last = integer_of(sides[1]), items[dots + 1]
             return self.range(index, first, last, item), dots + 2 - number
-        if relations == ["in"] and (index := _letter(sides[0])):
-            only = _only_atom(sides[1])
-            if only is None or only.data not in ("set", "square") or not _branches(only):
+        if relations == ["in"] and (index := letter_of(sides[0])):
+            only = only_atom(sides[1])
+            if only is None or only.data not in ("set", "square") or not branches(only):
                 return None, 0
-            inner = _branches(_branches(only)[0])
+            inner = branches(branches(only)[0])
             cut = [place for place, one in enumerate(inner) if one.data == "dots"]
-            if len(cut) == 1 and cut[0] == len(inner) - 2 and _integer(inner[0]) is not None:
-                return self.range(index, _integer(inner[0]), inner[-1], item), 1
-        if relations == ["<=", "<="] and (index := _letter(sides[1])):
-            return self.range(index, _integer(sides[0]), sides[2], item), 1
+            if len(cut) == 1 and cut[0] == len(inner) - 2 and integer_of(inner[0]) is not None:
+                return self.range(index, integer_of(inner[0]), inner[-1], item), 1
+        if relations == ["<=", "<="] and (index := letter_of(sides[1])):
+            return self.range(index, integer_of(sides[0]), sides[2], item), 1
         return None, 0
 
     def range(self, index: str, first: int | None, last: Branch, item: Branch) -> Range:
         """The range of an index from 1; one from 0 to n-1 is counted the same."""
         count = self.size(last)
-        span = self.span(_start(item), _stop(last))
+        span = self.span(start_of(item), stop_of(last))
         if first == 0:
             count = _plus_one(count)
         elif first != 1:
             hint = rf"write ${index} = 1, \dots, n$"
-            raise self.error(f"the index {index} should begin at 1", _start(item), _stop(last), hint)
+            raise self.error(f"the index {index} should begin at 1", start_of(item), stop_of(last), hint)
         node = self.counted(Range(span, index, count))
         assert isinstance(node, Range)
         return node
@@ -1023,7 +1009,7 @@ class Reader:
             head, domain, sizes = shape
             names = self.declared([*waiting, head])
             waiting = []
-            found += [Declaration(self.span(_start(item), _stop(item)), name, sizes, domain, ()) for name in names]
+            found += [Declaration(self.span(start_of(item), stop_of(item)), name, sizes, domain, ()) for name in names]
         if waiting:
             item = waiting[0]
             what = self.source(waiting[-1]) if len(waiting) == 1 else self.source(item)
@@ -1042,7 +1028,7 @@ class Reader:
 
     def new_name(self, item: Branch) -> Name:
         """A name that is being declared: all of its scripts belong to it."""
-        factor = item if item.data == "factor" else _only_factor(item)
+        factor = item if item.data == "factor" else only_factor(item)
         atom = factor.children[0] if factor is not None else None
         base = self.base(atom) if isinstance(atom, Tree) else None
         if factor is None or base is None:
@@ -1060,9 +1046,9 @@ class Reader:
     def shape_of(self, item: Branch) -> tuple[Branch, str, tuple[Node, ...]] | None:
         """The name's part, the domain and the sizes of ``x in R^{...}``, ``x: [...]`` or ``x [...]``."""
         relations = [child for child in item.children if isinstance(child, Token)]
-        sides = _branches(item)
+        sides = branches(item)
         if not relations:
-            factors = _term_of(sides[0])
+            factors = term_of(sides[0])
             if factors is not None and len(factors) == 2 and all(isinstance(one, Tree) for one in factors):
                 head, shape = factors
                 assert isinstance(head, Tree)
@@ -1078,17 +1064,17 @@ class Reader:
 
     def domain(self, side: Branch, relation: Token) -> tuple[str, tuple[Node, ...]]:
         """The domain and sizes right of a relation."""
-        factors = _term_of(side)
+        factors = term_of(side)
         factor = factors[0] if factors is not None and len(factors) == 1 else None
         if isinstance(factor, Tree):
             atom = factor.children[0]
             assert isinstance(atom, Tree)
-            scripts = _branches(factor)[1:]
+            scripts = branches(factor)[1:]
             if atom.data in ("square", "paren") and not scripts:
                 return "R", self.shape(atom)
             base = self.base(atom)
             name = base.word if base is not None else ""
-            if atom.data == "set" and re.fullmatch(r"\{0,1\}", re.sub(r"\s", "", _canonical(atom))):
+            if atom.data == "set" and re.fullmatch(r"\{0,1\}", re.sub(r"\s", "", canonical(atom))):
                 name = "bbB"
             if name not in _DOMAINS:
                 raise self.wrong(
@@ -1111,20 +1097,20 @@ class Reader:
         r"""The sizes in ``{B \times L}``, ``(B, L)``, ``[B, L]`` or a single size."""
         if atom.data not in ("braces", "paren", "square"):
             return (self.size(atom),)
-        cells = _branches(atom)
+        cells = branches(atom)
         if not cells:
             if atom.data == "square" or atom.data == "paren":
                 return ()  # [] is a scalar's shape in programs
             raise self.wrong("the shape is missing between these braces", atom, _SHAPE_HINT)
-        items = _branches(cells[0])
+        items = branches(cells[0])
         if len(items) == 1:
-            only = _only_atom(items[0])
+            only = only_atom(items[0])
             if only is not None and only.data in ("braces", "paren", "square"):
                 return self.shape(only)
         for item in items:
             if item.data == "dots" or len(item.children) > 1:
                 raise self.wrong("a shape lists its sizes", item, _SHAPE_HINT)
-        return self.sizes([side for item in items for side in _branches(item)])
+        return self.sizes([side for item in items for side in branches(item)])
 
     def sizes(self, sides: list[Branch]) -> tuple[Node, ...]:
         r"""The sizes between ``\times``; ``L+1`` between two of them is one size."""
@@ -1166,7 +1152,7 @@ class Reader:
         """The parts of a shape, with a plain letter x between sizes read as the sign it stands for."""
         found: list[Part] = []
         for number, part in enumerate(parts):
-            token = _lone_word(part)
+            token = lone_word(part)
             inner = number > 0 and isinstance(parts[number - 1], Tree)
             if token is None or "x" not in token or (self.scope.sizes is not None and token in self.scope.sizes):
                 found.append(part)
@@ -1180,13 +1166,13 @@ class Reader:
             if not fits:
                 found.append(part)
                 continue
-            place = _start(token)
+            place = start_of(token)
             for count, piece in enumerate(pieces):
                 if count:
                     found.append(Token("TIMES", "*", start_pos=place, end_pos=place + 1))
                     place += 1
                 for text in re.findall(r"\d+|[A-Za-z]", piece):
-                    found.append(_leaf(text, place))
+                    found.append(leaf(text, place))
                     place += len(text)
         return found
 
@@ -1194,7 +1180,7 @@ class Reader:
 
     def equation(self, items: list[Branch], ranges: tuple[Range, ...], target: _Target) -> Equation:
         """The cell's one computation."""
-        place = next((number for number, item in enumerate(items) if _has(item, "=")), None)
+        place = next((number for number, item in enumerate(items) if has_relation(item, "=")), None)
         if place is None:
             other = next((child for item in items for child in item.children if isinstance(child, Token)), None)
             if other is not None and other.type == "RELATION":
@@ -1205,8 +1191,8 @@ class Reader:
                 )
             raise self.error(
                 "this computation has no `=`",
-                _start(items[0]) if items else 0,
-                _stop(items[-1]) if items else len(self.cell.text),
+                start_of(items[0]) if items else 0,
+                stop_of(items[-1]) if items else len(self.cell.text),
                 "write the result, `=`, and what it is computed from: $Q = xW^Q$",
             )
         item = items[place]
@@ -1236,16 +1222,16 @@ class _Target:
         span = reader.over(parts)
         items = parts
         if len(parts) == 1:
-            only = _only_atom(parts[0])
-            if only is not None and only.data in ("square", "paren", "set", "braces") and _branches(only):
-                items = _branches(_branches(only)[0])
+            only = only_atom(parts[0])
+            if only is not None and only.data in ("square", "paren", "set", "braces") and branches(only):
+                items = branches(branches(only)[0])
         if any(item.data == "dots" for item in items):
             return self.family(reader, items, span)
         if len(items) > 1:
             raise reader.error(
                 "a row computes one result, not several",
-                _start(parts[0]),
-                _stop(parts[-1]),
+                start_of(parts[0]),
+                stop_of(parts[-1]),
                 r"write a row for each of them, or a family [Q_1, \dots, Q_n]",
             )
         return self.name(reader, items[0])
@@ -1267,7 +1253,7 @@ class _Target:
         raise self.missing(f"the family {family.name.key}", span)
 
     def name(self, reader: Reader, item: Branch) -> Name:
-        item = item if item.data in ("factor",) else (_only_factor(item) or item)
+        item = item if item.data in ("factor",) else (only_factor(item) or item)
         try:
             name = reader.new_name(item)
         except FormulaError as error:
@@ -1324,35 +1310,7 @@ def _after(kind: str) -> str:
     return "a name, a number or a group belongs there"
 
 
-# -- helpers on the grammar's tree ---------------------------------------------------------------------------------
-
-
-def _levels(tree: Branch) -> int:
-    """How many rules stand within each other, found without recursion."""
-    deepest = 0
-    waiting = [(tree, 1)]
-    while waiting:
-        branch, level = waiting.pop()
-        deepest = max(deepest, level)
-        waiting += [(child, level + 1) for child in _branches(branch)]
-    return deepest
-
-
-def _canonical(tree: Branch) -> str:
-    """The text of a script without braces, fonts and spaces."""
-    pieces: list[str] = []
-    for token in tree.scan_values(lambda value: isinstance(value, Token)):
-        if token.type not in ("LBRACE", "RBRACE", "FONT", "SQRT", "FRAC"):
-            pieces.append(f"_{token}" if token.type == "ACCENT" else str(token))
-    return "".join(pieces)
-
-
-def _ends_transposed(tree: Branch) -> bool:
-    last = None
-    for token in tree.scan_values(lambda value: isinstance(value, Token)):
-        if token.type not in ("RBRACE",):
-            last = token
-    return last is not None and last.type == "TRANSPOSED"
+# -- spellings of names --------------------------------------------------------------------------------------------
 
 
 def _spellings(word: str, scripts: Sequence[_Script]) -> tuple[str, str, str]:
@@ -1393,81 +1351,6 @@ def _shown(node: Node) -> str:
     return node.span.word
 
 
-def _term_of(tree: Branch) -> list[Part] | None:
-    """The parts of the one term a chain or sum consists of."""
-    while tree.data in ("cell", "chain", "sum") and len(tree.children) == 1:
-        inner = tree.children[0]
-        if not isinstance(inner, Tree):
-            return None
-        tree = inner
-    return list(tree.children) if tree.data == "term" else None
-
-
-def _only_factor(tree: Branch) -> Branch | None:
-    """The one factor a tree consists of."""
-    if tree.data == "factor":
-        return tree
-    parts = _term_of(tree)
-    if parts is None or len(parts) != 1 or not isinstance(parts[0], Tree):
-        return None
-    return parts[0]
-
-
-def _only_atom(tree: Branch) -> Branch | None:
-    """The one atom without scripts a tree consists of."""
-    if tree.data == "braces":
-        cells = _branches(tree)
-        return _only_atom(cells[0]) if cells else None
-    factor = _only_factor(tree)
-    if factor is None or len(factor.children) != 1:
-        return None
-    atom = factor.children[0]
-    return atom if isinstance(atom, Tree) else None
-
-
-def _lone_word(part: Part) -> Token | None:
-    """The word a factor consists of."""
-    if not isinstance(part, Tree) or part.data != "factor" or len(part.children) != 1:
-        return None
-    atom = part.children[0]
-    if not isinstance(atom, Tree) or atom.data != "word":
-        return None
-    token = atom.children[0]
-    return token if isinstance(token, Token) else None
-
-
-def _leaf(text: str, place: int) -> Branch:
-    """A factor made of a few letters or digits of a longer word."""
-    token = Token("NUMBER" if text.isdigit() else "WORD", text, start_pos=place, end_pos=place + len(text))
-    atom: Branch = Tree("number" if text.isdigit() else "word", [token])
-    factor: Branch = Tree("factor", [atom])
-    for tree in (atom, factor):
-        tree.meta.start_pos, tree.meta.end_pos, tree.meta.empty = place, place + len(text), False
-    return factor
-
-
-def _letter(tree: Branch) -> str:
-    """The single letter a tree is, or nothing."""
-    atom = _only_atom(tree)
-    if atom is None or atom.data not in ("word", "text"):
-        return ""
-    text = str(atom.children[0])
-    return text if _is_letter(text) or (atom.data == "text" and text == "ell") else ""
-
-
-def _integer(tree: Branch) -> int | None:
-    """The whole number a tree is."""
-    atom = _only_atom(tree)
-    if atom is None or atom.data != "number":
-        return None
-    text = str(atom.children[0])
-    return int(text) if text.isdigit() else None
-
-
-def _has(item: Branch, relation: str) -> bool:
-    return any(isinstance(child, Token) and child.type == "RELATION" and child == relation for child in item.children)
-
-
 def _plus_one(count: Node) -> Node:
     """``n`` for ``n - 1``: how many values run from 0."""
     if isinstance(count, Number):
@@ -1479,61 +1362,3 @@ def _plus_one(count: Node) -> Node:
             terms, signs = count.terms[:-1], count.signs[:-1]
             return terms[0] if len(terms) == 1 and signs[0] > 0 else Sum(count.span, terms, signs)
     return Sum(count.span, (count, one), (1, 1))
-
-
-def _degree(node: Node) -> Fraction:
-    """How high the powers in a formula go together: nested exponents multiply."""
-    if isinstance(node, Power):
-        exponent = _constant(node.exponent)
-        below = _degree(node.base)
-        return below * max(Fraction(1), abs(exponent)) if exponent is not None else below
-    if isinstance(node, Number):  # a number of many digits counts for as many as it is long
-        digits = max(abs(node.value.numerator), node.value.denominator).bit_length() * 0.302
-        return Fraction(max(1, int(digits) // DIGITS_LIMIT))
-    if isinstance(node, (Transpose, Root)):
-        return _degree(node.inside)
-    if isinstance(node, (Product, Hadamard)):
-        return max(_degree(one) for one in node.factors)
-    if isinstance(node, Sum):
-        return max(_degree(one) for one in node.terms)
-    if isinstance(node, Quotient):
-        return max(_degree(node.top), _degree(node.bottom))
-    if isinstance(node, Call):
-        return max((_degree(one) for one in node.arguments), default=Fraction(1))
-    return Fraction(1)
-
-
-def _constant(node: Node) -> Fraction | None:
-    """The size of a number in an exponent, or a bound that is too large; None where it has names."""
-    huge = Fraction(10 * EXPONENT_LIMIT)
-    value: Fraction | None = None
-    if isinstance(node, Number):
-        value = node.value
-    elif isinstance(node, Sum):
-        value = Fraction(0)
-        for one, sign in zip(node.terms, node.signs, strict=True):
-            term = _constant(one)
-            if term is None:
-                return None
-            value += sign * term
-    elif isinstance(node, Product):
-        value = Fraction(1)
-        for one in node.factors:
-            factor = _constant(one)
-            if factor is None:
-                return None
-            value *= factor
-    elif isinstance(node, Quotient):
-        top, bottom = _constant(node.top), _constant(node.bottom)
-        if top is not None and bottom:
-            value = top / bottom
-    elif isinstance(node, Power):
-        base, exponent = _constant(node.base), _constant(node.exponent)
-        if base is not None and exponent is not None:
-            value = huge if abs(base) > 1 and abs(exponent) > 20 else Fraction(1)
-            if abs(exponent) <= 20 and exponent.denominator == 1 and base:
-                value = base ** int(exponent)
-    if value is None:
-        return None
-    small = max(abs(value.numerator), value.denominator) < 10**DIGITS_LIMIT
-    return value if small else huge

@@ -61,10 +61,11 @@ def show(node: object) -> str:
     return f"[{show(node.name)} 1..{show(node.count)}]"
 
 
-NAMES = (
+TENSORS = (
     "x W b y Out g u Q K V S M t z A B X Q_i K_i V_i W^Q W^O W^1 W^E A' x' W^(1) W_up W_gate W_gate^(1) gamma alpha "
     "x_hat X_e W^1_e W1 score lambda"
-).split()
+)
+NAMES = TENSORS.split()
 SIZES = ["D", "H", "L", "r", "n_h", "E"]
 FAMILIES = ("Y", "Z")
 

@@ -155,7 +155,8 @@ LATEX = [
     r"$[Q_1, Q_2, \dots, Q_{n_h}] = \text{Partition}_{-1}(Q)$ | $Q \in \mathbb{R}^{B \times L \times D}$ | "
     r"$Q_i \in \mathbb{R}^{B \times L \times H}, i = 1, \ldots, n_h$",
     r"$S_i = \mathrm{softmax}\left(\frac{Q_iQ_i^\top}{\sqrt D}\right)$ | "
-    r"$Q_i \in \mathbb{R}^{B \times L \times H}$ for $i \in \{1, \dots, n_h\}$ | $S_i \in \mathbb{R}^{B \times L \times L}$",
+    r"$Q_i \in \mathbb{R}^{B \times L \times H}$ for $i \in \{1, \dots, n_h\}$ | "
+    r"$S_i \in \mathbb{R}^{B \times L \times L}$",
 ]
 
 
@@ -276,7 +277,8 @@ def test_given_functions_are_the_only_ones() -> None:
         (
             "y = x |  | y [B]",
             "t.tsv:2, column Input: row 1 has no Input\n    y = x  y [B]\n          ^\n"
-            r"hint: write the shapes of what goes in, such as $x \in \mathbb{R}^{B \times L \times D}$; or `-` for none new",
+            r"hint: write the shapes of what goes in, such as $x \in \mathbb{R}^{B \times L \times D}$; "
+            "or `-` for none new",
         ),
         (
             "y = x | x [B] | -",

@@ -1,0 +1,33 @@
+"""``symcomm.load``: a model from whatever a person has at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symcomm.exam.problem import parse_problem, read_problem
+from symcomm.exam.solve import load_model
+from symcomm.text.table import Table
+
+if TYPE_CHECKING:
+    from symcomm.model import Model
+
+
+def load(source: str | Path | Table, name: str = "", **options: Any) -> Model:
+    """The model of a problem file, of a file or text with a layer table, or of a ``Table``.
+
+    ``name`` chooses among the models of a problem file (the last one by default). ``options`` are those of
+    ``symcomm.model.load``: ``repeat``, ``batch``, ``dtype``, ``values``, ``inputs``, ``weights``, ``notation``.
+    """
+    from symcomm import model
+
+    if not isinstance(source, Table):
+        is_path = isinstance(source, Path) or ("\n" not in source and len(source) < 1000)
+        problem = read_problem(source) if is_path else parse_problem(str(source))
+        if problem.models:
+            values = options.pop("values", None) or {}
+            made = load_model(problem, name, **options)
+            return made.at(**values)
+        if is_path:
+            source = Path(source)
+    return model.load(source, name=name, **options)

@@ -1,0 +1,94 @@
+"""PDF from Typst source (the default) or from LaTeX source where TeX is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from symcomm.errors import RenderError
+from symcomm.render.prose import MISSING
+
+_DEBIAN = "latexmk texlive-latex-extra texlive-fonts-recommended lmodern"
+_LATEX_TIMEOUT = 180  # seconds
+
+
+def typst_pdf(source: str) -> bytes:
+    """The tagged PDF (PDF/UA-1) of a Typst source, which can read no file but itself.
+
+    The same source gives the same bytes: only the fonts in Typst itself are used, unless the text needs others.
+    """
+    try:
+        import typst
+    except ImportError as error:
+        raise RenderError("the Typst compiler is missing: no PDF can be made", hint=MISSING) from error
+    # Typst's own fonts know Latin, Greek, Cyrillic and mathematics; other scripts need the fonts of the system.
+    foreign = any(0x0590 <= ord(c) < 0x1E00 or 0x2E80 <= ord(c) < 0xFB00 or ord(c) >= 0x1F000 for c in source)
+    with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
+        path = Path(folder) / "main.typ"
+        path.write_text(source, encoding="utf-8")
+        try:
+            made = typst.compile(path, root=folder, pdf_standards=["ua-1"], ignore_system_fonts=not foreign, timestamp=0)
+        except typst.TypstError as error:
+            hints = "; ".join(getattr(error, "hints", None) or [])
+            raise RenderError(f"Typst could not set the document: {_short(str(error))}", hint=hints) from error
+    if not isinstance(made, bytes):
+        raise RenderError("Typst made no PDF")
+    return made
+
+
+def latex_pdf(source: str, epoch: int = 0) -> bytes:
+    """The PDF of a LaTeX source, made by latexmk without shell escape in a folder of its own."""
+    return latex_run(source, epoch)[0]
+
+
+def latex_run(source: str, epoch: int = 0) -> tuple[bytes, str]:
+    """The PDF of a LaTeX source and TeX's log."""
+    latexmk = shutil.which("latexmk")
+    if latexmk is None or shutil.which("pdflatex") is None:
+        raise RenderError(
+            "latexmk or pdflatex is missing: --engine latex needs TeX",
+            hint=f"on Debian or Ubuntu: apt-get install {_DEBIAN}; or use the default engine, which needs no TeX",
+        )
+    with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
+        (Path(folder) / "main.tex").write_text(source, encoding="utf-8")
+        # TeX may read only below its own folder and write only there; dates come from the document alone.
+        environment = os.environ | {
+            "SOURCE_DATE_EPOCH": str(epoch),
+            "FORCE_SOURCE_DATE": "1",
+            "openin_any": "p",
+            "openout_any": "p",
+            "max_print_line": "1000",
+        }
+        command = [latexmk, "-norc", "-pdf", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error", "-no-shell-escape"]
+        try:
+            run = subprocess.run(  # noqa: S603  (our own arguments)
+                [*command, "main.tex"], cwd=folder, env=environment, capture_output=True, timeout=_LATEX_TIMEOUT, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RenderError(f"LaTeX took more than {_LATEX_TIMEOUT} seconds") from error
+        log_file, pdf = Path(folder) / "main.log", Path(folder) / "main.pdf"
+        log = log_file.read_text(encoding="utf-8", errors="replace") if log_file.exists() else ""
+        if run.returncode or not pdf.exists():
+            raise RenderError(f"LaTeX could not set the document: {_latex_fault(log, source)}")
+        return pdf.read_bytes(), log
+
+
+def _latex_fault(log: str, source: str) -> str:
+    missing = re.search(r"File `([^']+)' not found", log)
+    if missing:
+        return f"the package {missing[1]} is missing (on Debian or Ubuntu: apt-get install {_DEBIAN})"
+    found = re.search(r"main\.tex:(\d+): (.*)", log)
+    if not found:
+        return _short(log[-300:] or "no log was written")
+    lines = source.splitlines()
+    number = int(found[1])
+    return f"{found[2]} (line {number}: {_short(lines[number - 1]) if number <= len(lines) else ''})"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 300 else text[:297] + "..."

@@ -1,0 +1,66 @@
+"""How high the powers of a formula go, told before anything computes them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from symcomm.text.tokens import DIGITS_LIMIT, EXPONENT_LIMIT
+from symcomm.text.tree import Call, Hadamard, Node, Number, Power, Product, Quotient, Root, Sum, Transpose
+
+
+def degree(node: Node) -> Fraction:
+    """How high the powers in a formula go together: nested exponents multiply."""
+    if isinstance(node, Power):
+        exponent = _constant(node.exponent)
+        below = degree(node.base)
+        return below * max(Fraction(1), abs(exponent)) if exponent is not None else below
+    if isinstance(node, Number):  # a number of many digits counts for as many as it is long
+        digits = max(abs(node.value.numerator), node.value.denominator).bit_length() * 0.302
+        return Fraction(max(1, int(digits) // DIGITS_LIMIT))
+    if isinstance(node, (Transpose, Root)):
+        return degree(node.inside)
+    if isinstance(node, (Product, Hadamard)):
+        return max(degree(one) for one in node.factors)
+    if isinstance(node, Sum):
+        return max(degree(one) for one in node.terms)
+    if isinstance(node, Quotient):
+        return max(degree(node.top), degree(node.bottom))
+    if isinstance(node, Call):
+        return max((degree(one) for one in node.arguments), default=Fraction(1))
+    return Fraction(1)
+
+
+def _constant(node: Node) -> Fraction | None:
+    """The size of a number in an exponent, or a bound that is too large; None where it has names."""
+    huge = Fraction(10 * EXPONENT_LIMIT)
+    value: Fraction | None = None
+    if isinstance(node, Number):
+        value = node.value
+    elif isinstance(node, Sum):
+        value = Fraction(0)
+        for one, sign in zip(node.terms, node.signs, strict=True):
+            term = _constant(one)
+            if term is None:
+                return None
+            value += sign * term
+    elif isinstance(node, Product):
+        value = Fraction(1)
+        for one in node.factors:
+            factor = _constant(one)
+            if factor is None:
+                return None
+            value *= factor
+    elif isinstance(node, Quotient):
+        top, bottom = _constant(node.top), _constant(node.bottom)
+        if top is not None and bottom:
+            value = top / bottom
+    elif isinstance(node, Power):
+        base, exponent = _constant(node.base), _constant(node.exponent)
+        if base is not None and exponent is not None:
+            value = huge if abs(base) > 1 and abs(exponent) > 20 else Fraction(1)
+            if abs(exponent) <= 20 and exponent.denominator == 1 and base:
+                value = base ** int(exponent)
+    if value is None:
+        return None
+    small = max(abs(value.numerator), value.denominator) < 10**DIGITS_LIMIT
+    return value if small else huge

@@ -1,0 +1,146 @@
+"""The grammar of ``formula.lark`` and small questions about the trees it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.resources import files
+
+from lark import Lark, Token, Tree
+from lark.lexer import Lexer
+
+Branch = Tree[Token]
+Part = Branch | Token
+
+
+class _Tokens(Lexer):
+    """Hands the tokens of :mod:`symcomm.text.tokens` to Lark."""
+
+    def __init__(self, lexer_conf: object) -> None:
+        pass
+
+    def lex(self, data: list[Token]) -> Iterator[Token]:  # type: ignore[override]  # Lark's custom lexers take one argument
+        """The tokens as they are."""
+        return iter(data)
+
+
+@lru_cache(maxsize=1)
+def grammar() -> Lark:
+    """The parser of ``formula.lark``, built once."""
+    source = files("symcomm.text").joinpath("formula.lark").read_text(encoding="utf-8")
+    return Lark(source, start="cell", parser="lalr", lexer=_Tokens, propagate_positions=True, maybe_placeholders=False)
+
+
+def start_of(part: Part) -> int:
+    return (part.start_pos if isinstance(part, Token) else part.meta.start_pos) or 0
+
+
+def stop_of(part: Part) -> int:
+    return (part.end_pos if isinstance(part, Token) else part.meta.end_pos) or 0
+
+
+def branches(tree: Branch) -> list[Branch]:
+    return [child for child in tree.children if isinstance(child, Tree)]
+
+
+def levels(tree: Branch) -> int:
+    """How many rules stand within each other, found without recursion."""
+    deepest = 0
+    waiting = [(tree, 1)]
+    while waiting:
+        branch, level = waiting.pop()
+        deepest = max(deepest, level)
+        waiting += [(child, level + 1) for child in branches(branch)]
+    return deepest
+
+
+def canonical(tree: Branch) -> str:
+    """The text of a script without braces, fonts and spaces."""
+    pieces: list[str] = []
+    for token in tree.scan_values(lambda value: isinstance(value, Token)):
+        if token.type not in ("LBRACE", "RBRACE", "FONT", "SQRT", "FRAC"):
+            pieces.append(f"_{token}" if token.type == "ACCENT" else str(token))
+    return "".join(pieces)
+
+
+def ends_transposed(tree: Branch) -> bool:
+    last = None
+    for token in tree.scan_values(lambda value: isinstance(value, Token)):
+        if token.type not in ("RBRACE",):
+            last = token
+    return last is not None and last.type == "TRANSPOSED"
+
+
+def term_of(tree: Branch) -> list[Part] | None:
+    """The parts of the one term a chain or sum consists of."""
+    while tree.data in ("cell", "chain", "sum") and len(tree.children) == 1:
+        inner = tree.children[0]
+        if not isinstance(inner, Tree):
+            return None
+        tree = inner
+    return list(tree.children) if tree.data == "term" else None
+
+
+def only_factor(tree: Branch) -> Branch | None:
+    """The one factor a tree consists of."""
+    if tree.data == "factor":
+        return tree
+    parts = term_of(tree)
+    if parts is None or len(parts) != 1 or not isinstance(parts[0], Tree):
+        return None
+    return parts[0]
+
+
+def only_atom(tree: Branch) -> Branch | None:
+    """The one atom without scripts a tree consists of."""
+    if tree.data == "braces":
+        cells = branches(tree)
+        return only_atom(cells[0]) if cells else None
+    factor = only_factor(tree)
+    if factor is None or len(factor.children) != 1:
+        return None
+    atom = factor.children[0]
+    return atom if isinstance(atom, Tree) else None
+
+
+def lone_word(part: Part) -> Token | None:
+    """The word a factor consists of."""
+    if not isinstance(part, Tree) or part.data != "factor" or len(part.children) != 1:
+        return None
+    atom = part.children[0]
+    if not isinstance(atom, Tree) or atom.data != "word":
+        return None
+    token = atom.children[0]
+    return token if isinstance(token, Token) else None
+
+
+def leaf(text: str, place: int) -> Branch:
+    """A factor made of a few letters or digits of a longer word."""
+    token = Token("NUMBER" if text.isdigit() else "WORD", text, start_pos=place, end_pos=place + len(text))
+    atom: Branch = Tree("number" if text.isdigit() else "word", [token])
+    factor: Branch = Tree("factor", [atom])
+    for tree in (atom, factor):
+        tree.meta.start_pos, tree.meta.end_pos, tree.meta.empty = place, place + len(text), False
+    return factor
+
+
+def letter_of(tree: Branch) -> str:
+    """The single letter a tree is, or nothing."""
+    atom = only_atom(tree)
+    if atom is None or atom.data not in ("word", "text"):
+        return ""
+    text = str(atom.children[0])
+    return text if _is_letter(text) or (atom.data == "text" and text == "ell") else ""
+
+
+def integer_of(tree: Branch) -> int | None:
+    """The whole number a tree is."""
+    atom = only_atom(tree)
+    if atom is None or atom.data != "number":
+        return None
+    text = str(atom.children[0])
+    return int(text) if text.isdigit() else None
+
+
+def has_relation(item: Branch, relation: str) -> bool:
+    return any(isinstance(child, Token) and child.type == "RELATION" and child == relation for child in item.children)
