@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         Zero2,
         parse_strategy,
     )
-    from symcomm.render import render
     from symcomm.units import Quantity
 
 # One row a public name: the module it lives in.
@@ -69,7 +68,6 @@ _HOMES = {
     "peak_rate": "symcomm.model",
     "ratio": "symcomm.model",
     "read_problem": "symcomm.exam.problem",
-    "render": "symcomm.render",
     "solve": "symcomm.exam.solve",
 }
 
@@ -101,7 +99,6 @@ __all__ = [
     "peak_rate",
     "ratio",
     "read_problem",
-    "render",
     "solve",
 ]
 

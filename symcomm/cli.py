@@ -180,9 +180,9 @@ def solve(
     problem = read_problem(file)
     with _progress() as progress:
         document = solved(problem, progress, _conventions(accounting))
-    from symcomm import render
+    from symcomm.render import render
 
-    for path in render.render(document, formats, output, templates=templates, engine=engine, name=file.stem):
+    for path in render(document, formats, output, templates=templates, engine=engine, name=file.stem):
         click.echo(str(path))
 
 

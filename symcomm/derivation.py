@@ -240,7 +240,8 @@ class Derivation:
                     raise DerivationError(f"{step.name} is defined twice in the derivation of {self.title}")
                 if step.name in forms.names(step.form):
                     raise DerivationError(f"{step.name} is defined by itself in the derivation of {self.title}")
-                if found != step.unit and not (found == ONE and step.unit.is_count):
+                # A product of sizes counts something (elements, operations); what it counts is the step's to say.
+                if found != step.unit and not (step.unit / found).is_count:
                     raise DerivationError(f"{step.name} is said to be in {step.unit}, but its form is in {found}")
                 known[step.name] = forms.value(step.form, known)
                 units[step.name] = step.unit

@@ -53,7 +53,9 @@ def load_model(problem: Problem, name: str = "", **reading: str) -> Model:
         notation=problem.notation,
         values=_numbers(problem.values),
         name=Path(problem.file).stem,
-        **reading,
+        repeat=reading.get("repeat", ""),
+        batch=reading.get("batch", ""),
+        dtype=reading.get("dtype", "fp16"),
     )
 
 

@@ -59,6 +59,8 @@ def environment(form: str, templates: Path | None) -> Environment:
     escape = ESCAPES[form]
 
     def finalize(value: object) -> object:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return Markup(str(value))  # noqa: S704  (digits mean the same everywhere)
         return value if hasattr(value, "__html__") else Markup(escape(str(value)))  # noqa: S704  (escaped here)
 
     ours = PackageLoader("symcomm", "templates")

@@ -131,7 +131,10 @@ def _checked(blocks: list[Any], piece: Piece) -> list[Any]:
 
     def go(node: Any) -> Any:
         if isinstance(node, list):
-            return [new for old in node for new in [go(old)] if new is not _DROPPED]
+            out: list[Any] = []
+            for new in map(go, node):
+                out.extend(new.nodes if isinstance(new, _Several) else [] if new is _DROPPED else [new])
+            return out
         if not isinstance(node, dict):
             return node
         match node.get("t"):
@@ -148,7 +151,7 @@ def _checked(blocks: list[Any], piece: Piece) -> list[Any]:
             case "Math":
                 if found := _UNSUPPORTED_MATHS.search(node["c"][1]):
                     raise _refuse(piece, found[0], "is not understood in maths here", "write the formula without it")
-                return {"t": "Math", "c": [node["c"][0], node["c"][1].strip()]}
+                return _breakable(node["c"][0], node["c"][1].strip(), piece.inline)
             case "Link":
                 attributes, text, (url, title) = node["c"]
                 if not _SAFE_LINK.fullmatch(url):
@@ -160,8 +163,41 @@ def _checked(blocks: list[Any], piece: Piece) -> list[Any]:
                 return {"t": node["t"], "c": [["", [], []], node["c"][1]]}
         return {key: go(inner) for key, inner in node.items()}
 
-    out: list[Any] = go(blocks)
-    return out
+    checked: list[Any] = go(blocks)
+    return checked
+
+
+@dataclass(frozen=True)
+class _Several:
+    """Nodes that stand for one."""
+
+    nodes: list[Any]
+
+
+def _breakable(kind: Any, tex: str, inline: bool) -> Any:
+    """Maths in a cell, split at its outer commas, so that a narrow column can break the line there."""
+    parts = _outer_commas(tex) if inline else [tex]
+    nodes: list[Any] = []
+    for part in parts:
+        if nodes:
+            nodes += [{"t": "Str", "c": ","}, {"t": "Space"}]
+        nodes.append({"t": "Math", "c": [kind, part]})
+    return nodes[0] if len(nodes) == 1 else _Several(nodes)
+
+
+def _outer_commas(tex: str) -> list[str]:
+    if r"\begin" in tex or r"\left" in tex:
+        return [tex]
+    parts, depth, last = [""], 0, ""
+    for c in tex:
+        depth += (c in "{[(") - (c in "}])")
+        if c == "," and depth == 0 and last != "\\":
+            parts.append("")
+        else:
+            parts[-1] += c
+        last = c
+    stripped = [p.strip() for p in parts]
+    return stripped if all(stripped) and depth == 0 else [tex]
 
 
 _COMMENT = {"typst": ("typst", "// {}"), "latex": ("latex", "% {}"), "html": ("html", "<!-- {} -->")}

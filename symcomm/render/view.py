@@ -82,7 +82,10 @@ class TableView:
 
 @dataclass(frozen=True)
 class AnswerView:
-    """One answer: ``result`` are the ways to say the number, empty where a value is missing."""
+    """One answer: ``result`` are the ways to say the number, None where a value is missing.
+
+    ``boxed`` says whether the formula stands in the box before the number; a long one has been shown in the steps.
+    """
 
     label: str
     title: str
@@ -92,9 +95,10 @@ class AnswerView:
     steps: tuple[StepView, ...]
     lefts: tuple[Markup, ...]
     formula: RowView
-    formula_short: bool
     substituted: RowView | None
+    substituted_wide: bool
     result: RowView | None
+    boxed: bool
     unit: str
     exhibits: tuple[TableView, ...]
     notes: tuple[str, ...]
@@ -180,7 +184,7 @@ class _Writer:
             limit = float("inf")
         broken = printing.broken(self.dialect, form, limit, names, self.notation)
         right = tuple(
-            self.bare(line, said if len(broken) == 1 else f"{said} (line {i} of {len(broken)})")
+            self.bare(line, said if i == 1 else "continued")
             for i, line in enumerate(broken, 1)
         )
         left = printing.name_in(self.dialect, name, self.notation) if name else ""
@@ -283,11 +287,12 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
         beside = room
     given = {g.name: g.quantity.value for g in answer.given}
     found = _numbers(answer, given)
-    substituted = None
+    substituted, wide = None, False
     if found:
         used = printing.substituted(d, found)
         if used:
-            substituted = writer.row("", "=", d.answer.form, room, used)
+            wide = printing.width(d.answer.form, used, writer.notation) > beside
+            substituted = writer.row("", "=", d.answer.form, room if wide else beside, used)
     short = printing.width(d.answer.form, None, writer.notation) < room - 4
     return AnswerView(
         label=answer.label,
@@ -298,9 +303,10 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
         steps=steps,
         lefts=tuple(dict.fromkeys(step.row.left for step in steps if step.row.left)),
         formula=writer.row(d.answer.name, "=", d.answer.form, room - 4),
-        formula_short=short,
         substituted=substituted,
+        substituted_wide=wide,
         result=writer.amounts("", answer.quantity, room - 4) if answer.quantity is not None else None,
+        boxed=short or answer.quantity is None,
         unit=str(d.unit) if str(d.unit) != "1" else "",
         exhibits=tuple(_exhibit(e, writer) for e in d.exhibits),
         notes=d.notes,

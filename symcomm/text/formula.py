@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from symcomm.errors import FormulaError, Span, TableError
-from symcomm.text.reader import Reader, Scope, _Target
+from symcomm.text.cells import CellReader, Target
+from symcomm.text.reader import Scope
 from symcomm.text.table import Cell, Table, as_layer_table, layer_columns, single
 from symcomm.text.tree import Call, Declaration, Equation, Family, Name, Node, Range, bare, children
 
@@ -51,7 +52,7 @@ def parse_equation(
     """
     cell = single(cell) if isinstance(cell, str) else cell
     scope = Scope(sizes=None, functions=functions)
-    reader = Reader(cell, scope)
+    reader = CellReader(cell, scope)
     items, ranges = reader.ranges(reader.parse())
     indices = frozenset(one.index for one in ranges)
     for name in names:
@@ -63,7 +64,7 @@ def parse_equation(
     for name in families:
         scope.tensors.setdefault(name, set()).update(indices or {"i"})
     scope.sizes, scope.indices = frozenset(sizes) | frozenset(_keys(ranges)), indices
-    return reader.equation(items, tuple(ranges), _Target(None))
+    return reader.equation(items, tuple(ranges), Target(None))
 
 
 def parse_declarations(cell: Cell | str, sizes: Iterable[str] | None = None) -> tuple[Declaration, ...]:
@@ -76,7 +77,7 @@ def parse_declarations(cell: Cell | str, sizes: Iterable[str] | None = None) -> 
     """
     cell = single(cell) if isinstance(cell, str) else cell
     known = frozenset(sizes) if sizes is not None else _distinct(_atoms(cell))
-    reader = Reader(cell, Scope(sizes=known))
+    reader = CellReader(cell, Scope(sizes=known))
     items, ranges = reader.ranges(reader.parse())
     reader.scope.indices = frozenset(one.index for one in ranges)
     return tuple(_with_ranges(one, ranges, {}) for one in reader.declarations(items))
@@ -89,7 +90,7 @@ def parse_size(text_or_cell: Cell | str, known: Iterable[str] | None = None) -> 
     'D'
     """
     cell = single(text_or_cell) if isinstance(text_or_cell, str) else text_or_cell
-    reader = Reader(cell, Scope(sizes=None if known is None else frozenset(known), kind="size"))
+    reader = CellReader(cell, Scope(sizes=None if known is None else frozenset(known), kind="size"))
     return reader.whole(reader.parse())
 
 
@@ -102,7 +103,7 @@ def parse_answer(text: str | Cell, known: Iterable[str]) -> Node:
     """
     cell = single(text, "answer") if isinstance(text, str) else text
     scope = Scope(sizes=frozenset(known), functions=ANSWER_FUNCTIONS, kind="answer")
-    reader = Reader(cell, scope)
+    reader = CellReader(cell, scope)
     return reader.whole(reader.parse())
 
 
@@ -129,7 +130,7 @@ class _Draft:
 
     number: int
     cells: dict[str, Cell]
-    readers: dict[str, Reader]
+    readers: dict[str, CellReader]
     items: dict[str, list[object]]
     ranges: tuple[Range, ...]
 
@@ -165,7 +166,7 @@ class _Layer:
         return Scope(self.tensors, self.sizes, indices, self.functions)
 
     def row(self, number: int, cells: dict[str, Cell]) -> LayerRow:
-        readers: dict[str, Reader] = {}
+        readers: dict[str, CellReader] = {}
         items = {}
         ranges: tuple[Range, ...] = ()
         for name in ("Computation", "Input", "Output"):
@@ -174,7 +175,7 @@ class _Layer:
                 raise TableError(f"row {number} has no {name}", cell.span(), _MISSING[name])
             if cell.text in _NOTHING:
                 continue  # a dash says that nothing is declared anew
-            reader = Reader(cell, self.scope(()))
+            reader = CellReader(cell, self.scope(()))
             items[name], found = reader.ranges(reader.parse())
             readers[name] = reader
             ranges = _merged(ranges, found)
@@ -187,14 +188,14 @@ class _Layer:
             self.learn(one)
         reader = readers["Computation"]
         reader.scope = self.scope(ranges)
-        target = _Target([one.name for one in declared["Output"]])
+        target = Target([one.name for one in declared["Output"]])
         equation = reader.equation(items["Computation"], ranges, target)
         equation = replace(equation, ranges=self.all_ranges(equation, ranges, declared))
         return LayerRow(
             number, equation, declared["Input"], declared["Output"], tuple(target.notes), cells["Computation"].span()
         )
 
-    def declared(self, reader: Reader, items: list, ranges: tuple[Range, ...]) -> tuple[Declaration, ...]:  # type: ignore[type-arg]
+    def declared(self, reader: CellReader, items: list, ranges: tuple[Range, ...]) -> tuple[Declaration, ...]:  # type: ignore[type-arg]
         found = reader.declarations(items)
         if not found:
             raise FormulaError("this cell declares no shape", reader.cell.span(), reader.expects())
@@ -237,7 +238,7 @@ def _keys(nodes: Iterable[Node]) -> set[str]:
 
 def _atoms(cell: Cell) -> set[str]:
     """The sizes a cell's shapes and ranges name."""
-    reader = Reader(cell, Scope(sizes=None))
+    reader = CellReader(cell, Scope(sizes=None))
     items, ranges = reader.ranges(reader.parse())
     reader.scope.indices = frozenset(one.index for one in ranges)
     reader.declarations(items)
@@ -248,7 +249,7 @@ def _range_sizes(cell: Cell) -> set[str]:
     """The sizes in the ranges of a computation, whose names are not known yet."""
     if cell.text in _NOTHING:
         return set()
-    reader = Reader(cell, Scope(sizes=None))
+    reader = CellReader(cell, Scope(sizes=None))
     reader.ranges(reader.parse())
     return reader.sizes_found
 

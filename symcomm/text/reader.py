@@ -19,24 +19,17 @@ from symcomm.text.syntax import (
     canonical,
     ends_transposed,
     grammar,
-    has_relation,
-    integer_of,
-    leaf,
-    letter_of,
+    is_letter,
     levels,
-    lone_word,
     only_atom,
     only_factor,
     start_of,
     stop_of,
-    term_of,
 )
 from symcomm.text.table import Cell
 from symcomm.text.tokens import DEPTH_LIMIT, EXPONENT_LIMIT, GREEK, NAME_LIMIT, Scanner, words
 from symcomm.text.tree import (
     Call,
-    Declaration,
-    Equation,
     Family,
     Hadamard,
     Name,
@@ -45,7 +38,6 @@ from symcomm.text.tree import (
     Power,
     Product,
     Quotient,
-    Range,
     Root,
     Sum,
     Transpose,
@@ -65,9 +57,8 @@ _COMMON_FUNCTIONS = frozenset(
 _SIZE_FUNCTIONS = {"sqrt", "min", "max", "ceil", "floor", "log"}
 _BARE_FUNCTIONS = {r"\log", r"\ln", r"\exp", r"\tanh"}  # \log N needs no parentheses
 _SAME_FUNCTION = {"sigma": "sigmoid", "ceiling": "ceil", "ln": "log"}
-_DOMAINS = {"R": "R", "bbR": "R", "Z": "Z", "bbZ": "Z", "N": "Z", "bbN": "Z", "bbB": "B", "B": "B", "reals": "R"}
-_SHAPE_HINT = r"write $x \in \mathbb{R}^{B \times L \times D}$, or x [B, L, D]"
-_TENSOR, _SIZE, _ANSWER = "tensor", "size", "answer"
+SHAPE_HINT = r"write $x \in \mathbb{R}^{B \times L \times D}$, or x [B, L, D]"
+_TENSOR, SIZE, _ANSWER = "tensor", "size", "answer"
 
 
 @dataclass
@@ -92,7 +83,7 @@ class Scope:
         """The key and index a spelling stands for: ``key`` as it is, or ``without`` its last subscript ``letter``."""
         if "" in self.tensors.get(key, ()):
             return key, ""
-        if letter and self.is_family(without) and (letter in self.indices or _is_letter(letter)):
+        if letter and self.is_family(without) and (letter in self.indices or is_letter(letter)):
             return without, letter
         if self.sizes is not None and key in self.sizes:
             return key, ""
@@ -106,12 +97,8 @@ class Scope:
         return sorted(names | (self.sizes or frozenset()))
 
 
-def _is_letter(text: str) -> bool:
-    return len(text) == 1 and text.isalpha()
-
-
 @dataclass(frozen=True)
-class _Script:
+class Script:
     """What is attached to a base: ``kind`` is ``_``, ``^``, ``'`` or ``T``; ``text`` its canonical spelling."""
 
     kind: str
@@ -121,12 +108,12 @@ class _Script:
     tree: Branch | None = None
     word: Token | None = None  # an unbraced word, whose tail may belong to the next name
 
-    def cut(self, length: int) -> _Script:
+    def cut(self, length: int) -> Script:
         """The script with only the first letters of its word."""
         assert self.word is not None
         start = start_of(self.word)
         word = Token("WORD", self.text[:length], start_pos=start, end_pos=start + length)
-        return _Script(self.kind, self.text[:length], self.start, start + length, Tree("word", [word]), word)
+        return Script(self.kind, self.text[:length], self.start, start + length, Tree("word", [word]), word)
 
 
 class _Base(NamedTuple):
@@ -210,7 +197,7 @@ class Reader:
         """What would be right in this cell."""
         column = self.cell.column.casefold().removesuffix("s")
         if column in ("input", "output"):
-            return _SHAPE_HINT
+            return SHAPE_HINT
         if self.scope.kind == _TENSOR:
             return "write a computation such as $Q = xW^Q$"
         return "write a formula such as 24 N_layer D^2"
@@ -445,17 +432,17 @@ class Reader:
                 return found and found._replace(source=self.source(atom), start=start_of(atom))
         return None
 
-    def scripts(self, part: Branch) -> list[_Script]:
+    def scripts(self, part: Branch) -> list[Script]:
         """What is attached to a factor, in order."""
-        found: list[_Script] = []
+        found: list[Script] = []
         for script in branches(part)[1:]:
             mark = script.children[0]
             assert isinstance(mark, Token)
             start, stop = start_of(script), stop_of(script)
             if mark.type == "PRIME":
-                found.append(_Script("'", str(mark), start, stop))
+                found.append(Script("'", str(mark), start, stop))
             elif mark.type == "TRANSPOSED":
-                found.append(_Script("T", "T", start, stop))
+                found.append(Script("T", "T", start, stop))
             else:
                 tree = script.children[1]
                 assert isinstance(tree, Tree)
@@ -464,17 +451,17 @@ class Reader:
                     raise self.wrong(f"this script has more than {NAME_LIMIT} characters", tree, "shorten the name")
                 word = tree.children[0] if tree.data == "word" else None
                 if mark.type == "CARET" and text and not text.strip("'"):
-                    found.append(_Script("'", text, start, stop))
+                    found.append(Script("'", text, start, stop))
                 elif mark.type == "CARET" and ends_transposed(tree):
                     if text[:-1]:  # ^{Q\top}: a name's superscript, then a transpose
-                        found.append(_Script("^", text[:-1], start, stop, tree))
-                    found.append(_Script("T", "T", start, stop))
+                        found.append(Script("^", text[:-1], start, stop, tree))
+                    found.append(Script("T", "T", start, stop))
                 elif text:
                     kind = "_" if mark.type == "UNDER" else "^"
-                    found.append(_Script(kind, text, start, stop, tree, word if isinstance(word, Token) else None))
+                    found.append(Script(kind, text, start, stop, tree, word if isinstance(word, Token) else None))
         return found
 
-    def scripted(self, inside: Node, scripts: list[_Script], part: Branch) -> Node:
+    def scripted(self, inside: Node, scripts: list[Script], part: Branch) -> Node:
         """Powers and transposes of something that is not a name."""
         start = start_of(part)
         raised = False
@@ -497,7 +484,7 @@ class Reader:
         """Whether ``^T`` over this base is a power: T is a size, and the base a number or scalar."""
         return self.scope.sizes is not None and key in self.scope.sizes and not self.is_tensor(base)
 
-    def power(self, base: Node, script: _Script, span: Span, doubled: bool = False) -> Node:
+    def power(self, base: Node, script: Script, span: Span, doubled: bool = False) -> Node:
         """``base^exponent``."""
         assert script.tree is not None
         if doubled:
@@ -587,7 +574,7 @@ class Reader:
 
     # -- functions -------------------------------------------------------------------------------------------------
 
-    def calls(self, base: _Base, scripts: list[_Script], following: Branch) -> bool:
+    def calls(self, base: _Base, scripts: list[Script], following: Branch) -> bool:
         """Whether a word with what follows it is a function's call."""
         atom = following.children[0]
         bracket = isinstance(atom, Tree) and atom.data in ("paren", "square", "set")
@@ -596,7 +583,7 @@ class Reader:
         if any(script.kind in "'T" for script in scripts):
             return False
         word, splittable = base.word, base.split
-        if self.scope.kind == _SIZE:  # n(H + 1) is a product even before n is known
+        if self.scope.kind == SIZE:  # n(H + 1) is a product even before n is known
             return _SAME_FUNCTION.get(word.lower(), word.lower()) in _SIZE_FUNCTIONS
         if self.whole_name(word, scripts) is not None:
             return False
@@ -604,7 +591,7 @@ class Reader:
             return not self.readings(base, scripts)
         return True
 
-    def call(self, part: Branch, base: _Base, scripts: list[_Script], following: Branch) -> Node:
+    def call(self, part: Branch, base: _Base, scripts: list[Script], following: Branch) -> Node:
         r"""``f(x, y)``, ``f_k(x)``, ``f(x)^2``, ``f^2(x)``."""
         word = base.word
         below = [script for script in scripts if script.kind == "_"]
@@ -615,7 +602,7 @@ class Reader:
             extra = (below[1:] or above[1:])[0]
             raise self.error("a function has one subscript", extra.start, extra.stop, "take it away")
         function = re.sub(r"[_\-\s.]", "", word).lower()
-        function = _SAME_FUNCTION.get(function, function) if self.scope.kind != _SIZE else function
+        function = _SAME_FUNCTION.get(function, function) if self.scope.kind != SIZE else function
         subscript = self.below(below[0]) if below else None
         if function == "log2" and subscript is None:
             function, subscript = "log", Number(self.over([part]), Fraction(2))
@@ -643,7 +630,7 @@ class Reader:
         both.meta.empty = False
         return self.scripted(node, self.scripts(following), both)
 
-    def below(self, script: _Script) -> Node:
+    def below(self, script: Script) -> Node:
         """A function's subscript: a number, or a name that need not be declared."""
         assert script.tree is not None
         span = self.span(script.start + 1, script.stop)
@@ -678,13 +665,13 @@ class Reader:
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def whole_name(self, word: str, scripts: list[_Script]) -> tuple[str, str] | None:
+    def whole_name(self, word: str, scripts: list[Script]) -> tuple[str, str] | None:
         """Key and index, if the base with all its scripts is one known name."""
         if any(script.kind == "T" for script in scripts):
             return None
-        return self.scope.find(*_spellings(word, scripts))
+        return self.scope.find(*spellings(word, scripts))
 
-    def names(self, part: Branch, base: _Base, scripts: list[_Script]) -> list[Node]:
+    def names(self, part: Branch, base: _Base, scripts: list[Script]) -> list[Node]:
         """The names a run of letters and scripts stands for, in order."""
         readings = self.readings(base, scripts)
         if len(readings) > 1:
@@ -695,11 +682,11 @@ class Reader:
             for node in nodes:
                 self.counted(node)
             return nodes
-        if self.scope.sizes is None and self.scope.kind == _SIZE:
+        if self.scope.sizes is None and self.scope.kind == SIZE:
             return [self.counted(self.open_size(part, base, scripts))]
         raise self.unknown(part, base, scripts)
 
-    def open_size(self, part: Branch, base: _Base, scripts: list[_Script]) -> Node:
+    def open_size(self, part: Branch, base: _Base, scripts: list[Script]) -> Node:
         """A size that nobody declared: sizes are declared by being used in a shape."""
         word, source, start = base.word, base.source, base.start
         above = scripts[-1] if scripts and scripts[-1].kind == "^" else None
@@ -707,7 +694,7 @@ class Reader:
             raise self.wrong("a size has no transpose", part, "write a size such as 4D")
         power = above is not None and re.fullmatch(r"\d+", above.text) is not None
         own = scripts[:-1] if power else scripts
-        key, _, _ = _spellings(word, own)
+        key, _, _ = spellings(word, own)
         self.check_key(key, part)
         stop = own[-1].stop if own else stop_of(part.children[0] if part.data == "factor" else part)
         name = Name(self.span(start, stop), key, self.latex(word, source, own))
@@ -723,12 +710,12 @@ class Reader:
                 f"this name has {len(key)} characters; names have at most {NAME_LIMIT}", part, "shorten the name"
             )
 
-    def unknown(self, part: Branch, base: _Base, scripts: list[_Script]) -> FormulaError:
+    def unknown(self, part: Branch, base: _Base, scripts: list[Script]) -> FormulaError:
         """A name that nothing declares."""
         plain = [script for script in scripts if script.kind != "T" and script.text != "T"]
-        key, without, letter = _spellings(base.word, plain)
+        key, without, letter = spellings(base.word, plain)
         self.check_key(key, part)
-        kind = "size" if self.scope.kind == _SIZE else "name"
+        kind = "size" if self.scope.kind == SIZE else "name"
         if letter and self.scope.is_family(without):
             index = sorted(self.scope.tensors[without] - {""})[0]
             return self.wrong(
@@ -741,7 +728,7 @@ class Reader:
             hint = f"declare it among the inputs of this row, or above it; {hint}" if hint else "declare it first"
         return self.wrong(f"unknown {kind} '{key}'", part, hint)
 
-    def readings(self, base: _Base, scripts: list[_Script]) -> list[_Reading]:
+    def readings(self, base: _Base, scripts: list[Script]) -> list[_Reading]:
         """The ways to read a run; at most two are looked for. One whole name wins over any split."""
         word = base.word
         single = self.attached(word, base.source, scripts, base.start)
@@ -753,11 +740,11 @@ class Reader:
             return []
         return self.split(word, scripts, base.letters)
 
-    def split(self, word: str, scripts: list[_Script], start: int) -> list[_Reading]:
+    def split(self, word: str, scripts: list[Script], start: int) -> list[_Reading]:
         """Splits of a word into known names; its last name takes the scripts."""
         memo: dict[tuple[int, int], list[_Reading]] = {}
 
-        def rest(word: str, scripts: list[_Script], start: int) -> list[_Reading]:
+        def rest(word: str, scripts: list[Script], start: int) -> list[_Reading]:
             key = (start, len(scripts))
             if key not in memo:
                 memo[key] = []  # no reading needs itself
@@ -778,7 +765,7 @@ class Reader:
                 memo[key] = found[:2]
             return memo[key]
 
-        def ends(word: str, scripts: list[_Script], start: int) -> list[_Reading]:
+        def ends(word: str, scripts: list[Script], start: int) -> list[_Reading]:
             """The whole word with its scripts, the tail of one of which begins the next name."""
             found: list[_Reading] = []
             for number, script in enumerate(scripts):
@@ -797,7 +784,7 @@ class Reader:
 
         return rest(word, scripts, start)
 
-    def divided(self, word: str, source: str, scripts: list[_Script], start: int) -> list[_Reading]:
+    def divided(self, word: str, source: str, scripts: list[Script], start: int) -> list[_Reading]:
         """The same for a word that is whole, such as a Greek letter: only its scripts may have a tail."""
         found: list[_Reading] = []
         for number, script in enumerate(scripts):
@@ -813,7 +800,7 @@ class Reader:
                     return found[:2]
         return found
 
-    def attached(self, word: str, source: str, scripts: list[_Script], start: int) -> Node | None:
+    def attached(self, word: str, source: str, scripts: list[Script], start: int) -> Node | None:
         """One known name with all scripts; the last one may be a transpose or an exponent."""
         stop = scripts[-1].stop if scripts else start + len(source)
         span = self.span(start, stop)
@@ -841,7 +828,7 @@ class Reader:
             return None
         return self.power(name, last, span)
 
-    def latex(self, word: str, source: str, scripts: list[_Script]) -> str:
+    def latex(self, word: str, source: str, scripts: list[Script]) -> str:
         """How the author wrote a name; a plain spelling of many letters becomes the LaTeX of the same name."""
         text = self.cell.text
         pieces = [_latex_word(word, source)]
@@ -857,7 +844,7 @@ class Reader:
                 pieces.append(f"{script.kind}{{{script.text}}}")
         return "".join(pieces)
 
-    # -- families and ranges ---------------------------------------------------------------------------------------
+    # -- families and sizes ---------------------------------------------------------------------------------------
 
     def family(self, items: list[Branch], span: Span) -> Family:
         r"""``Q_1, Q_2, \dots, Q_{n_h}``."""
@@ -873,15 +860,15 @@ class Reader:
         if not first_scripts or first_scripts[-1].kind != "_":
             raise self.wrong("the first member of a family has the subscript 1", members[0], hint)
         own = first_scripts[:-1]
-        key, _, _ = _spellings(first_word, own)
+        key, _, _ = spellings(first_word, own)
         for number, ((word, _, scripts, _), item) in enumerate(zip(parsed[:-1], members, strict=False), start=1):
-            if not scripts or _spellings(word, scripts[:-1])[0] != key or scripts[-1].text != str(number):
+            if not scripts or spellings(word, scripts[:-1])[0] != key or scripts[-1].text != str(number):
                 raise self.wrong(
                     f"member {number} of this family should be {key}_{number}", item, "members count up from 1"
                 )
         word, _, scripts, _ = parsed[-1]
         last = scripts[len(own) :]
-        if _spellings(word, scripts[: len(own)])[0] != key or not last or any(one.kind != "_" for one in last):
+        if spellings(word, scripts[: len(own)])[0] != key or not last or any(one.kind != "_" for one in last):
             raise self.wrong(
                 f"the last member of this family should be {key} with a subscript", members[-1], f"such as {key}_n"
             )
@@ -900,7 +887,7 @@ class Reader:
         assert isinstance(node, Family)
         return node
 
-    def member(self, item: Branch) -> tuple[str, str, list[_Script], int]:
+    def member(self, item: Branch) -> tuple[str, str, list[Script], int]:
         """The parts of a name in a list."""
         factor = only_factor(item)
         atom = factor.children[0] if factor is not None else None
@@ -909,7 +896,7 @@ class Reader:
             raise self.wrong("a family lists names", item, r"write [Q_1, Q_2, \dots, Q_n]")
         return base.word, base.source, self.scripts(factor), start_of(factor)
 
-    def last_index(self, scripts: list[_Script], item: Branch) -> Node:
+    def last_index(self, scripts: list[Script], item: Branch) -> Node:
         """How many members there are: the last one's subscript."""
         if len(scripts) == 1:
             tree = scripts[0].tree
@@ -925,7 +912,7 @@ class Reader:
 
     def size(self, tree: Branch) -> Node:
         """A size in a script, a range or a shape."""
-        kind, self.scope.kind = self.scope.kind, (_SIZE if self.scope.kind == _TENSOR else self.scope.kind)
+        kind, self.scope.kind = self.scope.kind, (SIZE if self.scope.kind == _TENSOR else self.scope.kind)
         tensors, self.scope.tensors = self.scope.tensors, {}
         try:
             return self.argument(tree) if tree.data not in ("chain", "sum") else self.size_chain(tree)
@@ -934,369 +921,6 @@ class Reader:
 
     def size_chain(self, tree: Branch) -> Node:
         return self.chain(tree) if tree.data == "chain" else self.sum(tree)
-
-    def ranges(self, items: list[Branch]) -> tuple[list[Branch], list[Range]]:
-        r"""The other items, and the ranges: ``i = 1, \dots, n``, ``i \in \{1..n\}``, ``1 \le i \le n``."""
-        kept: list[Branch] = []
-        found: list[Range] = []
-        number = 0
-        while number < len(items):
-            one, used = self.range_at(items, number)
-            if one is None:
-                kept.append(items[number])
-                number += 1
-            else:
-                found.append(one)
-                number += used
-        return kept, found
-
-    def range_at(self, items: list[Branch], number: int) -> tuple[Range | None, int]:
-        """The range that begins at an item, and how many items it takes."""
-        item = items[number]
-        relations = [str(child) for child in item.children if isinstance(child, Token)] if item.data == "chain" else []
-        sides = branches(item)
-        if relations == ["="] and (index := letter_of(sides[0])) and integer_of(sides[1]) is not None:
-            dots = number + 1
-            while dots < len(items) and items[dots].data == "chain" and integer_of(items[dots]) is not None:
-                dots += 1
-            if dots >= len(items) or items[dots].data != "dots":
-                return None, 0
-            if dots + 1 >= len(items):
-                raise self.wrong(
-                    f"the last value of {index} is missing", items[dots], rf"write ${index} = 1, \dots, n$"
-                )
-            first, last = integer_of(sides[1]), items[dots + 1]
-            return self.range(index, first, last, item), dots + 2 - number
-        if relations == ["in"] and (index := letter_of(sides[0])):
-            only = only_atom(sides[1])
-            if only is None or only.data not in ("set", "square") or not branches(only):
-                return None, 0
-            inner = branches(branches(only)[0])
-            cut = [place for place, one in enumerate(inner) if one.data == "dots"]
-            if len(cut) == 1 and cut[0] == len(inner) - 2 and integer_of(inner[0]) is not None:
-                return self.range(index, integer_of(inner[0]), inner[-1], item), 1
-        if relations == ["<=", "<="] and (index := letter_of(sides[1])):
-            return self.range(index, integer_of(sides[0]), sides[2], item), 1
-        return None, 0
-
-    def range(self, index: str, first: int | None, last: Branch, item: Branch) -> Range:
-        """The range of an index from 1; one from 0 to n-1 is counted the same."""
-        count = self.size(last)
-        span = self.span(start_of(item), stop_of(last))
-        if first == 0:
-            count = _plus_one(count)
-        elif first != 1:
-            hint = rf"write ${index} = 1, \dots, n$"
-            raise self.error(f"the index {index} should begin at 1", start_of(item), stop_of(last), hint)
-        node = self.counted(Range(span, index, count))
-        assert isinstance(node, Range)
-        return node
-
-    # -- declarations ----------------------------------------------------------------------------------------------
-
-    def declarations(self, items: list[Branch]) -> list[Declaration]:
-        r"""``x, y \in \mathbb{R}^{B \times D}, W [D, 4D]``, without the ranges."""
-        found: list[Declaration] = []
-        waiting: list[Branch] = []
-        for item in items:
-            if item.data == "dots":
-                waiting.append(item)
-                continue
-            shape = self.shape_of(item)
-            if shape is None:
-                waiting.append(item)
-                continue
-            head, domain, sizes = shape
-            names = self.declared([*waiting, head])
-            waiting = []
-            found += [Declaration(self.span(start_of(item), stop_of(item)), name, sizes, domain, ()) for name in names]
-        if waiting:
-            item = waiting[0]
-            what = self.source(waiting[-1]) if len(waiting) == 1 else self.source(item)
-            if any(str(child) == "=" for child in item.children):
-                raise self.wrong("a shape is wanted here, not an equation", item, _SHAPE_HINT)
-            raise self.wrong(f"`{what}` has no shape", item, _SHAPE_HINT)
-        return found
-
-    def declared(self, items: list[Branch]) -> list[Name]:
-        """The names before a shape; a family in a list is one name."""
-        if any(item.data == "dots" for item in items):
-            family = self.family(items, self.over(items))
-            index = sorted(self.scope.indices)[0] if self.scope.indices else "i"
-            return [Name(family.name.span, family.name.key, f"{family.name.latex}_{index}", index)]
-        return [self.new_name(item) for item in items]
-
-    def new_name(self, item: Branch) -> Name:
-        """A name that is being declared: all of its scripts belong to it."""
-        factor = item if item.data == "factor" else only_factor(item)
-        atom = factor.children[0] if factor is not None else None
-        base = self.base(atom) if isinstance(atom, Tree) else None
-        if factor is None or base is None:
-            raise self.wrong("a name is wanted before its shape", item, _SHAPE_HINT)
-        scripts = [_Script("^", "T", one.start, one.stop) if one.kind == "T" else one for one in self.scripts(factor)]
-        key, without, letter = _spellings(base.word, scripts)
-        self.check_key(key, factor)
-        index = ""
-        if letter and (letter in self.scope.indices or (_is_letter(letter) and self.scope.is_family(without))):
-            key, index = without, letter
-        name = Name(self.over([factor]), key, self.latex(base.word, base.source, scripts), index)
-        self.counted(name)
-        return name
-
-    def shape_of(self, item: Branch) -> tuple[Branch, str, tuple[Node, ...]] | None:
-        """The name's part, the domain and the sizes of ``x in R^{...}``, ``x: [...]`` or ``x [...]``."""
-        relations = [child for child in item.children if isinstance(child, Token)]
-        sides = branches(item)
-        if not relations:
-            factors = term_of(sides[0])
-            if factors is not None and len(factors) == 2 and all(isinstance(one, Tree) for one in factors):
-                head, shape = factors
-                assert isinstance(head, Tree)
-                assert isinstance(shape, Tree)
-                atom = shape.children[0]
-                if isinstance(atom, Tree) and atom.data in ("square", "paren") and len(shape.children) == 1:
-                    return head, "R", self.shape(atom)
-            return None
-        if len(relations) > 1 or relations[0].value not in ("in", ":"):
-            return None
-        domain, sizes = self.domain(sides[1], relations[0])
-        return sides[0], domain, sizes
-
-    def domain(self, side: Branch, relation: Token) -> tuple[str, tuple[Node, ...]]:
-        """The domain and sizes right of a relation."""
-        factors = term_of(side)
-        factor = factors[0] if factors is not None and len(factors) == 1 else None
-        if isinstance(factor, Tree):
-            atom = factor.children[0]
-            assert isinstance(atom, Tree)
-            scripts = branches(factor)[1:]
-            if atom.data in ("square", "paren") and not scripts:
-                return "R", self.shape(atom)
-            base = self.base(atom)
-            name = base.word if base is not None else ""
-            if atom.data == "set" and re.fullmatch(r"\{0,1\}", re.sub(r"\s", "", canonical(atom))):
-                name = "bbB"
-            if name not in _DOMAINS:
-                raise self.wrong(
-                    f"`{self.source(atom)}` is not a domain", atom, r"write \mathbb{R} (real) or \mathbb{Z} (whole)"
-                )
-            if not scripts:
-                return _DOMAINS[name], ()
-            script = scripts[0]
-            mark = script.children[0]
-            if len(scripts) > 1 or not isinstance(mark, Token) or mark.type != "CARET":
-                raise self.wrong(f"`{self.source(scripts[-1])}` cannot stand at a domain", scripts[-1], _SHAPE_HINT)
-            argument = script.children[1]
-            assert isinstance(argument, Tree)
-            return _DOMAINS[name], self.shape(argument)
-        if relation.value == ":" and factors is not None:
-            return "R", self.sizes([side])
-        raise self.wrong("a domain with a shape is wanted here", side, _SHAPE_HINT)
-
-    def shape(self, atom: Branch) -> tuple[Node, ...]:
-        r"""The sizes in ``{B \times L}``, ``(B, L)``, ``[B, L]`` or a single size."""
-        if atom.data not in ("braces", "paren", "square"):
-            return (self.size(atom),)
-        cells = branches(atom)
-        if not cells:
-            if atom.data == "square" or atom.data == "paren":
-                return ()  # [] is a scalar's shape in programs
-            raise self.wrong("the shape is missing between these braces", atom, _SHAPE_HINT)
-        items = branches(cells[0])
-        if len(items) == 1:
-            only = only_atom(items[0])
-            if only is not None and only.data in ("braces", "paren", "square"):
-                return self.shape(only)
-        for item in items:
-            if item.data == "dots" or len(item.children) > 1:
-                raise self.wrong("a shape lists its sizes", item, _SHAPE_HINT)
-        return self.sizes([side for item in items for side in branches(item)])
-
-    def sizes(self, sides: list[Branch]) -> tuple[Node, ...]:
-        r"""The sizes between ``\times``; ``L+1`` between two of them is one size."""
-        kind, self.scope.kind = self.scope.kind, _SIZE
-        tensors, self.scope.tensors = self.scope.tensors, {}
-        try:
-            return tuple(node for side in sides for node in self.axes(side))
-        finally:
-            self.scope.kind, self.scope.tensors = kind, tensors
-
-    def axes(self, side: Branch) -> list[Node]:
-        axes: list[list[tuple[int, list[Part]]]] = [[]]
-        sign = 1
-        for child in side.children:
-            if isinstance(child, Token):
-                sign = -1 if child.type == "MINUS" else 1
-                continue
-            pieces: list[list[Part]] = [[]]
-            for part in self.crossed(child.children):
-                if isinstance(part, Token) and part.type == "TIMES":
-                    pieces.append([])
-                else:
-                    pieces[-1].append(part)
-            for number, piece in enumerate(pieces):
-                if not piece:
-                    raise self.wrong("a size is missing in this shape", side, _SHAPE_HINT)
-                if number:
-                    axes.append([])
-                axes[-1].append((sign if number == 0 else 1, piece))
-            sign = 1
-        nodes: list[Node] = []
-        for axis in axes:
-            terms = [self.term(piece) for _, piece in axis]
-            parts = [axis[0][1][0], axis[-1][1][-1]]
-            nodes.append(self.added(terms, [one for one, _ in axis], self.over(parts)))
-        return nodes
-
-    def crossed(self, parts: Sequence[Part]) -> list[Part]:
-        """The parts of a shape, with a plain letter x between sizes read as the sign it stands for."""
-        found: list[Part] = []
-        for number, part in enumerate(parts):
-            token = lone_word(part)
-            inner = number > 0 and isinstance(parts[number - 1], Tree)
-            if token is None or "x" not in token or (self.scope.sizes is not None and token in self.scope.sizes):
-                found.append(part)
-                continue
-            pieces = str(token).split("x")
-            outer = number + 1 < len(parts) and isinstance(parts[number + 1], Tree)
-            fits = all(re.fullmatch(r"[A-Za-z]|\d+[A-Za-z]?", piece) for piece in pieces[1:-1]) and all(
-                re.fullmatch(r"[A-Za-z]|\d+[A-Za-z]?", piece) or (not piece and beside)
-                for piece, beside in ((pieces[0], inner), (pieces[-1], outer))
-            )
-            if not fits:
-                found.append(part)
-                continue
-            place = start_of(token)
-            for count, piece in enumerate(pieces):
-                if count:
-                    found.append(Token("TIMES", "*", start_pos=place, end_pos=place + 1))
-                    place += 1
-                for text in re.findall(r"\d+|[A-Za-z]", piece):
-                    found.append(leaf(text, place))
-                    place += len(text)
-        return found
-
-    # -- equations -------------------------------------------------------------------------------------------------
-
-    def equation(self, items: list[Branch], ranges: tuple[Range, ...], target: _Target) -> Equation:
-        """The cell's one computation."""
-        place = next((number for number, item in enumerate(items) if has_relation(item, "=")), None)
-        if place is None:
-            other = next((child for item in items for child in item.children if isinstance(child, Token)), None)
-            if other is not None and other.type == "RELATION":
-                raise self.wrong(
-                    f"`{self.source(other)}` stands where the computation's `=` belongs",
-                    other,
-                    "write a computation such as $Q = xW^Q$; shapes stand in the columns Input and Output",
-                )
-            raise self.error(
-                "this computation has no `=`",
-                start_of(items[0]) if items else 0,
-                stop_of(items[-1]) if items else len(self.cell.text),
-                "write the result, `=`, and what it is computed from: $Q = xW^Q$",
-            )
-        item = items[place]
-        if len(item.children) > 3:
-            raise self.wrong(
-                "this computation has more than one relation", item.children[3], "write one computation in a row"
-            )
-        if place + 1 < len(items):
-            raise self.wrong(
-                "one computation is wanted in a row, not a list", items[place + 1], "write a row for each of them"
-            )
-        left, _, right = item.children
-        assert isinstance(left, Tree)
-        result = target(self, [*items[:place], left])
-        formula = self.sum(right)
-        return Equation(self.over([items[0], items[-1]]), result, formula, ranges)
-
-
-class _Target:
-    """How the left side of an equation is read: against the names its row puts out."""
-
-    def __init__(self, outputs: Sequence[Name] | None) -> None:
-        self.outputs = outputs
-        self.notes: list[str] = []
-
-    def __call__(self, reader: Reader, parts: list[Branch]) -> Node:
-        span = reader.over(parts)
-        items = parts
-        if len(parts) == 1:
-            only = only_atom(parts[0])
-            if only is not None and only.data in ("square", "paren", "set", "braces") and branches(only):
-                items = branches(branches(only)[0])
-        if any(item.data == "dots" for item in items):
-            return self.family(reader, items, span)
-        if len(items) > 1:
-            raise reader.error(
-                "a row computes one result, not several",
-                start_of(parts[0]),
-                stop_of(parts[-1]),
-                r"write a row for each of them, or a family [Q_1, \dots, Q_n]",
-            )
-        return self.name(reader, items[0])
-
-    def family(self, reader: Reader, items: list[Branch], span: Span) -> Family:
-        tensors, reader.scope.tensors = reader.scope.tensors, {}  # the target need not be known before
-        family = reader.family(items, span)
-        reader.scope.tensors = tensors
-        if self.outputs is None:
-            return family
-        families = {name.key: name for name in self.outputs if name.index}
-        if family.name.key in families:
-            return family
-        near = [key for key in families if key.casefold() == family.name.key.casefold()]
-        if len(near) == 1:
-            self.note(family.name.key, near[0])
-            name = family.name
-            return Family(family.span, Name(name.span, near[0], name.latex), family.count)
-        raise self.missing(f"the family {family.name.key}", span)
-
-    def name(self, reader: Reader, item: Branch) -> Name:
-        item = item if item.data in ("factor",) else (only_factor(item) or item)
-        try:
-            name = reader.new_name(item)
-        except FormulaError as error:
-            if error.message.startswith("a name is wanted"):
-                error.message = "a name is wanted left of `=`"
-                error.hint = "write the result, `=`, and what it is computed from: $Q = xW^Q$"
-                raise FormulaError(error.message, error.span, error.hint) from None
-            raise
-        if self.outputs is None:
-            return name
-        spellings = [(name.key, name.index)]
-        head, _, letter = name.key.rpartition("_")
-        if not name.index and head:
-            spellings.append((head, letter))
-        for key, index in spellings:
-            for output in self.outputs:
-                if output.key == key and (output.index == index or (index and output.index and _is_letter(index))):
-                    return Name(name.span, key, name.latex, index)
-        for key, index in spellings:
-            near = [
-                output
-                for output in self.outputs
-                if output.key.casefold() == key.casefold() and bool(output.index) == bool(index)
-            ]
-            if len(near) == 1:
-                self.note(key, near[0].key)
-                return Name(name.span, near[0].key, name.latex, index)
-        shown = f"{name.key}_{name.index}" if name.index else name.key
-        raise self.missing(f"'{shown}'", name.span)
-
-    def note(self, written: str, declared: str) -> None:
-        self.notes.append(f"'{written}' is read as '{declared}', which the Output cell declares")
-
-    def missing(self, what: str, span: Span) -> FormulaError:
-        assert self.outputs is not None
-        names = [f"{name.key}_{name.index}" if name.index else name.key for name in self.outputs]
-        listed = " and ".join([", ".join(f"'{one}'" for one in names[:-1]), f"'{names[-1]}'"] if len(names) > 1 else [])
-        declares = listed or f"'{names[0]}'"
-        return FormulaError(
-            f"this row computes {what}, but its Output cell declares {declares}",
-            span,
-            "give both the same name",
-        )
 
 
 def _after(kind: str) -> str:
@@ -1313,7 +937,7 @@ def _after(kind: str) -> str:
 # -- spellings of names --------------------------------------------------------------------------------------------
 
 
-def _spellings(word: str, scripts: Sequence[_Script]) -> tuple[str, str, str]:
+def spellings(word: str, scripts: Sequence[Script]) -> tuple[str, str, str]:
     """The key of a name; its key without the last part of the last subscript; and that part."""
     primes = "".join(script.text for script in scripts if script.kind == "'")
     above = "".join(f"^{script.text}" for script in scripts if script.kind == "^")
@@ -1349,16 +973,3 @@ def _shown(node: Node) -> str:
     if isinstance(node, Power):
         return f"{_shown(node.base)}^..."
     return node.span.word
-
-
-def _plus_one(count: Node) -> Node:
-    """``n`` for ``n - 1``: how many values run from 0."""
-    if isinstance(count, Number):
-        return Number(count.span, count.value + 1)
-    one = Number(count.span, Fraction(1))
-    if isinstance(count, Sum) and count.signs[-1] == -1 and isinstance(count.terms[-1], Number):
-        rest = count.terms[-1].value
-        if rest == 1:
-            terms, signs = count.terms[:-1], count.signs[:-1]
-            return terms[0] if len(terms) == 1 and signs[0] > 0 else Sum(count.span, terms, signs)
-    return Sum(count.span, (count, one), (1, 1))

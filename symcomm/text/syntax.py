@@ -130,7 +130,7 @@ def letter_of(tree: Branch) -> str:
     if atom is None or atom.data not in ("word", "text"):
         return ""
     text = str(atom.children[0])
-    return text if _is_letter(text) or (atom.data == "text" and text == "ell") else ""
+    return text if is_letter(text) or (atom.data == "text" and text == "ell") else ""
 
 
 def integer_of(tree: Branch) -> int | None:
@@ -144,3 +144,8 @@ def integer_of(tree: Branch) -> int | None:
 
 def has_relation(item: Branch, relation: str) -> bool:
     return any(isinstance(child, Token) and child.type == "RELATION" and child == relation for child in item.children)
+
+
+def is_letter(text: str) -> bool:
+    """Whether a text is one letter."""
+    return len(text) == 1 and text.isalpha()

@@ -1,0 +1,318 @@
+"""Every rank of a mesh run in NumPy: each holds its own blocks, and sees another rank only through a collective.
+
+A plan is followed step by step. A computation runs on each rank's blocks; a collective hands blocks between the ranks
+of one group, and nothing else does. What a step reads must be there: a block that a rank does not hold is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import product
+
+import numpy as np
+from proof_reference import Array, Shape, Sizes, compute
+
+from symcomm.accounting import Accounting
+from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
+
+Coordinates = tuple[int, ...]
+Block = tuple[tuple[int, int], ...]  # for each axis of a tensor, where a rank's part begins and ends
+
+
+class MissingBlock(Exception):
+    """A rank would need numbers that it does not hold."""
+
+
+class WrongCall(Exception):
+    """A collective does not do what its name and its layouts say."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Named axes with sizes; a rank is its coordinates."""
+
+    sizes: Mapping[str, int]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.sizes)
+
+    @cached_property
+    def ranks(self) -> tuple[Coordinates, ...]:
+        return tuple(product(*(range(n) for n in self.sizes.values())))
+
+    def coordinate(self, rank: Coordinates, name: str) -> int:
+        return rank[self.names.index(name)]
+
+    def groups(self, name: str) -> list[list[Coordinates]]:
+        """The ranks that differ only along one axis of the mesh, in the order of that coordinate."""
+        at = self.names.index(name)
+        found: dict[Coordinates, list[Coordinates]] = {}
+        for rank in self.ranks:
+            found.setdefault(rank[:at] + rank[at + 1 :], []).append(rank)
+        return list(found.values())
+
+    def part(self, length: int, meshes: Iterable[str], rank: Coordinates) -> tuple[int, int]:
+        """A rank's part of an axis that is cut by mesh axes, the first one outermost."""
+        start = 0
+        for name in meshes:
+            if length % self.sizes[name]:
+                raise Shape(f"{length} is not divisible by {self.sizes[name]} ({name})")
+            length //= self.sizes[name]
+            start += length * self.coordinate(rank, name)
+        return start, start + length
+
+
+def inside(block: Block, other: Block) -> bool:
+    return all(a >= c and b <= d for (a, b), (c, d) in zip(block, other, strict=True))
+
+
+def volume(block: Block) -> int:
+    return int(np.prod([b - a for a, b in block], dtype=int))
+
+
+def cut_out(array: Array, held: Block, wanted: Block) -> Array:
+    """The part ``wanted`` of a block; a view."""
+    if not inside(wanted, held):
+        raise MissingBlock(f"{wanted} is not in {held}")
+    return array[tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(wanted, held, strict=True))]
+
+
+@dataclass
+class Held:
+    """What the ranks hold of one tensor: the layout all of them know, and each one's own block."""
+
+    layout: Layout
+    blocks: dict[Coordinates, Array]
+
+    @property
+    def pending(self) -> frozenset[str]:
+        return frozenset(mesh for mesh, position in self.layout if position == PARTIAL)
+
+
+@dataclass
+class Ranks:
+    """All ranks following one plan. ``removed`` is the number of a step that is left out, to see the run fail."""
+
+    plan: Plan
+    sizes: Sizes
+    mesh: Mesh
+    accounting: Accounting = field(default_factory=Accounting)
+    store: dict[str, Held] = field(default_factory=dict)
+    owner: dict[str, str] = field(default_factory=dict)  # gathered copy -> its tensor
+    phase: str = "forward"
+
+    # -- blocks ----------------------------------------------------------------------------------
+
+    def block(self, tensor: str, layout: Layout, rank: Coordinates) -> Block:
+        """Where a rank's block of a tensor is under a layout."""
+        return tuple(
+            self.mesh.part(length, [m for m, p in layout if p == position], rank)
+            for position, length in enumerate(self.sizes.shape(tensor))
+        )
+
+    def load(self, given: Mapping[str, Array]) -> None:
+        """Gives each rank its own blocks of what comes from outside."""
+        for name, array in given.items():
+            layout = self.plan.placements[name]
+            whole = tuple((0, n) for n in array.shape)
+            self.store[name] = Held(
+                layout,
+                {r: cut_out(array, whole, self.block(name, layout, r)).copy() for r in self.mesh.ranks},
+            )
+
+    def narrow(self, stored: str, tensor: str, layout: Layout) -> Held:
+        """What the ranks hold, cut down to a layout that the plan says it has: dropping a part is free."""
+        if stored not in self.store:
+            raise MissingBlock(f"no rank holds {stored}")
+        held = self.store[stored]
+        if held.layout == layout:
+            return held
+        if held.pending != frozenset(m for m, p in layout if p == PARTIAL):
+            raise WrongCall(f"{stored} is {held.layout} where the plan has {layout}")
+        blocks = {
+            r: cut_out(a, self.block(tensor, held.layout, r), self.block(tensor, layout, r)).copy()
+            for r, a in held.blocks.items()
+        }
+        self.store[stored] = Held(layout, blocks)
+        return self.store[stored]
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def steps(self, without: int | None = None, start: int = 0) -> Iterator[int]:
+        """Runs the plan from a step on; yields the number of each step before it is run."""
+        for number in range(start, len(self.plan.steps)):
+            yield number
+            step = self.plan.steps[number]
+            if isinstance(step, Compute):
+                self.run(step)
+            elif number == without:
+                self.leave_out(step)
+            else:
+                self.call(step)
+
+    def enter(self, phase: str) -> None:
+        """Drops the copies that the accounting says are not kept from one phase to the next."""
+        self.phase = phase
+        for stored, tensor in list(self.owner.items()):
+            weight = self.plan.graph.tensors[tensor].role == "weight"
+            kept = self.accounting.gathered_weights if weight else self.accounting.gathered_activations
+            if kept != "keep":
+                self.store.pop(stored, None)
+                del self.owner[stored]
+
+    def run(self, step: Compute) -> None:
+        """One op on every rank."""
+        op = step.op
+        phase = "update" if op.kind == "update" else op.phase
+        if phase != self.phase:
+            self.enter(phase)
+        cut: dict[int, list[str]] = {}
+        for mesh, index in step.cuts:
+            cut.setdefault(index, []).append(mesh)
+        lengths = self.sizes.loops(op)
+        results: dict[Coordinates, Array] = {}
+        operands = [
+            self.narrow(stored, name, layout)
+            for stored, name, layout in zip(step.reads, op.inputs, step.layouts, strict=True)
+        ]
+        for rank in self.mesh.ranks:
+            ranges = {i: self.mesh.part(n, cut.get(i, ()), rank) for i, n in lengths.items()}
+            arrays = []
+            for held, name, indices in zip(operands, op.inputs, op.indices, strict=True):
+                wanted = tuple(ranges[i] for i in indices)
+                arrays.append(cut_out(held.blocks[rank], self.block(name, held.layout, rank), wanted))
+            for j, mesh in step.once:
+                if self.mesh.coordinate(rank, mesh):
+                    arrays[j] = np.zeros_like(arrays[j])
+            local = {i: b - a for i, (a, b) in ranges.items()}
+            starts = {i: a for i, (a, _) in ranges.items()}
+            results[rank] = compute(op, arrays, self.sizes, local, starts)
+            if tuple(ranges[i] for i in op.output_indices) != self.block(op.output, step.output, rank):
+                raise Shape(f"{op.output} has another block than {step.output} says")
+        self.store[op.output] = Held(step.output, results)
+
+    def call(self, step: Collective) -> None:
+        """One collective: the ranks of each group exchange blocks."""
+        held = self.narrow(step.tensor if step.tensor in self.store else "?", self.tensor(step.tensor), step.before)
+        tensor = self.tensor(step.tensor)
+        before, after = dict(step.before), dict(step.after)
+        was, becomes = before.pop(step.mesh, None), after.pop(step.mesh, None)
+        form = {"all-reduce": (True, None), "reduce-scatter": (True, True), "all-gather": (False, None),
+                "all-to-all": (False, True)}[step.kind]  # fmt: skip
+        if before != after or was is None or form != (was == PARTIAL, None if becomes is None else True):
+            raise WrongCall(f"a {step.kind} over {step.mesh} from {step.before} to {step.after}")
+        results: dict[Coordinates, Array] = {}
+        for group in self.mesh.groups(step.mesh):
+            have = [self.block(tensor, step.before, r) for r in group]
+            want = [self.block(tensor, step.after, r) for r in group]
+            sent = [held.blocks[r] for r in group]
+            if was == PARTIAL:
+                total = np.sum(sent, axis=0)
+                for rank, mine, theirs in zip(group, want, have, strict=True):
+                    results[rank] = cut_out(total, theirs, mine).copy()
+                moved = sum(map(volume, want)) // (1 if becomes is not None else len(group))
+                self.check(volume(have[0]) == moved, step)
+            else:
+                for rank, mine in zip(group, want, strict=True):
+                    results[rank] = self.joined(sent, have, mine)
+                distinct = sum(map(volume, want)) // (len(group) if becomes is None else 1)
+                self.check(sum(map(volume, have)) == distinct, step)
+            size = volume(have[0]) if was == PARTIAL else sum(map(volume, have))
+            self.check(size == step.elements.subs(self.sizes.numbers | self.degrees), step)
+        self.keep(step, tensor, Held(step.after, results))
+
+    def keep(self, step: Collective, tensor: str, held: Held) -> None:
+        self.store[step.stored] = held
+        if step.stored != tensor:
+            self.owner[step.stored] = tensor
+
+    def tensor(self, stored: str) -> str:
+        """The tensor that a stored name is a copy of."""
+        return self.owner.get(stored, stored)
+
+    @cached_property
+    def degrees(self) -> dict[object, int]:
+        """The symbols of the mesh's sizes."""
+        from symcomm.form import value
+
+        return {value(self.plan.strategy.sizes[name]): size for name, size in self.mesh.sizes.items()}
+
+    def check(self, fits: bool, step: Collective) -> None:
+        if not fits:
+            raise WrongCall(f"{step.kind} of {step.tensor} over {step.mesh}: {step.before} to {step.after}")
+
+    def joined(self, arrays: list[Array], blocks: list[Block], wanted: Block) -> Array:
+        """A block put together from those of a group."""
+        result = np.zeros([b - a for a, b in wanted])
+        filled = 0
+        for array, held in zip(arrays, blocks, strict=True):
+            common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(held, wanted, strict=True))
+            if any(a >= b for a, b in common):
+                continue
+            part = cut_out(array, held, common)
+            result[tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(common, wanted, strict=True))] = part
+            filled += volume(common)
+        if filled != volume(wanted):
+            raise MissingBlock(f"a group of ranks does not hold {wanted}")
+        return result
+
+    def leave_out(self, step: Collective) -> None:
+        """The step as if no rank sent anything: each has the part it holds, and NaN where it holds nothing."""
+        tensor = self.tensor(step.tensor)
+        held = self.narrow(step.tensor, tensor, step.before)
+        results: dict[Coordinates, Array] = {}
+        for rank in self.mesh.ranks:
+            mine, wanted = self.block(tensor, step.before, rank), self.block(tensor, step.after, rank)
+            result = np.full([b - a for a, b in wanted], np.nan)
+            common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(mine, wanted, strict=True))
+            if all(a < b for a, b in common):
+                at = tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(common, wanted, strict=True))
+                result[at] = cut_out(held.blocks[rank], mine, common)
+            results[rank] = result
+        self.keep(step, tensor, Held(step.after, results))
+
+    # -- what came out ---------------------------------------------------------------------------
+
+    def differences(self, reference: Mapping[str, Array], names: Iterable[str]) -> list[str]:
+        """The tensors of which some rank holds other numbers than the one machine; sums are finished first."""
+        found = []
+        for name in names:
+            held = self.store[name]
+            sums: dict[tuple[int | None, ...], Array] = {}
+            for rank, array in held.blocks.items():
+                key = tuple(None if m in held.pending else c for m, c in zip(self.mesh.names, rank, strict=True))
+                sums[key] = sums[key] + array if key in sums else array
+            whole = tuple((0, n) for n in reference[name].shape)
+            for rank in self.mesh.ranks:
+                key = tuple(None if m in held.pending else c for m, c in zip(self.mesh.names, rank, strict=True))
+                expected = cut_out(reference[name], whole, self.block(name, held.layout, rank))
+                if not same(sums[key], expected):
+                    found.append(name)
+                    break
+        return found
+
+    def results(self) -> list[str]:
+        """What a training step is for: the outputs, the gradients of weights and inputs, the new weights."""
+        graph = self.plan.graph
+        of = {t.name for t in graph.tensors.values() if t.role in ("weight", "input")}
+        return [
+            t.name
+            for t in graph.tensors.values()
+            if t.name in graph.producers
+            and (
+                t.name in self.outputs
+                or (t.role == "gradient" and t.of in of and t.name == f"d({t.of})")
+                or t.name.startswith("new(")
+            )
+        ]
+
+    @cached_property
+    def outputs(self) -> frozenset[str]:
+        return frozenset(t.name for t in self.plan.graph.forward().outputs)
+
+
+def same(a: Array, b: Array) -> bool:
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-9))
