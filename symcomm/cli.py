@@ -182,7 +182,7 @@ def solve(
         document = solved(problem, progress, _conventions(accounting))
     from symcomm.render import render
 
-    for path in render(document, formats, output, templates=templates, engine=engine, name=file.stem):
+    for path in render(document, formats, output, templates=templates, engine=engine, name=file.stem):  # type: ignore[arg-type]  # click checked it
         click.echo(str(path))
 
 
@@ -353,7 +353,7 @@ def _table(model: Model, terminal: bool) -> str:
     for column in ("row", "op", "kind", "output shape", "parameters", "forward FLOPs"):
         table.add_column(column, justify="right" if column == "row" else "left", overflow="fold")
     for row in seen["ops"]:
-        cells = (str(row["row"]), row["op"], row["kind"], row["shape"], row["parameters"], row["flops"])
+        cells = (str(row["row"]), row["name"], row["kind"], row["shape"], row["parameters"], row["flops"])
         table.add_row(*(Text(cell) for cell in cells))
     out = StringIO()
     width = None if terminal else 140

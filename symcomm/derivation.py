@@ -120,10 +120,13 @@ class Relations:
                 if not unknown:
                     given = forms.evaluate(right, known)
                     if given != known[name]:
-                        parts = ", ".join(f"{n} = {known[n]}" for n in forms.names(right))
-                        right_text = str(forms.value(right)).replace("*", "·")
+                        from symcomm.printing import plain
+
+                        numbers = plain(right, {n: known[n] for n in forms.names(right)})
                         raise ValuesError(
-                            f"the given numbers break {name} = {right_text}: {name} = {known[name]}, but {parts} give {given}"
+                            f"the given numbers break {name} = {plain(right)}: {name} = {known[name]}, "
+                            f"but {plain(right)} = {numbers} = {given}",
+                            hint=f"change one of {', '.join((name, *forms.names(right)))}",
                         )
                 elif unknown == [name]:
                     known[name] = forms.evaluate(right, known)

@@ -51,6 +51,15 @@ class Picture:
     repeat: str = ""
 
 
+def shown_name(name: str) -> str:
+    """The name of a tensor for a reader: what is computed on the way to it goes by its name, too.
+
+    >>> shown_name("score_i·7")
+    'score_i'
+    """
+    return name.partition("·")[0]
+
+
 def shape_text(graph: Graph, name: str) -> str:
     """The shape of a tensor as its author wrote it: ``B × L × 4D``; ``scalar`` for a number."""
     tensor = graph.tensors[name]
@@ -108,7 +117,7 @@ def picture(graph: Graph) -> Picture:
                 edges.append((home[name], key, name))
         shape, what = shape_text(graph, op.output), kind_text(graph, op)
         becomes = carried.get(op.output, "") if graph.repeat else ""
-        boxes.append(Box(key, op.output, what, shape, group_of(graph, op), tuple(weights), becomes))
+        boxes.append(Box(key, shown_name(op.output), what, shape, group_of(graph, op), tuple(weights), becomes))
         home[op.output] = key
     return Picture(graph.name, tuple(boxes), tuple(edges), graph.repeat)
 

@@ -144,9 +144,11 @@ def load(
             raise TableError(f"{file}: there is no layer table {table}", hint=f"there are {len(found)}")
         source = found[(table or 1) - 1]
     given = {k: exact(v, k) for k, v in (values or {}).items()}
-    known = frozenset({*(notation.meanings if notation else ()), *given}) or None
-    rows = parse_layer(source, known)
-    graph = build(rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights)
+    known = {*(notation.meanings if notation else ()), *given}
+    rows = parse_layer(source)
+    graph = build(
+        rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known
+    )
     made = Model(graph, name or "layer", dtype, given, notation or Notation())
     graph.relations.complete(given)  # refuses values that contradict one another
     return made

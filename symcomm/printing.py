@@ -138,13 +138,13 @@ _GREEK_ORDER = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho final sigma tau upsilon phi "
     "chi psi omega"
 ).split()  # in the order of their code points
-_GREEK_UNICODE = {
+GREEK_NAMES = {
     name: chr((0x3B1 if name[0].islower() else 0x391) + place)
     for place, lower in enumerate(_GREEK_ORDER)
     for name in (lower, lower.capitalize())
     if name in GREEK
 }
-_GREEK_LETTERS = {letter: name for name, letter in _GREEK_UNICODE.items()}
+GREEK_LETTERS = {letter: name for name, letter in GREEK_NAMES.items()}
 _FONTS = {
     "text": "upright",
     "mathrm": "upright",
@@ -165,8 +165,8 @@ _ACCENTS = {"hat": "hat", "widehat": "hat", "bar": "bar", "overline": "bar", "ti
 def _glyph(word: str) -> Glyph:
     if word in GREEK:
         return Glyph(word, "greek")
-    if word in _GREEK_LETTERS:
-        return Glyph(_GREEK_LETTERS[word], "greek")
+    if word in GREEK_LETTERS:
+        return Glyph(GREEK_LETTERS[word], "greek")
     if word.isascii() and word.isdigit():
         return Glyph(word, "digits")
     return Glyph(word, "italic" if len(word) == 1 and word.isascii() and word.isalpha() else "upright")
@@ -305,8 +305,8 @@ class Dialect:
     sign: str
     comma: str
     parens: Callable[[str, bool], str]
-    opening: str
-    closing: str
+    opening: Callable[[bool], str]
+    closing: Callable[[bool], str]
     fraction: Callable[[str, str], str]
     power: Callable[[str, str], str]
     root: Callable[[str], str]
@@ -364,7 +364,7 @@ def _typst_glyph(g: Glyph) -> str:
     letter = g.text if len(g.text) == 1 and g.text.isascii() and g.text.isalnum() else typst_string(g.text)
     match g.style:
         case "greek":
-            return _GREEK_UNICODE[g.text]
+            return GREEK_NAMES[g.text]
         case "ell":
             return "ell"
         case "italic":
@@ -421,7 +421,7 @@ def _styled(text: str, style: str) -> str:
 def _mathml_glyph(g: Glyph) -> str:
     match g.style:
         case "greek":
-            return f"<mi>{_GREEK_UNICODE[g.text]}</mi>"
+            return f"<mi>{GREEK_NAMES[g.text]}</mi>"
         case "digits":
             return f"<mn>{g.text}</mn>"
         case "sign":
@@ -473,8 +473,8 @@ LATEX = Dialect(
     sign="-",
     comma=r",\, ",
     parens=lambda inside, tall: rf"\left({inside}\right)" if tall else f"({inside})",
-    opening=r"\bigl(",
-    closing=r"\bigr)",
+    opening=lambda tall: r"\Bigl(" if tall else "(",
+    closing=lambda tall: r"\Bigr)" if tall else ")",
     fraction=lambda top, bottom: rf"\frac{{{top.strip()}}}{{{bottom.strip()}}}",
     power=lambda base, exponent: f"{base.strip()}^{{{exponent.strip()}}}",
     root=lambda inside: rf"\sqrt{{{inside.strip()}}}",
@@ -497,8 +497,9 @@ TYPST = Dialect(
     sign="-",
     comma=", ",
     parens=lambda inside, tall: f"({inside})",
-    opening="\\(",
-    closing="\\)",
+    # Escaped, since the two stand in different lines; given the height that their contents would give them.
+    opening=lambda tall: "lr(size: #200%, \\()" if tall else "\\(",
+    closing=lambda tall: "lr(size: #200%, \\))" if tall else "\\)",
     fraction=lambda top, bottom: f"frac({top}, {bottom})",
     power=lambda base, exponent: f"{base}^({exponent})",
     root=lambda inside: f"sqrt({inside})",
@@ -521,8 +522,8 @@ MATHML = Dialect(
     sign='<mo form="prefix">−</mo>',
     comma='<mo separator="true">,</mo>',
     parens=lambda inside, tall: f"<mrow><mo>(</mo>{inside}<mo>)</mo></mrow>",
-    opening="<mo>(</mo>",
-    closing="<mo>)</mo>",
+    opening=lambda tall: "<mo>(</mo>",
+    closing=lambda tall: "<mo>)</mo>",
     fraction=lambda top, bottom: f"<mfrac>{_row(top)}{_row(bottom)}</mfrac>",
     power=lambda base, exponent: f"<msup>{_row(base)}{_row(exponent)}</msup>",
     root=lambda inside: f"<msqrt>{inside}</msqrt>",
@@ -545,8 +546,8 @@ PLAIN = Dialect(
     sign="-",
     comma=", ",
     parens=lambda inside, tall: f"({inside})",
-    opening="(",
-    closing=")",
+    opening=lambda tall: "(",
+    closing=lambda tall: ")",
     fraction=lambda top, bottom: f"{top}/{bottom}",
     power=_plain_power,
     root=lambda inside: f"√({inside})",
@@ -625,6 +626,7 @@ class _Printer:
         self.d = dialect
         self.names = names or {}
         self.latex = notation.latex if notation else {}
+        self.limit = float("inf")
 
     def resolved(self, form: Form) -> Form:
         """The form with its names substituted."""
@@ -786,11 +788,9 @@ class _Printer:
                 for i, (joint, term, _) in enumerate(self.terms(terms)):
                     nested = self.pieces(term, depth + 1)
                     if isinstance(term, Total) and len(term.terms) > 1:
-                        nested = self.enclosed(nested)
+                        nested = self.enclosed(nested, self.go(term).tall)
                     first = nested[0]
-                    fresh = joint.strip() + " " if d.name in ("typst", "text") else joint
-                    # The empty group keeps the spacing of a binary sign at the start of a line.
-                    fresh = "{}" + fresh if d.name == "latex" and i else fresh
+                    fresh = _at_start(d, joint) if i else joint
                     penalty = (2 * depth + 1) if i else 0
                     width = first.width + (1.6 if i else 0.8 if joint else 0)
                     out.append(_Piece(joint + first.text, fresh + first.fresh, width, penalty))
@@ -802,24 +802,41 @@ class _Printer:
                 for i, ((joint, printed), factor) in enumerate(zip(self.factors(factors), flat, strict=True)):
                     penalty = (2 * depth + 2) if i else 0
                     gap = 0.0 if not i else 0.7 if joint == d.dot else 0.17
-                    fresh = ("{}" if d.name == "latex" else "") + d.dot if i else ""
+                    fresh = _at_start(d, d.dot) if i else ""
                     if isinstance(factor, Total) and len(factor.terms) > 1 and printed.width > 12:
-                        nested = self.enclosed(self.pieces(factor, depth + 1))
+                        nested = self.enclosed(self.pieces(factor, depth + 1), printed.tall)
                         first = nested[0]
                         made.append(_Piece(joint + first.text, fresh + first.fresh, first.width + gap, penalty))
                         made.extend(nested[1:])
                     else:
                         made.append(_Piece(joint + printed.text, fresh + printed.text, printed.width + gap, penalty))
                 return made
+            case Ratio(top, bottom):
+                whole = self.go(form)
+                if whole.width > self.limit and self.go(bottom).width < 0.5 * self.limit and len(self.pieces(top)) > 1:
+                    # A fraction cannot be broken; the same as a factor can.
+                    return self.pieces(Product((Ratio(Num(Fraction(1)), bottom), top)), depth)
         whole = self.go(form)
         return [_Piece(whole.text, whole.text, whole.width, 0)]
 
-    def enclosed(self, pieces: list[_Piece]) -> list[_Piece]:
-        first, last = pieces[0], pieces[-1]
-        pieces[0] = _Piece(self.d.opening + first.text, self.d.opening + first.fresh, first.width + 0.5, first.penalty)
+    def enclosed(self, pieces: list[_Piece], tall: bool) -> list[_Piece]:
+        """The pieces in parentheses that may stand in different lines."""
+        opening, closing = self.d.opening(tall), self.d.closing(tall)
+        first = pieces[0]
+        pieces[0] = _Piece(opening + first.text, opening + first.fresh, first.width + 0.5, first.penalty)
         last = pieces[-1]
-        pieces[-1] = _Piece(last.text + self.d.closing, last.fresh + self.d.closing, last.width + 0.5, last.penalty)
+        pieces[-1] = _Piece(last.text + closing, last.fresh + closing, last.width + 0.5, last.penalty)
         return pieces
+
+
+def _at_start(d: Dialect, joint: str) -> str:
+    """A sign between two operands where it starts a line, spaced as if the first one were still there."""
+    match d.name:
+        case "latex":
+            return "{}" + joint
+        case "typst":
+            return joint.strip() + " med "
+    return joint.strip() + " "
 
 
 def _name_width(w: Written) -> float:
@@ -898,6 +915,17 @@ def width(form: Form, names: Names | None = None, notation: Notation | None = No
     return printer.go(printer.resolved(form)).width
 
 
+def tall(form: Form, names: Names | None = None, notation: Notation | None = None) -> bool:
+    """Whether a form is set higher than a line of text.
+
+    >>> from symcomm.form import Ratio, num
+    >>> tall(Ratio(num(1), num(2)))
+    True
+    """
+    printer = _Printer(LATEX, names, notation)
+    return printer.go(printer.resolved(form)).tall
+
+
 def broken(
     dialect: DialectName, form: Form, limit: float, names: Names | None = None, notation: Notation | None = None
 ) -> tuple[str, ...]:
@@ -912,6 +940,7 @@ def broken(
     whole = printer.go(form)
     if whole.width <= limit:
         return (whole.text.strip(),)
+    printer.limit = limit
     rest = printer.pieces(form)
     lines: list[str] = []
     while rest:
@@ -1008,7 +1037,7 @@ def _amount_typst(s: Said) -> str:
     if s.exponent:
         number += f" dot.c 10^({s.exponent})"
     unit = typst_string(_superscripts(s.unit)) if s.unit else ""
-    return ("-" if s.minus else "") + " space.nobreak ".join(p for p in (number, unit) if p)
+    return ("-" if s.minus else "") + " med ".join(p for p in (number, unit) if p)
 
 
 def _superscripts(unit: str) -> str:

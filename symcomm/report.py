@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from symcomm import form as forms
 from symcomm import printing
 from symcomm.derivation import Derivation, Reason, Step
-from symcomm.drawing import kind_text, shape_text
+from symcomm.drawing import kind_text, shape_text, shown_name
 from symcomm.errors import Span
 from symcomm.form import Form
 from symcomm.units import Quantity
@@ -104,7 +104,7 @@ def op_rows(model: Model) -> list[dict[str, Any]]:
 
     graph = model.graph
     setting = Setting(graph, dtype=model.dtype, notation=model.notation, values=model.values)
-    flops = {op.name: form for op, form in counted(setting, graph, graph.ops)}
+    flops = {op.name: setting.written(forms.value(form)) for op, form in counted(setting, graph, graph.ops)}
     seen: set[str] = set()
     rows: list[dict[str, Any]] = []
     for op in graph.ops:
@@ -112,11 +112,12 @@ def op_rows(model: Model) -> list[dict[str, Any]]:
             continue
         fresh = [n for n in dict.fromkeys(op.inputs) if graph.tensors[n].role == "weight" and n not in seen]
         seen.update(fresh)
-        parameters = [setting.sizes([graph.axes[a].size for a in graph.tensors[n].axes]) for n in fresh]
+        parameters = [setting.elements(name) for name in fresh]
         rows.append(
             {
                 "row": op.row,
                 "op": op.output,
+                "name": shown_name(op.output),
                 "kind": kind_text(graph, op),
                 "shape": shape_text(graph, op.output),
                 "weights": fresh,

@@ -115,7 +115,7 @@ def _lookup(word: str, prefixes: bool) -> tuple[Fraction, Unit]:
                 return Fraction(10) ** DECIMAL[prefix], Unit(((base, 1),))
     for derived, meaning in _DERIVED.items():
         prefix = word[: -len(derived)] if word.endswith(derived) else ""
-        if prefixes and prefix in DECIMAL:
+        if prefixes and prefix and prefix in DECIMAL:
             return Fraction(10) ** DECIMAL[prefix], _parse(meaning, False)[1]
     known = [*_BASES, *(s for spellings, _ in _BASES.values() for s in spellings), *_DERIVED]
     raise ValuesError(f"unknown unit '{word}'", hint=nearest(word, known))

@@ -7,7 +7,7 @@ Scalars keep the text the author wrote: ``B: 010`` is ten and ``no: 3`` gives th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -183,6 +183,19 @@ def plain(value: Value) -> Any:
     if not value.style and re.fullmatch(r"-?\d{1,40}\.\d{1,40}", value.text):
         return Fraction(value.text)
     return value.text.strip()
+
+
+def blamed(value: Value, message: str) -> Span | None:
+    """The place of the word that a message quotes, if it stands in the value.
+
+    >>> blamed(section_of("pipeline: {stage: 4}", "t.md"), "pipeline has no 'stage'").word
+    'stage'
+    """
+    if isinstance(value, Scalar):
+        return value.span if value.text.strip() and f"'{value.text.strip()}'" in message else None
+    inside: Iterable[Value]
+    inside = value.items if isinstance(value, Listing) else (part for entry in value.entries for part in entry)
+    return next((span for part in inside if (span := blamed(part, message))), None)
 
 
 def wrong_type(name: str, wanted: str, value: Value) -> DocumentError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from symcomm.accounting import CONVENTIONS, Accounting
+from symcomm.dtypes import element_bytes
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.exam import blocks
 from symcomm.exam.blocks import Listing, Scalar, Section
@@ -164,16 +165,10 @@ def read_option(section: Section, key: str, kind: str) -> Any:
     """One option of a pass, as the type that its kind asks for."""
     value = section.get(key)
     assert value is not None
-    span = value.span
     try:
         return convert(blocks.plain(value), kind, key)
     except SymcommError as error:
-        if isinstance(value, Section):
-            # A strategy written as a mapping: point at the word the error is about.
-            words = [k for k, _ in value.entries] + [v for _, v in value.entries if isinstance(v, Scalar)]
-            named = [w for w in words if f"'{w.text}'" in error.message]
-            span = named[0].span if named else span
-        raise DocumentError(error.message, span, error.hint) from None
+        raise DocumentError(error.message, blocks.blamed(value, error.message) or value.span, error.hint) from None
 
 
 def convert(value: Any, kind: str, name: str) -> Any:
@@ -199,6 +194,9 @@ def convert(value: Any, kind: str, name: str) -> Any:
         raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}, but is a {type(value).__name__}")
     if isinstance(value, bool) or value is None:
         raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}")
+    if kind == "dtype":
+        element_bytes(str(value))
+        return str(value)
     if kind == "quantity":
         Quantity.parse(str(value))  # kept as text, so that the pass can check its unit
         return str(value)

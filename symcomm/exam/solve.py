@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import Accounting
-from symcomm.errors import DocumentError, SymcommError, ValuesError, nearest
+from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
+from symcomm.exam.blocks import blamed
 from symcomm.exam.keys import Known, merge
 from symcomm.exam.problem import Ask, ModelBlock, Problem
 from symcomm.form import Sym, walk
@@ -79,13 +80,9 @@ def _load(block: ModelBlock) -> Model:
             notation=block.notation,
             name=block.name,
         )
-    except ValuesError as error:
-        raise error.at(section.span_of("values" if "values" in section else "model")) from None
     except SymcommError as error:
-        key = next(
-            (k for k in ("dtype", "repeat", "batch") if k in section and section.text(k) in error.message), "model"
-        )
-        raise error.at(section.span_of(key)) from None
+        key = "values" if isinstance(error, ValuesError) and "values" in section else "model"
+        raise error.at(blamed(section, error.message) or section.span_of(key)) from None
 
 
 def accounting_of(*layers: Iterable[tuple[str, str]]) -> Accounting:
@@ -137,7 +134,9 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
         complete = derivation.values(**values)
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None
     except SymcommError as error:
-        raise error.at(ask.span) from None
+        key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
+        where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
+        raise error.at(where) from None
     return Answer(ask.label, derivation, used(derivation, known, block), quantity, ask.span)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
@@ -96,13 +97,24 @@ class _DraftOp:
     source: Span | None
 
 
-def size_form(node: tree.Node) -> Form:
-    """A size or scalar of a table as a form; raises ``FormulaError`` for what is no size."""
+def size_form(node: tree.Node, aliases: Mapping[str, str] = MappingProxyType({})) -> Form:
+    """A size or scalar of a table as a form; raises ``FormulaError`` for what is no size.
+
+    ``aliases`` gives the name a symbol is declared by, where the table spells it otherwise.
+    """
+
+    def size_form(node: tree.Node) -> Form:
+        return _size_form(node, aliases, size_form)
+
+    return size_form(node)
+
+
+def _size_form(node: tree.Node, aliases: Mapping[str, str], size_form: Callable[[tree.Node], Form]) -> Form:
     match node:
         case tree.Number(value=number):
             return forms.rational(number)
         case tree.Name(key=key):
-            return forms.Sym(key)
+            return forms.Sym(aliases.get(key, key))
         case tree.Product(factors=factors) | tree.Hadamard(factors=factors):
             return forms.product(*(size_form(f) for f in factors))
         case tree.Sum(terms=terms, signs=signs):
@@ -117,6 +129,22 @@ def size_form(node: tree.Node) -> Form:
     raise FormulaError("this is not a size", node.span, "a size is made of numbers and symbols, such as 4D or n_h × H")
 
 
+def aliases(rows: Iterable[LayerRow], known: Iterable[str]) -> dict[str, str]:
+    """Sizes of a table that a document declares in another case: ``n_h`` for ``n_H``.
+
+    Only where the declared spelling does not stand in the table itself, so that ``L`` and ``l`` can be two sizes.
+    """
+    used = {n.key for row in rows for d in (*row.inputs, *row.outputs) for s in (*d.sizes, *d.ranges) for n in _names(s)}
+    used |= {n.key for row in rows for r in row.equation.ranges for n in _names(r)}
+    declared = {*known}
+    found: dict[str, str] = {}
+    for key in used - declared:
+        near = [name for name in declared if name.lower() == key.lower()]
+        if len(near) == 1 and near[0] not in used:
+            found[key] = near[0]
+    return found
+
+
 def build(
     rows: Iterable[LayerRow],
     *,
@@ -125,19 +153,23 @@ def build(
     batch: str = "",
     inputs: Iterable[str] = (),
     weights: Iterable[str] = (),
+    known: Iterable[str] = (),
 ) -> Graph:
     """The graph of a layer table.
+
+    ``known`` are the symbols that the document declares; a size that differs from one of them in case only is it.
 
     ``repeat`` is the symbol that says how often the layer is stacked. ``batch`` puts a batch axis before every
     tensor that is not a weight, for tables that leave it out. ``inputs`` and ``weights`` say what a tensor is where
     the table alone would mislead. Raises ``ShapeError`` and ``FormulaError``, pointing at the cell.
     """
     rows = tuple(rows)
+    same = aliases(rows, known)
     batched: frozenset[str] = frozenset()
     if batch:
-        plain = _Builder(rows, frozenset(inputs), frozenset(weights)).graph(name, repeat)
+        plain = _Builder(rows, frozenset(inputs), frozenset(weights), same).graph(name, repeat)
         batched = frozenset(t.name for t in plain.tensors.values() if t.role != "weight")
-    return _Builder(rows, frozenset(inputs), frozenset(weights), batch, batched).graph(name, repeat)
+    return _Builder(rows, frozenset(inputs), frozenset(weights), same, batch, batched).graph(name, repeat)
 
 
 @dataclass
@@ -145,6 +177,7 @@ class _Builder:
     rows: tuple[LayerRow, ...]
     inputs: frozenset[str]
     weights: frozenset[str]
+    renamed: Mapping[str, str]
     batch: str = ""
     batched: frozenset[str] = frozenset()
     tensors: dict[tuple[str, bool], _Tensor] = field(default_factory=dict)
@@ -161,6 +194,9 @@ class _Builder:
 
     def relations(self) -> Relations:
         return Relations(tuple(self.equations.items()))
+
+    def form(self, node: tree.Node) -> Form:
+        return size_form(node, self.renamed)
 
     def dim(self, size: sp.Expr) -> _Dim:
         return _Dim(size, str(size).replace("*", ""))
@@ -208,7 +244,7 @@ class _Builder:
 
     def declare(self, declaration: tree.Declaration) -> _Tensor:
         name = declaration.name
-        sizes = [forms.value(size_form(s)) for s in declaration.sizes]
+        sizes = [forms.value(self.form(s)) for s in declaration.sizes]
         for node, size in zip(declaration.sizes, sizes, strict=True):
             if size.is_number and not (size.is_Integer and size > 0):
                 raise ShapeError(f"a size of {size}", node.span, "sizes are positive whole numbers")
@@ -416,7 +452,7 @@ class _Builder:
             case tree.Number() | tree.Name():
                 if isinstance(node, tree.Name) and self.find(node) is not None:
                     return None
-                return forms.value(size_form(node))
+                return forms.value(self.form(node))
             case tree.Product(factors=parts) | tree.Sum(terms=parts) | tree.Hadamard(factors=parts):
                 pass
             case tree.Quotient(top=top, bottom=bottom):
@@ -427,7 +463,7 @@ class _Builder:
                 parts = (inside,)
             case _:
                 return None
-        return None if any(self.scalar(p) is None for p in parts) else forms.value(size_form(node))
+        return None if any(self.scalar(p) is None for p in parts) else forms.value(self.form(node))
 
     def find(self, name: tree.Name) -> _Tensor | None:
         return self.tensors.get((name.key, bool(name.index)))
@@ -779,7 +815,7 @@ class _Builder:
         self.ranges = {}
         for some in (equation.ranges, *(d.ranges for d in declared)):
             for r in some:
-                size = forms.value(size_form(r.count))
+                size = forms.value(self.form(r.count))
                 if r.index in self.ranges and not self.same(self.ranges[r.index], size):
                     raise ShapeError(f"{r.index} goes to {self.ranges[r.index]} and to {size} in one row", r.span)
                 self.ranges[r.index] = size
@@ -788,7 +824,7 @@ class _Builder:
             if declaration.name.index and declaration.name.index not in self.ranges and key in self.tensors:
                 self.ranges[declaration.name.index] = self.tensors[key].dims[0].root().size
         if isinstance(equation.target, tree.Family):
-            counted = forms.value(size_form(equation.target.count))
+            counted = forms.value(self.form(equation.target.count))
             for d in row.outputs:
                 if d.name.key == equation.target.name.key and d.name.index:
                     self.ranges.setdefault(d.name.index, counted)
@@ -940,6 +976,7 @@ class _Builder:
         notes = tuple(
             f"{t.name} is declared but no row uses it" for t in self.tensors.values() if t.name not in used
         ) + tuple(note for row in self.rows for note in row.notes)
+        notes += tuple(f"'{key}' is read as '{name}', which the document declares" for key, name in self.renamed.items())
         graph = Graph(
             name, {a.name: a for a in atoms.values()}, tensors, tuple(ops), self.relations(), repeat, (), notes
         )

@@ -37,6 +37,7 @@ def backward(graph: Graph, input_gradient: bool = True) -> Graph:
     tensors = dict(graph.tensors)
     ops: list[Op] = []
     parts: dict[str, list[str]] = {}  # contributions to the gradient of a tensor
+    made: dict[str, int] = {}  # where the op stands that makes a contribution
 
     def like(name: str, of: str) -> str:
         tensors[name] = replace(
@@ -50,6 +51,7 @@ def backward(graph: Graph, input_gradient: bool = True) -> Graph:
         known = parts.setdefault(of, [])
         name = like(f"{gradient_name(of)}·{len(known) + 1}", of)
         known.append(name)
+        made[name] = len(ops)
         ops.append(
             Op(name, kind, inputs, name, indices, out, tuple(attributes.items()), "backward", op.row, op.source)
         )
@@ -59,7 +61,7 @@ def backward(graph: Graph, input_gradient: bool = True) -> Graph:
         known = parts.pop(name)
         final = gradient_name(name)
         indices = tuple(range(len(graph.tensors[name].axes)))
-        producer = next((i for i in range(len(ops) - 1, -1, -1) if ops[i].output == known[0]), None)
+        producer = made.get(known[0])
         source = graph.tensors[name].source
         own = known[0].startswith(f"{final}·")
         if len(known) == 1 and own and producer is not None:

@@ -144,6 +144,7 @@ class _Planner:
     steps: list[Collective | Compute] = field(default_factory=list)
     layouts: dict[str, dict[str, int]] = field(default_factory=dict)
     copies: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    computed: dict[str, Compute] = field(default_factory=dict)
     phase: RunPhase = "forward"
 
     def run(self) -> Plan:
@@ -220,9 +221,9 @@ class _Planner:
             elif mesh in cuts:
                 out[mesh] = op.output_indices.index(cuts[mesh]) if cuts[mesh] in op.output_indices else PARTIAL
         self.layouts[op.output] = out
-        self.steps.append(
-            Compute(op, tuple(cuts.items()), tuple(reads), tuple(layouts), self.layout(out), tuple(once))
-        )
+        step = Compute(op, tuple(cuts.items()), tuple(reads), tuple(layouts), self.layout(out), tuple(once))
+        self.steps.append(step)
+        self.computed[op.output] = step
         self.after(op)
 
     def after(self, op: Op) -> None:
@@ -231,7 +232,9 @@ class _Planner:
         tensor = self.graph.tensors[name]
         readers = self.graph.consumers.get(name, ())
         pending = [m for m, p in out.items() if p == PARTIAL]
-        stays = tensor.role == "gradient" and tensor.of and self.graph.tensors[tensor.of].role == "weight"
+        # A part of a weight's gradient waits for the others: sums with one target are added before they are reduced.
+        waits = any(reader.kind == "add" for reader in readers)
+        stays = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight" and not waits
         # A pending sum that several ops read is finished once, here; with one reader it may still pass through.
         # The end of the graph finishes it as well; a loss may stay a sum, since no op reads it.
         if pending and (len(readers) > 1 or (stays and any(m in self.wanted[name] for m in pending))):
@@ -354,7 +357,7 @@ class _Planner:
             return f"`{self.graph.axes[at.axes[position]].label}`"
 
         for mesh in self.meshes:
-            if now.get(mesh) == PARTIAL and mesh in need:
+            if now.get(mesh) == PARTIAL and need.get(mesh, PARTIAL) != PARTIAL:
                 text = f"each rank has a partial sum{self.summed_over(made, mesh)}; a part along {axis(need[mesh])} is wanted"
                 call("reduce-scatter", mesh, now | {mesh: need[mesh]}, summing, text)
         for mesh in self.meshes:
@@ -375,9 +378,8 @@ class _Planner:
 
     def summed_over(self, made: Op | None, mesh: str) -> str:
         """Which cut axis was summed, for the reason of an all-reduce; sums that passed other ops are followed back."""
-        computed = {step.op.output: step for step in self.steps if isinstance(step, Compute)}
         while made is not None:
-            step = computed[made.output]
+            step = self.computed[made.output]
             cut = dict(step.cuts).get(mesh)
             if cut is not None:
                 return f" over its part of `{self.graph.axes[self.graph.index_axes(step.op)[cut]].label}`"

@@ -379,13 +379,15 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
 
 
 def sequence_axes(graph: Graph) -> tuple[str, ...]:
-    """The positions: the axes of the input between the batch and the features."""
+    """The positions: the axes of the input between the batch and the features, which are what weights sum away."""
     data = data_tensor(graph)
     tokens = data.role == "constant"
-    found = data.axes[1:] if tokens else data.axes[1:-1]
+    weights = {t.name for t in graph.weights}
+    features = {graph.index_axes(op)[i] for op in graph.ops if weights & {*op.inputs} for i in op.summed}
+    found = [axis for axis in (data.axes[1:] if tokens else data.axes[1:-1]) if axis not in features]
     if not found:
         raise StrategyError(f"{graph.name} has no sequence axis to cut", hint=f"{data.name} has too few axes")
-    return found[:1]
+    return tuple(found[:1])
 
 
 def expert_axes(graph: Graph) -> tuple[str, ...]:

@@ -80,11 +80,16 @@ def source(document: Document, kind: str, *, templates: Path | None = None, solu
 
 def _extras(document: Document) -> dict[str, object]:
     """The document's date as numbers and its language as a code and a region, for the templates that need them so."""
+    from markupsafe import Markup
+
+    from symcomm.render.unicode import latex_characters
+
     date = re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", document.date.strip())
     language = re.fullmatch(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{2}))?", document.language.strip() or "en")
     if language is None:
         raise RenderError(f"'{document.language[:40]}' is not a language", hint="write a code such as en or en-GB")
     return {
+        "unicode": tuple((c, Markup(tex)) for c, tex in latex_characters()),  # noqa: S704  (our own table)
         "day": tuple(int(part) for part in date.groups()) if date else (),
         "lang": language[1].lower(),
         "region": (language[2] or "").upper(),

@@ -79,9 +79,19 @@ def environment(form: str, templates: Path | None) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    made.filters["cell"] = _cell
     # For the few places where Typst takes a string instead of content.
     made.filters["typst_string"] = lambda text: Markup(typst_string(str(text)))  # noqa: S704
     return made
+
+
+def _cell(text: object) -> object:
+    """A cell of a Markdown table: on one line, its bars escaped where the author did not."""
+    from markupsafe import Markup
+
+    if not hasattr(text, "__html__"):
+        return text
+    return Markup(re.sub(r"(?<!\\)\|", r"\\|", " ".join(str(text).split())))  # noqa: S704
 
 
 def fill(form: str, name: str, templates: Path | None, context: dict[str, object]) -> str:

@@ -33,11 +33,17 @@ _NUMBER, _RELATION, _REASON, _GAP = 2.2, 1.6, 14.5, 1.0
 
 @dataclass(frozen=True)
 class RowView:
-    """One line of aligned maths: what stands left, the relation, and the right side in one or more lines."""
+    """One line of aligned maths: what stands left, the relation, and the right side in one or more lines.
+
+    The parts are maths without its dollar signs, except in HTML, where each is an element of its own. ``alt`` says the
+    whole line, ``tall`` whether its first line is higher than text.
+    """
 
     left: Markup
     relation: Markup
     right: tuple[Markup, ...]
+    alt: str
+    tall: bool
 
 
 @dataclass(frozen=True)
@@ -154,14 +160,12 @@ class _Writer:
             case "html":
                 text = printing.math_element(content, alt)
             case _:
-                text = f"#eq({printing.typst_string(alt)})[$display({content})$]"
-                if content in _BARE:  # a lone relation or sign is a symbol of its own
-                    text = f"#eq({printing.typst_string(alt)})[${content}$]"
+                text = f"#eq({printing.typst_string(alt)})[${content}$]"
         return self.markup(text)
 
     def bare(self, content: str, alt: str) -> Markup:
-        """As ``maths``; Markdown's display blocks need the formula without dollar signs."""
-        return self.markup(content) if self.kind == "md" else self.maths(content, alt)
+        """Maths that the template puts between dollar signs, together with its neighbours."""
+        return self.maths(content, alt) if self.kind == "html" else self.markup(content)
 
     def form(self, form: Form, names: printing.Names | None = None) -> Markup:
         return self.maths(printing.PRINTERS[self.dialect](form, names, self.notation), printing.plain(form, names))
@@ -183,13 +187,13 @@ class _Writer:
         if self.kind == "html":  # a browser scrolls
             limit = float("inf")
         broken = printing.broken(self.dialect, form, limit, names, self.notation)
-        right = tuple(
-            self.bare(line, said if i == 1 else "continued")
-            for i, line in enumerate(broken, 1)
-        )
+        right = tuple(self.bare(line, said if not i else "continued") for i, line in enumerate(broken))
         left = printing.name_in(self.dialect, name, self.notation) if name else ""
         sign = printing.RELATIONS[self.dialect][relation]
-        return RowView(self.bare(left, name), self.bare(sign, relation.lstrip(":")), right)
+        mark = relation.lstrip(":")
+        alt = f"{name} {mark} {said}".strip()
+        tall = printing.tall(form, names, self.notation) if len(broken) == 1 else "frac" in broken[0]
+        return RowView(self.bare(left, name), self.bare(sign, mark), right, alt, tall)
 
     def amounts(self, name: str, quantity: Quantity, limit: float) -> RowView:
         """``= 12 884 901 888 B = 12.88 GB = 12 GiB``, in as many lines as it needs."""
@@ -204,10 +208,9 @@ class _Writer:
             else:
                 lines.append((f"{relation}{space}{text}" if relation else text, f"{said_relation} {said}".strip()))
         right = tuple(self.bare(text, said) for text, said in lines)
-        return RowView(self.bare(left, name), self.bare(printing.RELATIONS[self.dialect]["="], "="), right)
-
-
-_BARE = frozenset({"=", "approx"})
+        sign = self.bare(printing.RELATIONS[self.dialect]["="], "=")
+        alt = f"{name} = {printing.quantity_plain(quantity)}".strip()
+        return RowView(self.bare(left, name), sign, right, alt, quantity.value.denominator != 1)
 
 
 def page(document: Document, kind: Kind, solutions: bool) -> PageView:
@@ -288,11 +291,13 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
     given = {g.name: g.quantity.value for g in answer.given}
     found = _numbers(answer, given)
     substituted, wide = None, False
+    # After an approximation, the exact answer says again what it is.
+    name = d.answer.name if d.steps[-1] != d.answer else ""
     if found:
         used = printing.substituted(d, found)
         if used:
             wide = printing.width(d.answer.form, used, writer.notation) > beside
-            substituted = writer.row("", "=", d.answer.form, room if wide else beside, used)
+            substituted = writer.row(name, "=", d.answer.form, room if wide else beside, used)
     short = printing.width(d.answer.form, None, writer.notation) < room - 4
     return AnswerView(
         label=answer.label,
@@ -305,7 +310,7 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
         formula=writer.row(d.answer.name, "=", d.answer.form, room - 4),
         substituted=substituted,
         substituted_wide=wide,
-        result=writer.amounts("", answer.quantity, room - 4) if answer.quantity is not None else None,
+        result=writer.amounts("" if short else d.answer.name, answer.quantity, room - 4) if answer.quantity is not None else None,
         boxed=short or answer.quantity is None,
         unit=str(d.unit) if str(d.unit) != "1" else "",
         exhibits=tuple(_exhibit(e, writer) for e in d.exhibits),

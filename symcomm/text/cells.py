@@ -204,6 +204,8 @@ class CellReader(Reader):
             if atom.data == "square" or atom.data == "paren":
                 return ()  # [] is a scalar's shape in programs
             raise self.wrong("the shape is missing between these braces", atom, SHAPE_HINT)
+        if cells[0].data == "mark":
+            raise self.wrong(f"`{self.source(cells[0])}` is not a shape", cells[0], SHAPE_HINT)
         items = branches(cells[0])
         if len(items) == 1:
             only = only_atom(items[0])

@@ -15,6 +15,7 @@ from symcomm.text.bounds import degree
 from symcomm.text.syntax import (
     Branch,
     Part,
+    bare_atom,
     branches,
     canonical,
     ends_transposed,
@@ -23,6 +24,7 @@ from symcomm.text.syntax import (
     levels,
     only_atom,
     only_factor,
+    placed,
     start_of,
     stop_of,
 )
@@ -112,8 +114,8 @@ class Script:
         """The script with only the first letters of its word."""
         assert self.word is not None
         start = start_of(self.word)
-        word = Token("WORD", self.text[:length], start_pos=start, end_pos=start + length)
-        return Script(self.kind, self.text[:length], self.start, start + length, Tree("word", [word]), word)
+        tree = bare_atom(self.text[:length], start)
+        return Script(self.kind, self.text[:length], self.start, start + length, tree, self.word)
 
 
 class _Base(NamedTuple):
@@ -525,6 +527,8 @@ class Reader:
         cells = branches(atom)
         if not cells:
             raise self.wrong(f"nothing stands in `{self.source(atom)}`", atom, "write what is meant between them")
+        if cells[0].data == "mark":
+            return self.atom(cells[0])
         items = branches(cells[0])
         if any(item.data == "dots" for item in items) and self.scope.kind == _TENSOR:
             return self.family(items, self.over([atom]))
@@ -625,9 +629,7 @@ class Reader:
             node = self.counted(Call(span, function, arguments, subscript))
         if above:
             node = self.power(node, above[0], span)
-        both: Branch = Tree("factor", [part, following])
-        both.meta.start_pos, both.meta.end_pos = start_of(part), stop_of(following)
-        both.meta.empty = False
+        both = placed(Tree("factor", [part, following]), start_of(part), stop_of(following))
         return self.scripted(node, self.scripts(following), both)
 
     def below(self, script: Script) -> Node:

@@ -114,14 +114,22 @@ def lone_word(part: Part) -> Token | None:
     return token if isinstance(token, Token) else None
 
 
+def bare_atom(text: str, place: int) -> Branch:
+    """A word or number made of a few letters or digits of a longer word, which stand at ``place``."""
+    kind = "NUMBER" if text.isdigit() else "WORD"
+    token = Token(kind, text, start_pos=place, end_pos=place + len(text))
+    return placed(Tree(kind.lower(), [token]), place, place + len(text))
+
+
 def leaf(text: str, place: int) -> Branch:
-    """A factor made of a few letters or digits of a longer word."""
-    token = Token("NUMBER" if text.isdigit() else "WORD", text, start_pos=place, end_pos=place + len(text))
-    atom: Branch = Tree("number" if text.isdigit() else "word", [token])
-    factor: Branch = Tree("factor", [atom])
-    for tree in (atom, factor):
-        tree.meta.start_pos, tree.meta.end_pos, tree.meta.empty = place, place + len(text), False
-    return factor
+    """The same as a factor."""
+    return placed(Tree("factor", [bare_atom(text, place)]), place, place + len(text))
+
+
+def placed(tree: Branch, start: int, stop: int) -> Branch:
+    """The tree, told where it stands."""
+    tree.meta.start_pos, tree.meta.end_pos, tree.meta.empty = start, stop, False
+    return tree
 
 
 def letter_of(tree: Branch) -> str:

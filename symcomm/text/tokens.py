@@ -364,7 +364,7 @@ class Scanner:
         assert found is not None
         stop = found.end()
         raised = bool(self.found) and self.found[-1].type in ("CARET", "UNDER") and _end(self.found[-1]) == start
-        single = self._wants_digit()
+        single = self._wants_digit() and self.text[start] != "."
         if single:
             stop = start + 1
         elif raised and not found.group().replace(".", "").isdigit():

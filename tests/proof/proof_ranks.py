@@ -6,9 +6,9 @@ of one group, and nothing else does. What a step reads must be there: a block th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -27,6 +27,15 @@ class MissingBlock(Exception):
 
 class WrongCall(Exception):
     """A collective does not do what its name and its layouts say."""
+
+
+# Whether each collective finishes a sum, and whether its result is cut.
+FORMS = {
+    "all-reduce": (True, False),
+    "reduce-scatter": (True, True),
+    "all-gather": (False, False),
+    "all-to-all": (False, True),
+}
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ class Held:
 
 @dataclass
 class Ranks:
-    """All ranks following one plan. ``removed`` is the number of a step that is left out, to see the run fail."""
+    """All ranks following one plan."""
 
     plan: Plan
     sizes: Sizes
@@ -103,15 +112,23 @@ class Ranks:
     store: dict[str, Held] = field(default_factory=dict)
     owner: dict[str, str] = field(default_factory=dict)  # gathered copy -> its tensor
     phase: str = "forward"
+    known: dict[tuple[str, Layout], dict[Coordinates, Block]] = field(default_factory=dict)
+
+    def fork(self) -> Ranks:
+        """The same ranks at the same step, to go on in another way."""
+        return replace(self, store=dict(self.store), owner=dict(self.owner))
 
     # -- blocks ----------------------------------------------------------------------------------
 
     def block(self, tensor: str, layout: Layout, rank: Coordinates) -> Block:
         """Where a rank's block of a tensor is under a layout."""
-        return tuple(
-            self.mesh.part(length, [m for m, p in layout if p == position], rank)
-            for position, length in enumerate(self.sizes.shape(tensor))
-        )
+        if (tensor, layout) not in self.known:
+            cuts = [[m for m, p in layout if p == n] for n in range(len(self.sizes.shape(tensor)))]
+            self.known[tensor, layout] = {
+                r: tuple(self.mesh.part(n, c, r) for n, c in zip(self.sizes.shape(tensor), cuts, strict=True))
+                for r in self.mesh.ranks
+            }
+        return self.known[tensor, layout][rank]
 
     def load(self, given: Mapping[str, Array]) -> None:
         """Gives each rank its own blocks of what comes from outside."""
@@ -196,14 +213,12 @@ class Ranks:
 
     def call(self, step: Collective) -> None:
         """One collective: the ranks of each group exchange blocks."""
-        held = self.narrow(step.tensor if step.tensor in self.store else "?", self.tensor(step.tensor), step.before)
-        tensor = self.tensor(step.tensor)
+        tensor = self.begin(step)
+        held = self.narrow(step.tensor, tensor, step.before)
         before, after = dict(step.before), dict(step.after)
         was, becomes = before.pop(step.mesh, None), after.pop(step.mesh, None)
-        form = {"all-reduce": (True, None), "reduce-scatter": (True, True), "all-gather": (False, None),
-                "all-to-all": (False, True)}[step.kind]  # fmt: skip
-        if before != after or was is None or form != (was == PARTIAL, None if becomes is None else True):
-            raise WrongCall(f"a {step.kind} over {step.mesh} from {step.before} to {step.after}")
+        form = (was == PARTIAL, becomes is not None)
+        self.check(before == after and was is not None and form == FORMS[step.kind], step)
         results: dict[Coordinates, Array] = {}
         for group in self.mesh.groups(step.mesh):
             have = [self.block(tensor, step.before, r) for r in group]
@@ -221,8 +236,14 @@ class Ranks:
                 distinct = sum(map(volume, want)) // (len(group) if becomes is None else 1)
                 self.check(sum(map(volume, have)) == distinct, step)
             size = volume(have[0]) if was == PARTIAL else sum(map(volume, have))
-            self.check(size == step.elements.subs(self.sizes.numbers | self.degrees), step)
+            self.check(size == self.sizes.number(step.elements), step)
         self.keep(step, tensor, Held(step.after, results))
+
+    def begin(self, step: Collective) -> str:
+        """The tensor that a collective moves; what a later phase gathers begins that phase."""
+        if step.kind in ("all-gather", "all-to-all") and step.phase != self.phase:
+            self.enter(step.phase)
+        return self.tensor(step.tensor)
 
     def keep(self, step: Collective, tensor: str, held: Held) -> None:
         self.store[step.stored] = held
@@ -232,13 +253,6 @@ class Ranks:
     def tensor(self, stored: str) -> str:
         """The tensor that a stored name is a copy of."""
         return self.owner.get(stored, stored)
-
-    @cached_property
-    def degrees(self) -> dict[object, int]:
-        """The symbols of the mesh's sizes."""
-        from symcomm.form import value
-
-        return {value(self.plan.strategy.sizes[name]): size for name, size in self.mesh.sizes.items()}
 
     def check(self, fits: bool, step: Collective) -> None:
         if not fits:
@@ -261,7 +275,7 @@ class Ranks:
 
     def leave_out(self, step: Collective) -> None:
         """The step as if no rank sent anything: each has the part it holds, and NaN where it holds nothing."""
-        tensor = self.tensor(step.tensor)
+        tensor = self.begin(step)
         held = self.narrow(step.tensor, tensor, step.before)
         results: dict[Coordinates, Array] = {}
         for rank in self.mesh.ranks:

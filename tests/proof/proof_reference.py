@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any
@@ -35,6 +35,8 @@ class Sizes:
 
     graph: Graph
     values: Mapping[str, int]
+    worth: dict[Any, float] = field(default_factory=dict, compare=False)
+    lengths: dict[str, dict[int, int]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def numbers(self) -> dict[sp.Symbol, sp.Integer]:
@@ -64,10 +66,15 @@ class Sizes:
 
     def loops(self, op: Op) -> dict[int, int]:
         """The length of each loop of an op."""
-        return {index: self.axes[axis] for index, axis in self.graph.index_axes(op).items()}
+        if op.output not in self.lengths:
+            self.lengths[op.output] = {index: self.axes[axis] for index, axis in self.graph.index_axes(op).items()}
+        return self.lengths[op.output]
 
     def number(self, expression: Any) -> float:
-        return float(sp.sympify(expression).subs(self.numbers))
+        """The worth of a scale or a size."""
+        if expression not in self.worth:
+            self.worth[expression] = float(sp.sympify(expression).subs(self.numbers))
+        return self.worth[expression]
 
 
 # -- maps: their own expressions, interpreted ------------------------------------------------------

@@ -20,7 +20,7 @@ from symcomm.text.table import layer_tables
 
 @dataclass(frozen=True)
 class Layer:
-    """A table and its sizes; a size is a number, or a number times the ranks of the mesh (``"2 ranks"``)."""
+    """A table and its sizes; a size is a number, or a number times the ranks of the mesh (``"2 ranks"``), or times their square."""
 
     name: str
     table: str
@@ -32,8 +32,8 @@ class Layer:
         """The sizes of the symbols on a mesh of so many ranks."""
         found: dict[str, int] = {}
         for name, size in (DEFAULTS | self.sizes).items():
-            times, _, of_ranks = str(size).partition(" ")
-            found[name] = int(times) * (ranks if of_ranks else 1)
+            times, *of_ranks = str(size).split()
+            found[name] = int(times) * ranks ** len(of_ranks)
         return found
 
 

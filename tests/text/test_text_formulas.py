@@ -286,6 +286,9 @@ KNOWN = frozenset({"N_layer", "D", "k", "N", "B", "L", "n_h", "N_l"})
         ("k(k-1)", "*(k +(k -1))"),
         ("D²", "^(D 2)"),
         ("N_lD", "*(N_l D)"),
+        ("N^-1", "^(N -1)"),
+        ("N^DN", "*(^(N D) N)"),
+        (r"\frac1.5 N", "*(/(1 1/2) N)"),
     ],
 )
 def test_an_answer_is_read(text: str, tree: str) -> None:
@@ -354,6 +357,7 @@ ANSWER_ERRORS = {
         r"\sum",
         r"write the sum out, or as a function such as \text{Combine}(Y_e, M)",
     ),
+    r"N {\prime}": (r"`\prime` has nothing to stand at", r"\prime", "write a name before it"),
     "2_k": ("a number cannot have `_k`", "_k", "only names have it"),
     "()": ("nothing stands in `()`", "()", "write what is meant between them"),
     "max()": ("'max' is called without an argument", "()", "write f(x)"),
@@ -447,6 +451,7 @@ DECLARATION_ERRORS = {
     "y = x": ("a shape is wanted here, not an equation", "y = x", SHAPE),
     "2 [B]": ("a name is wanted before its shape", "2", SHAPE),
     r"Q_i [B], i = 1, \dots": ("the last value of i is missing", r"\dots", r"write $i = 1, \dots, n$"),
+    r"x \in \mathbb{R}^{\prime}": (r"`\prime` has no shape", "", ""),
     "x [B, ..., D]": ("a shape lists its sizes", "...", SHAPE),
     r"x \in \mathbb{R}_D": ("`_D` cannot stand at a domain", "_D", SHAPE),
 }

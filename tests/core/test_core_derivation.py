@@ -1,0 +1,192 @@
+"""A derivation cannot be built wrong."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symcomm import form as forms
+from symcomm.accounting import Accounting
+from symcomm.derivation import Derivation, Reason, Relations, Step, exact, identical
+from symcomm.errors import AccountingError, DerivationError, ValuesError
+from symcomm.form import Num, Power, Product, Ratio, Sym, Total, num, product
+from symcomm.notation import symbol
+from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
+
+WHY = Reason("rule", "because")
+HEADS = Relations((("D", product(Sym("n_H"), Sym("H"))),))
+
+
+def derivation(*steps: Step, relations: Relations = HEADS, **more: object) -> Derivation:
+    return Derivation("volume", Accounting(), steps, relations=relations, **more)  # type: ignore[arg-type]
+
+
+def test_a_false_rewrite_cannot_be_built() -> None:
+    with pytest.raises(DerivationError, match=r"V: 2\*D\*\*2 is not 3\*D\*\*2 in the derivation of volume"):
+        derivation(
+            Step("V", product(num(2), Sym("D"), Sym("D")), ONE, WHY),
+            Step("V", product(num(3), Power(Sym("D"), num(2))), ONE, WHY, "="),
+        )
+
+
+def test_a_rewrite_may_use_the_relation_between_sizes() -> None:
+    d = derivation(
+        Step("V", product(Sym("D"), Sym("n_H"), Sym("H")), ONE, WHY), Step("V", Power(Sym("D"), num(2)), ONE, WHY, "=")
+    )
+    assert d.expr == symbol("D") ** 2
+
+
+def test_a_rewrite_that_holds_only_without_the_relation_is_refused() -> None:
+    with pytest.raises(DerivationError):
+        derivation(
+            Step("V", product(Sym("D"), Sym("n_H"), Sym("H")), ONE, WHY),
+            Step("V", Power(Sym("D"), num(2)), ONE, WHY, "="),
+            relations=Relations(),
+        )
+
+
+def test_a_name_must_be_defined_before_it_is_rewritten() -> None:
+    with pytest.raises(DerivationError, match="V is used before it is defined in the derivation of volume"):
+        derivation(Step("V", Sym("D"), ONE, WHY, "="))
+
+
+def test_a_name_cannot_be_defined_twice_or_by_itself() -> None:
+    with pytest.raises(DerivationError, match="V is defined twice"):
+        derivation(Step("V", Sym("D"), ONE, WHY), Step("V", Sym("D"), ONE, WHY))
+    with pytest.raises(DerivationError, match="V is defined by itself"):
+        derivation(Step("V", product(num(2), Sym("V")), ONE, WHY))
+
+
+def test_a_step_keeps_its_unit() -> None:
+    with pytest.raises(DerivationError, match="V changes its unit from B to FLOP"):
+        derivation(
+            Step("V", Product((Sym("D"), Num(Fraction(2), Unit.parse("byte/element")))), BYTE, WHY),
+            Step("V", product(num(2), Sym("D")), FLOP, WHY, "="),
+        )
+
+
+def test_bytes_cannot_be_declared_to_be_operations() -> None:
+    with pytest.raises(DerivationError, match="F is said to be in FLOP, but its form is in B"):
+        derivation(Step("F", Product((Sym("D"), Num(Fraction(2), BYTE))), FLOP, WHY))
+
+
+def test_terms_of_different_units_cannot_be_added() -> None:
+    with pytest.raises(DerivationError, match="terms of different units are added: B and FLOP"):
+        derivation(Step("a", Num(Fraction(2), BYTE), BYTE, WHY), Step("b", Num(Fraction(2), FLOP), FLOP, WHY),
+                   Step("c", Total((Sym("a"), Sym("b"))), BYTE, WHY))  # fmt: skip
+
+
+def test_a_derivation_without_steps_is_refused() -> None:
+    with pytest.raises(DerivationError, match="the derivation of volume has no steps"):
+        derivation()
+
+
+def test_an_approximation_needs_its_condition_and_never_is_the_answer() -> None:
+    exactly = Step("V", Ratio(Total((Sym("k"), num(-1))), Sym("k")), ONE, WHY)
+    with pytest.raises(DerivationError, match="V is approximated without a condition"):
+        derivation(exactly, Step("V", num(1), ONE, WHY, "≈"))
+    d = derivation(exactly, Step("V", num(1), ONE, WHY, "≈", condition="many ranks"))
+    assert d.at(k=8).value == Fraction(7, 8)
+
+
+def test_a_missing_value_is_named() -> None:
+    d = derivation(Step("V", product(Sym("N_layer"), Sym("D")), ONE, WHY))
+    with pytest.raises(ValuesError) as caught:
+        d.at(D=3)
+    assert str(caught.value) == "volume needs a value for N_layer\nhint: for instance N_layer=8"
+
+
+def test_a_value_that_the_relation_implies_need_not_be_given() -> None:
+    d = derivation(Step("V", Sym("H"), ONE, WHY))
+    assert d.at(D=4096, n_H=32).value == 128
+
+
+def test_numbers_that_break_a_relation_are_refused_with_both_sides() -> None:
+    d = derivation(Step("V", Sym("D"), ONE, WHY))
+    with pytest.raises(ValuesError) as caught:
+        d.at(D=4096, n_H=32, H=120)
+    text = str(caught.value)
+    assert "the given numbers break D = " in text
+    assert "3840" in text
+    assert "D = 4096" in text
+
+
+def test_two_derivations_under_different_conventions_are_not_combined() -> None:
+    from symcomm.model import ratio
+
+    step = Step("V", Num(Fraction(8), BYTE), BYTE, WHY)
+    a = Derivation("first", Accounting(), (step,), ("communication",))
+    b = Derivation("second", Accounting(communication="all_links"), (step,), ("communication",))
+    with pytest.raises(AccountingError) as caught:
+        ratio(a, b)
+    assert str(caught.value) == (
+        "'first' is counted under communication: payload, but 'second' under communication: all_links\n"
+        "hint: derive both under one accounting"
+    )
+
+
+def test_floats_are_refused_because_they_are_not_exact() -> None:
+    with pytest.raises(ValuesError, match=r"D is the float 0\.1, which is not exact"):
+        exact(0.1, "D")
+
+
+def test_probes_find_a_difference_that_small_numbers_hide() -> None:
+    k = symbol("k")
+    assert not identical(k**2, k)
+    assert identical((k - 1) * (k + 1), k**2 - 1)
+
+
+small = st.integers(min_value=1, max_value=9)
+
+
+@st.composite
+def written(draw: st.DrawFn, depth: int = 3) -> forms.Form:
+    """A random form of sums, products, quotients, powers and roundings."""
+    if depth == 0 or draw(st.booleans()):
+        return draw(st.one_of(small.map(num), st.sampled_from([Sym("D"), Sym("L"), Sym("k")])))
+    parts = st.lists(written(depth - 1), min_size=2, max_size=3).map(tuple)  # type: ignore[call-arg]
+    one = written(depth - 1)  # type: ignore[call-arg]
+    return draw(
+        st.one_of(
+            parts.map(Total),
+            parts.map(Product),
+            st.tuples(one, one).map(lambda p: Ratio(*p)),
+            st.tuples(one, st.integers(0, 3)).map(lambda p: Power(p[0], num(p[1]))),
+            one.map(forms.Ceiling),
+            one.map(forms.Floor),
+            parts.map(forms.Largest),
+        )
+    )
+
+
+@given(written(), small, small, small)
+def test_the_value_of_a_form_is_what_the_form_evaluates_to(f: forms.Form, d: int, length: int, k: int) -> None:
+    values = {"D": Fraction(d), "L": Fraction(length), "k": Fraction(k)}
+    expected = forms.evaluate(f, values)
+    got = forms.value(f).subs({symbol(n): int(v) for n, v in values.items()})
+    assert Fraction(int(got.p), int(got.q)) == expected
+
+
+@given(written())
+def test_writing_a_value_as_a_form_keeps_it(f: forms.Form) -> None:
+    value = forms.value(f)
+    assert identical(value, forms.value(forms.from_expr(value)))
+
+
+def test_a_product_of_sizes_is_gathered_into_the_symbol_it_makes() -> None:
+    n, h, d, b = (symbol(s) for s in ("n_H", "H", "D", "B"))
+    assert HEADS.gather(2 * b * d * n * h + n**2 * h**2 + n * h**2) == 2 * b * d**2 + d**2 + d * h
+
+
+def test_a_huge_power_is_refused_before_it_is_computed() -> None:
+    with pytest.raises(ValuesError, match="too large"):
+        forms.evaluate(Power(num(9), Power(num(9), num(9))), {})
+
+
+def test_elements_and_bytes_an_element_make_bytes() -> None:
+    d = derivation(Step("n", Sym("D"), ELEMENT, WHY),
+                   Step("V", Product((Sym("n"), Num(Fraction(2), Unit.parse("byte/element")))), BYTE, WHY))  # fmt: skip
+    assert str(d.at(D=8)) == "16 B"

@@ -1,0 +1,96 @@
+"""Quantities are exact; people read decimal and binary prefixes."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from symcomm.accounting import CONVENTIONS, Accounting
+from symcomm.errors import AccountingError, Span, SymcommError, ValuesError, nearest
+from symcomm.units import BYTE, Quantity, Unit
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("80 GB", 80 * 10**9, "B"),
+        ("80GiB", 80 * 2**30, "B"),
+        ("1.41 GHz", 1_410_000_000, "cycle/second"),
+        ("512 FMA/clock/SM", 512, "FMA/(cycle*SM)"),
+        ("300 GB/s", 300 * 10**9, "B/s"),
+        ("20 us", Fraction(1, 50_000), "s"),
+        ("312 TFLOP/s", 312 * 10**12, "FLOP/s"),
+        ("1/2", Fraction(1, 2), "1"),
+        ("4_096", 4096, "1"),
+        ("1e9", 10**9, "1"),
+    ],
+)
+def test_a_quantity_is_read_exactly(text: str, value: Fraction | int, unit: str) -> None:
+    assert Quantity.parse(text) == Quantity(Fraction(value), Unit.parse(unit))
+
+
+def test_bytes_are_said_exactly_then_in_decimal_and_in_binary() -> None:
+    assert str(Quantity(Fraction(21 * 2**30), BYTE)) == "22 548 578 304 B = 22.55 GB = 21 GiB"
+
+
+def test_a_rate_is_said_in_decimal_only() -> None:
+    assert str(Quantity(Fraction(300 * 10**9), Unit.parse("B/s"))) == "300 000 000 000 B/s = 300 GB/s"
+
+
+def test_a_fraction_is_said_exactly_and_rounded() -> None:
+    assert str(Quantity(Fraction(2048, 65), Unit.parse("FLOP/byte"))) == "2048/65 FLOP/B ≈ 31.5077 FLOP/B"
+
+
+def test_an_unknown_unit_is_refused_with_a_near_one() -> None:
+    with pytest.raises(ValuesError) as caught:
+        Quantity.parse("80 Gibyt")
+    assert str(caught.value) == "unknown unit 'Gibyt'\nhint: did you mean 'byte' or 'bytes'?"
+
+
+def test_what_follows_a_number_must_be_a_unit() -> None:
+    with pytest.raises(ValuesError, match=r"unknown unit '\.\.2'"):
+        Quantity.parse("1..2")
+
+
+@pytest.mark.parametrize("text", ["", "GB", "--3", "__import__('os')", "9" * 200])
+def test_what_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(ValuesError, match="is not a number with a unit"):
+        Quantity.parse(text)
+
+
+def test_an_error_shows_its_place_the_text_and_a_caret() -> None:
+    error = SymcommError("unknown function 'foo'", Span("t.md", 7, "$y = foo(x)$", 5, 8, "column Input"), "known: relu")
+    assert str(error) == (
+        "t.md:7, column Input: unknown function 'foo'\n    $y = foo(x)$\n         ^^^\nhint: known: relu"
+    )
+
+
+def test_a_long_line_is_cut_around_the_fault() -> None:
+    shown = str(SymcommError("bad", Span("t.md", 1, "x" * 5000 + "!" + "y" * 5000, 5000, 5001))).splitlines()
+    assert len(shown[1]) < 200
+    assert shown[1][shown[2].index("^")] == "!"
+
+
+def test_near_words_are_named_and_else_all_known_ones() -> None:
+    assert nearest("pipline", ["pipeline", "tensor"]) == "did you mean 'pipeline'?"
+    assert nearest("zzz", ["b", "a"]) == "known: a, b"
+
+
+def test_the_first_convention_of_each_field_is_its_default() -> None:
+    seen: dict[str, str] = {}
+    for row in CONVENTIONS:
+        seen.setdefault(row.field, row.name)
+    assert {name: getattr(Accounting(), name) for name in seen} == seen
+
+
+def test_a_convention_may_be_named_alone_where_its_name_is_unique() -> None:
+    assert Accounting.of("all_links", "causal_half").attention == "causal_half"
+    with pytest.raises(AccountingError) as caught:
+        Accounting.of("keep")
+    assert str(caught.value) == (
+        "'keep' belongs to several conventions\nhint: write gathered_weights: keep or gathered_activations: keep"
+    )
+    with pytest.raises(AccountingError) as caught:
+        Accounting.of("payloads")
+    assert str(caught.value) == "unknown convention 'payloads'\nhint: did you mean 'payload'?"
