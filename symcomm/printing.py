@@ -134,10 +134,10 @@ class Written:
     accent: str = ""
 
 
-_GREEK_ORDER = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho final sigma tau upsilon phi "
-    "chi psi omega"
-).split()  # in the order of their code points
+_GREEK_ORDER = tuple(  # in the order of their code points
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho final sigma tau upsilon "
+    "phi chi psi omega".split(" ")
+)
 GREEK_NAMES = {
     name: chr((0x3B1 if name[0].islower() else 0x391) + place)
     for place, lower in enumerate(_GREEK_ORDER)
@@ -498,8 +498,8 @@ TYPST = Dialect(
     comma=", ",
     parens=lambda inside, tall: f"({inside})",
     # Escaped, since the two stand in different lines; given the height that their contents would give them.
-    opening=lambda tall: "lr(size: #200%, \\()" if tall else "\\(",
-    closing=lambda tall: "lr(size: #200%, \\))" if tall else "\\)",
+    opening=lambda tall: "lr(size: #2.3em, \\()" if tall else "\\(",
+    closing=lambda tall: "lr(size: #2.3em, \\))" if tall else "\\)",
     fraction=lambda top, bottom: f"frac({top}, {bottom})",
     power=lambda base, exponent: f"{base}^({exponent})",
     root=lambda inside: f"sqrt({inside})",
@@ -836,6 +836,8 @@ def _at_start(d: Dialect, joint: str) -> str:
             return "{}" + joint
         case "typst":
             return joint.strip() + " med "
+        case "mathml":
+            return joint.replace("<mo>", '<mo form="infix">')
     return joint.strip() + " "
 
 
@@ -1305,7 +1307,9 @@ def markdown_maths(latex: str) -> str:
 def _as_markdown(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
     out = [f"**{markdown_text(d.title)}**", ""]
     if d.conventions:
-        out += [f"- *{markdown_text(f'{c.field}: {c.name}.')}* {markdown_text(c.statement)}" for c in d.conventions] + [""]
+        for c in d.conventions:
+            out.append(f"- *{markdown_text(f'{c.field}: {c.name}.')}* {markdown_text(c.statement)}")
+        out.append("")
     out += ["| | | reason |", "|---:|:---|:---|"]
     for left, relation, right, reason in _equations(d, "latex", values):
         lhs = markdown_maths(left) if left else ""
@@ -1330,12 +1334,12 @@ def markdown_table(e: Exhibit, notation: Notation) -> list[str]:
 
 
 def math_element(content: str, alt: str = "", display: bool = False) -> str:
-    """MathML content in its ``math`` element; ``alt`` is read where maths is not.
+    """MathML content in its ``math`` element; ``alt`` is read where maths is not, ``display`` makes fractions large.
 
     >>> math_element("<mn>7</mn>", "7")
     '<math xmlns="http://www.w3.org/1998/Math/MathML" alttext="7"><mn>7</mn></math>'
     """
-    block = ' display="block"' if display else ""
+    block = ' displaystyle="true"' if display else ""
     label = f' alttext="{html_text(alt)}"' if alt else ""
     return f'<math xmlns="http://www.w3.org/1998/Math/MathML"{block}{label}>{content}</math>'
 

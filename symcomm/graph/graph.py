@@ -143,6 +143,21 @@ class Graph:
                 found.setdefault(name, []).append(op)
         return {name: tuple(ops) for name, ops in found.items()}
 
+    @cached_property
+    def attention_pairs(self) -> frozenset[tuple[str, str]]:
+        """The axes of query and key positions: a softmax works along the keys, and the queries are as many."""
+        found = set()
+        for op in self.ops:
+            along = op.attribute("along", ())
+            if op.kind != "softmax" or not isinstance(along, tuple):
+                continue
+            names = self.tensors[op.inputs[0]].axes
+            keys = op.indices[0].index(along[0])
+            queries = [n for n in range(keys) if self.axes[names[n]].size == self.axes[names[keys]].size]
+            if queries:
+                found.add((names[queries[-1]], names[keys]))
+        return frozenset(found)
+
     @property
     def weights(self) -> tuple[Tensor, ...]:
         """The weights, in the order they are used."""

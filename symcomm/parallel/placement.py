@@ -154,8 +154,9 @@ class _Planner:
             self.graph = update_ops(self.graph)
         graph = self.graph
         self.wanted = {name: dict(self.wish(t, rules)) for name, t in graph.tensors.items()}
-        self.order = {mesh: n for n, mesh in enumerate(dict.fromkeys(p.rule.mesh for p in rules))}
-        self.meshes = tuple(self.order)
+        # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier one: it is gathered first.
+        self.meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
+        self.order = {mesh: n for n, mesh in enumerate(self.meshes)}
         for name, tensor in graph.tensors.items():
             if name not in graph.producers:
                 self.layouts[name] = dict(self.wanted[name])

@@ -48,8 +48,8 @@ class PipelineCut:
 class Strategy:
     """Rules, the mesh axes they need with their sizes, and one sentence why.
 
-    ``precedence`` orders rules when strategies are composed: experts before tensor before sequence before data before
-    the sharding of weights, so that each tensor takes the most specific rule first. Compose with ``|``.
+    ``precedence`` orders rules when strategies are composed: experts before tensor before context before sequence before
+    data before the sharding of weights, so that each tensor takes the most specific rule first. Compose with ``|``.
     """
 
     name: str
@@ -107,7 +107,7 @@ def degree(size: Size) -> Form:
     return Sym(text)
 
 
-_EXPERT, _TENSOR, _SEQUENCE, _DATA, _SHARD = range(5)
+_EXPERT, _TENSOR, _CONTEXT, _SEQUENCE, _DATA, _SHARD = range(6)
 
 
 def Data(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802  (a strategy reads like a type)
@@ -195,7 +195,7 @@ def Context(size: Size = "N_CP", mesh: str = "context") -> Strategy:  # noqa: N8
     """Context parallelism: all activations are cut along the sequence; keys and values are gathered."""
     on = frozenset({"input", "activation"})
     return Strategy(
-        "Context", ((_SEQUENCE, Rule("sequence", mesh, on)),), ((mesh, degree(size)),),
+        "Context", ((_CONTEXT, Rule("sequence", mesh, on)),), ((mesh, degree(size)),),
         "Activations are cut along the sequence; a query needs the keys and values of all positions.",
     )  # fmt: skip
 
@@ -386,7 +386,7 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
     features = {graph.index_axes(op)[i] for op in graph.ops if weights & {*op.inputs} for i in op.summed}
     found = [axis for axis in (data.axes[1:] if tokens else data.axes[1:-1]) if axis not in features]
     if not found:
-        raise StrategyError(f"{graph.name} has no sequence axis to cut", hint=f"{data.name} has too few axes")
+        raise StrategyError(f"{graph.name} has no sequence axis to cut", hint=f"it stands between the batch and the features of {data.name}")
     return tuple(found[:1])
 
 

@@ -46,16 +46,14 @@ def _index_sizes(graph: Graph, op: Op) -> dict[int, Expr]:
 
 
 def _masked(graph: Graph, op: Op) -> tuple[int, int] | None:
-    """The indices of the query and key positions, where one operand has one axis twice."""
+    """The indices of the query and key positions of an op, where it works on attention scores."""
     for name, indices in ((op.output, op.output_indices), *zip(op.inputs, op.indices, strict=True)):
-        tensor = graph.tensors[name]
-        of = graph.tensors[tensor.of] if tensor.of else tensor
-        if of.role != "activation":
-            continue
-        for n, axis in enumerate(tensor.axes):
-            for m in range(n + 1, len(tensor.axes)):
-                if tensor.axes[m] == axis:
-                    return indices[n], indices[m]
+        axes = graph.tensors[name].axes
+        for queries, keys in graph.attention_pairs:
+            at = [n for n, axis in enumerate(axes) if axis == queries]
+            other = [n for n, axis in enumerate(axes) if axis == keys and n not in at[:1]]
+            if at and other:
+                return indices[at[0]], indices[other[-1]]
     return None
 
 

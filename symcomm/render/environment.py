@@ -1,7 +1,7 @@
 r"""The template environment: how templates are found, and how every value is escaped at the border.
 
-Templates write ``<% %>`` for statements and ``<< >>`` for values, so that LaTeX, Typst and Jinja do not collide. A value
-is escaped for the format unless it is ``Markup``, which only the printers and pandoc make.
+Templates write ``<% %>`` for statements and ``<< >>`` for values, so that LaTeX, Typst and Jinja do not collide. A
+value is escaped for the format unless it is ``Markup``, which only the printers and pandoc make.
 """
 
 from __future__ import annotations

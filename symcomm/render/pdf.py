@@ -31,10 +31,17 @@ def typst_pdf(source: str) -> bytes:
         path = Path(folder) / "main.typ"
         path.write_text(source, encoding="utf-8")
         try:
-            made = typst.compile(path, root=folder, pdf_standards=["ua-1"], ignore_system_fonts=not foreign, timestamp=0)
+            made: object = typst.compile(
+                str(path), root=folder, pdf_standards=["ua-1"], ignore_system_fonts=not foreign, timestamp=0
+            )
         except typst.TypstError as error:
+            # The diagnosis names the line of the source, which helps where the template is the user's.
+            found = re.search(r"main\.typ:(\d+)", str(getattr(error, "diagnostic", "")))
+            lines = source.splitlines()
+            number = int(found[1]) if found else 0
+            where = f" (line {number}: {_short(lines[number - 1])})" if 0 < number <= len(lines) else ""
             hints = "; ".join(getattr(error, "hints", None) or [])
-            raise RenderError(f"Typst could not set the document: {_short(str(error))}", hint=hints) from error
+            raise RenderError(f"Typst could not set the document: {_short(str(error))}{where}", hint=hints) from error
     if not isinstance(made, bytes):
         raise RenderError("Typst made no PDF")
     return made
@@ -63,10 +70,15 @@ def latex_run(source: str, epoch: int = 0) -> tuple[bytes, str]:
             "openout_any": "p",
             "max_print_line": "1000",
         }
-        command = [latexmk, "-norc", "-pdf", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error", "-no-shell-escape"]
+        options = ["-norc", "-pdf", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error", "-no-shell-escape"]
         try:
             run = subprocess.run(  # noqa: S603  (our own arguments)
-                [*command, "main.tex"], cwd=folder, env=environment, capture_output=True, timeout=_LATEX_TIMEOUT, check=False
+                [latexmk, *options, "main.tex"],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                timeout=_LATEX_TIMEOUT,
+                check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise RenderError(f"LaTeX took more than {_LATEX_TIMEOUT} seconds") from error

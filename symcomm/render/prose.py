@@ -32,7 +32,9 @@ _UNSUPPORTED_MATHS = re.compile(
     r"|color|textcolor|qty|SI|si|unit|num|ang|input|include|write|read|openin|openout|catcode|csname|special|href|url"
     r"|usepackage|directlua|loop|expandafter|cancel|bangle|brace|brack|choose)(?![A-Za-z])"
 )
-_RAW_TEX = re.compile(r"\\(begin|end)\{[^}\s]*\}?|\\[A-Za-z]+(?=[{\[])|\\(?:newcommand|input|include|def|vspace|newpage)\b")
+_RAW_TEX = re.compile(
+    r"\\(begin|end)\{[^}\s]*\}?|\\[A-Za-z]+(?=[{\[])|\\(?:newcommand|input|include|def|vspace|newpage)\b"
+)
 _SAFE_LINK = re.compile(r"(https?://|mailto:)[^\s\"<>\\]+", re.IGNORECASE)
 
 
@@ -143,17 +145,20 @@ def _checked(blocks: list[Any], piece: Piece) -> list[Any]:
                 if raw.startswith("<!--"):
                     return _DROPPED
                 kind = "HTML" if node["c"][0] == "html" else "TeX"
-                raise _refuse(piece, raw, f"is raw {kind}, which is not passed on", "write it in Markdown, or in `...`")
+                why = f"is raw {kind}, which is not passed on"
+                raise _refuse(piece, raw, why, "write it in Markdown, or as code in `...`")
             case "Image":
-                raise _refuse(piece, node["c"][2][0], "is an image, which no output format holds yet", "describe it in words")
+                why = "is an image, which no output format holds yet"
+                raise _refuse(piece, node["c"][2][0], why, "describe it in words")
             case "Str" if found := _RAW_TEX.search(node["c"]):
-                raise _refuse(piece, found[0], "is raw TeX outside of maths", "put maths between $...$, text in Markdown")
+                why = "is raw TeX outside of maths"
+                raise _refuse(piece, found[0], why, "put maths between $...$ and write text in Markdown")
             case "Math":
                 if found := _UNSUPPORTED_MATHS.search(node["c"][1]):
                     raise _refuse(piece, found[0], "is not understood in maths here", "write the formula without it")
                 return _breakable(node["c"][0], node["c"][1].strip(), piece.inline)
             case "Link":
-                attributes, text, (url, title) = node["c"]
+                _, text, (url, _) = node["c"]
                 if not _SAFE_LINK.fullmatch(url):
                     return {"t": "Span", "c": [["", [], []], go(text)]}  # a link that leads nowhere from a PDF
                 return {"t": "Link", "c": [["", [], []], go(text), [url, ""]]}
@@ -214,9 +219,8 @@ def _write(
         blocks.extend(_described(tree) if target == "typst" else tree)
     tree_file, log = folder / "tree.json", folder / "log.json"
     tree_file.write_text(json.dumps({"pandoc-api-version": _api_version(folder), "meta": {}, "blocks": blocks}))
-    out = pandoc(
-        ["-f", "json", "-t", "html5" if target == "html" else target, "--mathml", "--wrap=preserve", f"--log={log}", str(tree_file)]
-    )
+    writer = "html5" if target == "html" else target
+    out = pandoc(["-f", "json", "-t", writer, "--mathml", "--wrap=preserve", f"--log={log}", str(tree_file)])
     for entry in json.loads(log.read_text(encoding="utf-8") or "[]"):
         if entry.get("type") == "CouldNotConvertTeXMath":
             tex = entry["contents"].strip()
@@ -224,7 +228,8 @@ def _write(
             reason = str(entry.get("message", "")).strip().splitlines()
             why = next((line for line in reason if line.startswith("unexpected")), "")
             found = re.search(r"control sequence (\\\w+)", why)
-            error = f"the maths {tex[:80]} cannot be converted" + (f": unknown command {found[1]}" if found else f": {why}")
+            cause = f"unknown command {found[1]}" if found else why
+            error = f"the maths {tex[:80]} cannot be converted: {cause}"
             if piece is None:
                 raise RenderError(error)
             refused = _refuse(piece, found[1] if found else tex, "", "")

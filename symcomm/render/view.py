@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, cast
 
 from symcomm import printing
+from symcomm.derivation import Exhibit
 from symcomm.errors import Span
 from symcomm.form import Form, Sym
 from symcomm.notation import Notation
@@ -109,7 +110,6 @@ class AnswerView:
     exhibits: tuple[TableView, ...]
     notes: tuple[str, ...]
     right_width: float
-    reason_width: float
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,9 @@ class _Writer:
 
     def bare(self, content: str, alt: str) -> Markup:
         """Maths that the template puts between dollar signs, together with its neighbours."""
-        return self.maths(content, alt) if self.kind == "html" else self.markup(content)
+        if self.kind != "html":
+            return self.markup(content)
+        return self.markup(printing.math_element(content, alt, display=True) if content else "")
 
     def form(self, form: Form, names: printing.Names | None = None) -> Markup:
         return self.maths(printing.PRINTERS[self.dialect](form, names, self.notation), printing.plain(form, names))
@@ -184,10 +186,8 @@ class _Writer:
 
     def row(self, name: str, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> RowView:
         said = printing.plain(form, names)
-        if self.kind == "html":  # a browser scrolls
-            limit = float("inf")
         broken = printing.broken(self.dialect, form, limit, names, self.notation)
-        right = tuple(self.bare(line, said if not i else "continued") for i, line in enumerate(broken))
+        right = tuple(self.bare(line, "continued" if i else said) for i, line in enumerate(broken))
         left = printing.name_in(self.dialect, name, self.notation) if name else ""
         sign = printing.RELATIONS[self.dialect][relation]
         mark = relation.lstrip(":")
@@ -231,7 +231,8 @@ def page(document: Document, kind: Kind, solutions: bool) -> PageView:
             case LayerTable(table):
                 columns = tuple(prose(c, Span(document.file, 0, c, 0, len(c)), True) for c in table.columns)
                 rows = tuple(tuple(prose(c.text, c.span(), True) for c in row) for row in table.rows)
-                longest = [max((len(r[i].text) for r in table.rows if i < len(r)), default=8) for i in range(len(columns))]
+                cells = [[row[i].text for row in table.rows if i < len(row)] for i in range(len(columns))]
+                longest = [max(map(len, cell), default=8) for cell in cells]
                 views.append(BlockView("table", table=TableView("", columns, rows, (), _shares(longest))))
             case Answer():
                 views.append(BlockView("answer", answer=answer_view(block, writer)))
@@ -286,8 +287,8 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
     room = PAGE_WIDTH - _NUMBER - left_width - _RELATION - _GAP
     beside = room - _REASON - _GAP
     steps = tuple(_step(line, writer, beside, room) for line in lines)
-    if all(step.wide for step in steps):
-        beside = room
+    used_widths = [printing.width(line.form, None, writer.notation) for line in lines]
+    taken = max([w for w in used_widths if w <= beside], default=beside)
     given = {g.name: g.quantity.value for g in answer.given}
     found = _numbers(answer, given)
     substituted, wide = None, False
@@ -315,8 +316,7 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
         unit=str(d.unit) if str(d.unit) != "1" else "",
         exhibits=tuple(_exhibit(e, writer) for e in d.exhibits),
         notes=d.notes,
-        right_width=round(beside, 1),
-        reason_width=_REASON,
+        right_width=round(min(beside, max(8.0, taken + 1.5)), 1),
     )
 
 
@@ -341,7 +341,7 @@ def _given(given: Given, writer: _Writer) -> GivenView:
     return GivenView(writer.equation(Sym(given.name), given.quantity), given.meaning)
 
 
-def _exhibit(exhibit: printing.Exhibit, writer: _Writer) -> TableView:
+def _exhibit(exhibit: Exhibit, writer: _Writer) -> TableView:
     def cell(value: str | Form | Quantity) -> str | Markup:
         if isinstance(value, Form):
             return writer.form(value)

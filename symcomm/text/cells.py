@@ -211,10 +211,23 @@ class CellReader(Reader):
             only = only_atom(items[0])
             if only is not None and only.data in ("braces", "paren", "square"):
                 return self.shape(only)
+            factors = term_of(items[0]) or []
+            words = [self.source(one) for one in factors]
+            if atom.data == "square" and len(words) > 1 and "".join(words) != self.source(items[0]):
+                self.apart_or_product(items[0], factors, words)
         for item in items:
             if item.data == "dots" or len(item.children) > 1:
                 raise self.wrong("a shape lists its sizes", item, SHAPE_HINT)
         return self.sizes([side for item in items for side in branches(item)])
+
+    def apart_or_product(self, item: Branch, factors: list[Part], words: list[str]) -> None:
+        """Refuse ``[B L D]``, which some write for three axes and others for a product; ``[4 D]`` is one size."""
+        if all(isinstance(one, Tree) for one in factors) and not words[0][0].isdigit():
+            lone = [token for one in factors if (token := lone_word(one)) is not None and "x" in token]
+            if not lone:
+                how = f"write [{', '.join(words)}] for axes, [{'*'.join(words)}] for a product"
+                count = {2: "two", 3: "three", 4: "four"}.get(len(words), str(len(words)))
+                raise self.wrong(f"these sizes may be {count} axes or one product", item, how)
 
     def sizes(self, sides: list[Branch]) -> tuple[Node, ...]:
         r"""The sizes between ``\times``; ``L+1`` between two of them is one size."""

@@ -32,7 +32,7 @@ def refusal(text: str) -> SymcommError:
 # One row a mistake: the document, the line, the word that is marked, what is said, what is hinted.
 MISTAKES = [
     (document("modle: product"), 6, "modle", "neither a model nor a question", "did you mean 'model'?"),
-    (document("model: product\nrepeet: N"), 7, "repeet", "unknown key 'repeet' in this model", "did you mean 'repeat'?"),
+    (document("model: product\nrepeet: N"), 7, "repeet", "unknown key 'repeet' in this model", "mean 'repeat'?"),
     (document(MODEL, "ask: flops\nscoop: training"), 12, "scoop", "unknown key 'scoop'", "did you mean 'scope'?"),
     (document(MODEL, "ask: flop"), 11, "flop", "unknown quantity 'flop'", "did you mean 'flops'?"),
     (document(MODEL, "ask: flops\nscope: trainin"), 12, "trainin", "'trainin' is no scope", "did you mean 'training'?"),
@@ -55,7 +55,7 @@ MISTAKES = [
     (document("model: a", "model: a"), 10, "a", "a second model called 'a'", "the first is in line 6"),
     (document("model: a\nmodel: b"), 7, "model", "the key 'model' stands twice", "first in line 6"),
     (document("just words"), 6, "just words", "a block holds keys and values", "model: or ask:"),
-    (document("model: a\nsymbols: {B: {meening: batch}}"), 7, "meening", "unknown key 'meening' in the symbol B", "meaning"),
+    (document("model: a\nsymbols: {B: {meening: x}}"), 7, "meening", "unknown key 'meening' in the symbol B", "meaning"),
     (document(MODEL, "ask: flops\naccounting: fma3"), 12, "fma3", "unknown convention 'fma3'", "did you mean 'fma2'?"),
     (document(MODEL, "ask: flops\naccounting: {flop: fma2}"), 12, "flop", "unknown convention field 'flop'", "flops"),
     (document(MODEL, "ask: flops\naccounting: {flops: fma3}"), 12, "fma3", "'fma3' is no convention for flops", "fma2"),
@@ -121,7 +121,7 @@ def test_the_same_value_given_twice_and_a_value_nobody_needs_are_no_mistakes():
 def test_given_numbers_that_break_a_relation_of_the_table_are_refused_with_the_numbers():
     table = r"""| Computation | Input | Output |
 |---|---|---|
-| $[Q_1, \dots, Q_{n_H}] = \text{Partition}_{-1}(Q)$ | $Q \in \mathbb{R}^{L \times D}$ | $Q_i \in \mathbb{R}^{L \times H}, i = 1, \dots, n_H$ |
+| $[Q_1, \dots, Q_{n_H}] = Partition_{-1}(Q)$ | $Q \in R^{L \times D}$ | $Q_i \in R^{L \times H}, i = 1, \dots, n_H$ |
 """
     error = refusal(table + "\n```symcomm\nmodel: a\nvalues: {D: 10, n_H: 3, H: 4}\n```\n")
     assert "D = 10, but n_H·H = 3·4 = 12" in error.message

@@ -315,7 +315,7 @@ def outside(sizes: Sizes, seed: int = 0) -> dict[str, Array]:
         elif tensor.role == "constant" and tensor.dtype == "bool":
             found[name] = random.integers(0, 2, shape) * 2.0
         else:
-            found[name] = random.normal(0, 1, shape)
+            found[name] = random.normal(0, 1, shape) / (max(shape, default=1) ** 0.5 if tensor.role == "weight" else 1)
     return found
 
 

@@ -6,9 +6,10 @@ record is proved without a new test; a function whose shape rule is its own need
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from math import prod
 
 from symcomm.graph.build import build
 from symcomm.graph.gradient import backward
@@ -20,38 +21,42 @@ from symcomm.text.table import layer_tables
 
 @dataclass(frozen=True)
 class Layer:
-    """A table and its sizes; a size is a number, or a number times the ranks of the mesh (``"2 ranks"``), or times their square."""
+    """A table and its sizes: a number, or a number times the ranks of the mesh (``"2 ranks"``) or of its longest axis
+    (``"2 side"``); several words multiply.
+    """
 
     name: str
     table: str
     sizes: dict[str, int | str] = field(default_factory=dict)
-    batch: str = ""
-    inputs: tuple[str, ...] = ()
 
-    def values(self, ranks: int) -> dict[str, int]:
-        """The sizes of the symbols on a mesh of so many ranks."""
+    def values(self, mesh: Iterable[int]) -> dict[str, int]:
+        """The sizes of the symbols on a mesh."""
+        worth = {"ranks": prod(mesh), "side": max(mesh, default=1)}
         found: dict[str, int] = {}
         for name, size in (DEFAULTS | self.sizes).items():
-            times, *of_ranks = str(size).split()
-            found[name] = int(times) * ranks ** len(of_ranks)
+            times, *words = str(size).split()
+            found[name] = int(times) * prod(worth[word] for word in words)
         return found
 
 
-# Every axis that a strategy may cut is a multiple of the ranks; equal sizes are avoided where that is possible.
+# Every axis that a strategy may cut is divisible by what may cut it; equal sizes are avoided where that is possible.
 DEFAULTS: dict[str, int | str] = {
     "B": "1 ranks",
     "L": "2 ranks",
-    "M": "1 ranks",
+    "M": "3 side",
     "D": "3 ranks",
-    "F": "4 ranks",
-    "V": "5 ranks",
-    "H": "2 ranks",
-    "n_h": "1 ranks",
-    "n_k": "1 ranks",
-    "E": "1 ranks",
+    "F": "2 ranks",
+    "V": "5 side",
+    "H": "2 side",
+    "n_h": "1 side",
+    "n_k": "1 side",
+    "E": "2 side",
     "C": 3,
     "k": 2,
-    "R": "1 ranks",
+    "R": "1 side",
+    "c": "1 side",
+    "d": "2 side",
+    "e": "3 side",
 }
 
 

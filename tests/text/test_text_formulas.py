@@ -451,7 +451,12 @@ DECLARATION_ERRORS = {
     "y = x": ("a shape is wanted here, not an equation", "y = x", SHAPE),
     "2 [B]": ("a name is wanted before its shape", "2", SHAPE),
     r"Q_i [B], i = 1, \dots": ("the last value of i is missing", r"\dots", r"write $i = 1, \dots, n$"),
-    r"x \in \mathbb{R}^{\prime}": (r"`\prime` has no shape", "", ""),
+    r"x \in \mathbb{R}^{\prime}": (r"`\prime` is not a shape", r"\prime", SHAPE),
+    "x [B L D]": (
+        "these sizes may be three axes or one product",
+        "B L D",
+        "write [B, L, D] for axes, [B*L*D] for a product",
+    ),
     "x [B, ..., D]": ("a shape lists its sizes", "...", SHAPE),
     r"x \in \mathbb{R}_D": ("`_D` cannot stand at a domain", "_D", SHAPE),
 }
