@@ -90,7 +90,9 @@ class Accounting:
     def __post_init__(self) -> None:
         for name, choice in asdict(self).items():
             if choice not in _CHOICES[name]:
-                raise AccountingError(f"'{choice}' is no convention for {name}", hint=nearest(choice, [*_CHOICES[name]]))
+                raise AccountingError(
+                    f"'{choice}' is no convention for {name}", hint=nearest(choice, [*_CHOICES[name]])
+                )
 
     @classmethod
     def of(cls, *choices: str | Accounting | None, **named: str) -> Accounting:
@@ -107,7 +109,9 @@ class Accounting:
                 continue
             homes = [row.field for row in CONVENTIONS if row.name == choice]
             if not homes:
-                raise AccountingError(f"unknown convention '{choice}'", hint=nearest(choice, [r.name for r in CONVENTIONS]))
+                raise AccountingError(
+                    f"unknown convention '{choice}'", hint=nearest(choice, [r.name for r in CONVENTIONS])
+                )
             if len(homes) > 1:
                 known = " or ".join(f"{home}: {choice}" for home in homes)
                 raise AccountingError(f"'{choice}' belongs to several conventions", hint=f"write {known}")

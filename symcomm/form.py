@@ -417,7 +417,9 @@ def substitute(form: Form, replace: Callable[[Sym], Form]) -> Form:
 
 
 # Counts and degrees come before sizes, as courses write them: 24 N_layer B L D^2.
-_ORDER = {name: i for i, name in enumerate(["N_layer", "B", "n_h", "n_H", "n_kv", "L", "D", "H", "F", "d_ff", "V", "E"])}
+_ORDER = {
+    name: i for i, name in enumerate(["N_layer", "B", "n_h", "n_H", "n_kv", "L", "D", "H", "F", "d_ff", "V", "E"])
+}
 
 
 def _rank(name: str) -> tuple[int, str]:
@@ -481,6 +483,6 @@ def _factor_key(e: Expr) -> tuple[int, tuple[int, str]]:
 
 
 def _term_key(e: Expr) -> tuple[int, str]:
-    coefficient, rest = e.as_coeff_Mul()
+    rest = e.as_coeff_Mul()[1]
     degree = sum(int(p) if p.is_Integer else 0 for p in rest.as_powers_dict().values())
     return (-degree, str(rest))

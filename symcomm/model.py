@@ -25,12 +25,9 @@ from symcomm.units import ONE
 
 @dataclass(frozen=True)
 class Model:
-    """A graph and what its numbers depend on besides; every method derives one quantity.
+    r"""A graph and what its numbers depend on besides; every method derives one quantity.
 
-    >>> model = load('''| Computation | Input | Output |
-    ... |---|---|---|
-    ... | $Y = XW$ | $X \\\\in \\\\mathbb{R}^{B \\\\times D}, W \\\\in \\\\mathbb{R}^{D \\\\times F}$ | $Y \\\\in \\\\mathbb{R}^{B \\\\times F}$ |
-    ... ''')
+    >>> model = load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n")
     >>> model.flops().expr, str(model.parameters().at(D=3, F=5))
     (2*B*D*F, '15 parameter')
     """
@@ -146,9 +143,7 @@ def load(
     given = {k: exact(v, k) for k, v in (values or {}).items()}
     known = {*(notation.meanings if notation else ()), *given}
     rows = parse_layer(source)
-    graph = build(
-        rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known
-    )
+    graph = build(rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known)
     made = Model(graph, name or "layer", dtype, given, notation or Notation())
     graph.relations.complete(given)  # refuses values that contradict one another
     return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from symcomm.errors import ValuesError
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[^\W\d][\w^'*,+\-]{0,79}")
 GREEK = frozenset(
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega "
-    "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()
+    [
+        *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu"),
+        *("xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta"),
+        *("Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega"),
+    ]
 )
 
 # What the usual names mean. A document's own list of symbols comes before this one.
@@ -42,7 +45,7 @@ USUAL: dict[str, str] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def symbol(name: str) -> Symbol:
     """The SymPy symbol of a name: a positive integer, since sizes, counts and degrees are.
 
@@ -56,7 +59,7 @@ def symbol(name: str) -> Symbol:
     return Symbol(name, positive=True, integer=True)
 
 
-@lru_cache(maxsize=None)
+@cache
 def amount(name: str) -> Symbol:
     """The SymPy symbol of a measured, positive quantity (a bandwidth, a clock rate): not an integer."""
     from sympy import Symbol

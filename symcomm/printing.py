@@ -134,9 +134,10 @@ class Written:
     accent: str = ""
 
 
-_GREEK_ORDER = tuple(  # in the order of their code points
+_GREEK_ORDER = re.findall(  # in the order of their code points
+    r"\w+",
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho final sigma tau upsilon "
-    "phi chi psi omega".split(" ")
+    "phi chi psi omega",
 )
 GREEK_NAMES = {
     name: chr((0x3B1 if name[0].islower() else 0x391) + place)
@@ -649,7 +650,7 @@ class _Printer:
         w = written(name, self.latex.get(name, ""))
         if self.d.flat:
             text = printable(name)
-            marked = not re.fullmatch(r"\w+", text)
+            marked = not text.isidentifier()
             return _Out(text, _POWER if marked else _ATOM, text[:1].isdigit(), width=0.55 * len(text))
         marked = bool(w.upper or w.primes or len(w.base) > 1)
         return _Out(self.spell(w), _POWER if marked else _ATOM, width=_name_width(w))
@@ -954,8 +955,10 @@ def broken(
             allowed = [i for i in range(1, fitting + 1) if rest[i].penalty]
             # A break at an outer place is better, unless it leaves the line nearly empty.
             full = [i for i in allowed if sum(p.width for p in rest[:i]) > 0.4 * min(limit, used)] or allowed
-            cut = min(full, key=lambda i: (rest[i].penalty, -i)) if full else next(
-                (i for i in range(fitting, len(rest)) if rest[i].penalty), len(rest)
+            cut = (
+                min(full, key=lambda i: (rest[i].penalty, -i))
+                if full
+                else next((i for i in range(fitting, len(rest)) if rest[i].penalty), len(rest))
             )
         else:
             cut = len(rest)
@@ -1054,7 +1057,7 @@ def _amount_mathml(s: Said) -> str:
         number += f"<mo>·</mo><msup><mn>10</mn><mn>{s.exponent.replace('-', '−')}</mn></msup>"
     unit = f"<mtext>{html_text(_superscripts(s.unit))}</mtext>" if s.unit else ""
     space = '<mspace width="0.25em"></mspace>' if number and unit else ""
-    return ("<mo form=\"prefix\">−</mo>" if s.minus else "") + number + space + unit
+    return ('<mo form="prefix">−</mo>' if s.minus else "") + number + space + unit
 
 
 def _amount_text(s: Said) -> str:
@@ -1348,7 +1351,8 @@ def _as_html(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
     rows: list[str] = []
     mathml_rows = _equations(d, "mathml", values)
     plain_rows = _equations(d, "text", values)
-    for (left, relation, right, reason), (said_name, said_relation, said_form, _) in zip(mathml_rows, plain_rows, strict=True):
+    for (left, relation, right, reason), said_row in zip(mathml_rows, plain_rows, strict=True):
+        said_name, said_relation, said_form, _ = said_row
         name = math_element(left, said_name) if left else ""
         formula = math_element(relation + right, f"{said_relation} {said_form}")
         rows.append(

@@ -47,7 +47,7 @@ def derivation(made: Derivation, values: Mapping[str, Fraction] | None = None) -
         "format": FORMAT,
         "title": made.title,
         "expression": str(made.expr),
-        "latex": printing.tex(made.answer.form, None, made.notation),
+        "latex": printing.tex(forms.from_expr(made.expr), None, made.notation),
         "unit": str(made.unit),
         "accounting": {name: touched[name] for name in dict.fromkeys(made.touched)},
         "given": {name: number(value) for name, value in known.items()},

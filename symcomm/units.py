@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 
 from symcomm.errors import ValuesError, nearest
 
@@ -56,7 +56,7 @@ class Unit:
     powers: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
-    @lru_cache(maxsize=None)
+    @cache
     def parse(text: str) -> Unit:
         """The unit of a spelling without prefixes, such as ``FLOP/byte`` or ``1``."""
         scale, unit = _parse(text, prefixes=False)
@@ -127,17 +127,17 @@ def _parse(text: str, prefixes: bool) -> tuple[Fraction, Unit]:
     if len(text) > 80:
         raise ValuesError(f"a unit of {len(text)} characters: units have at most 80")
     depth_sign = 1
-    for token in re.findall(r"[/*()]|[^\s/*()]+", text):
-        if token == "/":
+    for piece in re.findall(r"[/*()]|[^\s/*()]+", text):
+        if piece == "/":
             sign = -depth_sign
-        elif token == "*":
+        elif piece == "*":
             sign = sign if depth_sign == -1 else 1
-        elif token == "(":
+        elif piece == "(":
             depth_sign = sign
-        elif token == ")":
+        elif piece == ")":
             depth_sign = 1
-        elif token != "1":
-            factor, part = _lookup(token, prefixes)
+        elif piece != "1":
+            factor, part = _lookup(piece, prefixes)
             scale *= factor if sign > 0 else 1 / factor
             unit = unit * part if sign > 0 else unit / part
     return scale, unit
@@ -192,7 +192,9 @@ class Quantity:
             r"\s*([-+]?\d[\d_ ]{0,40}(?:\.\d{1,40})?(?:[eE][-+]?\d{1,3})?(?:\s*/\s*\d{1,40})?)\s*([^\d\s].*)?", text
         )
         if match is None:
-            raise ValuesError(f"'{text[:60]}' is not a number with a unit", hint="write for instance 80 GiB or 1.41 GHz")
+            raise ValuesError(
+                f"'{text[:60]}' is not a number with a unit", hint="write for instance 80 GiB or 1.41 GHz"
+            )
         number = Fraction(re.sub(r"[_ ]", "", match[1]))
         scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
         return cls(number * scale, unit)

@@ -52,6 +52,28 @@ _CONTRIBUTED: Mapping[str, Callable[[Form], Form]] = {
 }
 
 
+@dataclass(frozen=True)
+class Counting:
+    """What an accounting counts of one call: a form in the payload's share that is sent, ranks and groups."""
+
+    name: str
+    count: Callable[[str, Form, Form, Form], Form]
+
+
+# One row a counting: (collective, share one rank sends, ranks, groups side by side) -> share of the payload.
+COUNTINGS: Mapping[str, Counting] = {
+    c.name: c
+    for c in (
+        Counting("payload", lambda kind, sent, k, groups: num(1)),
+        Counting("sent_per_rank", lambda kind, sent, k, groups: sent),
+        Counting("sent_and_received_per_rank", lambda kind, sent, k, groups: product(num(2), sent)),
+        # A message is sent by one rank of a group; a collective by all k.
+        Counting("all_links", lambda kind, sent, k, groups: product(groups, *(() if kind == "send" else (k,)), sent)),
+        Counting("contributed", lambda kind, sent, k, groups: product(groups, _CONTRIBUTED[kind](k))),
+    )
+}
+
+
 def share(kind: str, counted: str, algorithm: str, k: Form, groups: Form) -> Form:
     """The share of the payload that an accounting counts for one call.
 
@@ -63,11 +85,4 @@ def share(kind: str, counted: str, algorithm: str, k: Form, groups: Form) -> For
     >>> evaluate(share("all-reduce", "sent_per_rank", "ring", Sym("k"), num(1)), {"k": Fraction(8)})
     Fraction(7, 4)
     """
-    sent = ALGORITHMS[algorithm].sent[kind]
-    return {
-        "payload": lambda: num(1),
-        "sent_per_rank": lambda: sent(k),
-        "sent_and_received_per_rank": lambda: product(num(2), sent(k)),
-        "all_links": lambda: product(groups, *(() if kind == "send" else (k,)), sent(k)),
-        "contributed": lambda: product(groups, _CONTRIBUTED[kind](k)),
-    }[counted]()
+    return COUNTINGS[counted].count(kind, ALGORITHMS[algorithm].sent[kind](k), k, groups)

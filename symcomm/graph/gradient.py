@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from symcomm.graph.graph import Graph, Op, Tensor
+from symcomm.graph.graph import Graph, Op
 from symcomm.graph.ops import MAP
 
 
@@ -52,9 +52,7 @@ def backward(graph: Graph, input_gradient: bool = True) -> Graph:
         name = like(f"{gradient_name(of)}·{len(known) + 1}", of)
         known.append(name)
         made[name] = len(ops)
-        ops.append(
-            Op(name, kind, inputs, name, indices, out, tuple(attributes.items()), "backward", op.row, op.source)
-        )
+        ops.append(Op(name, kind, inputs, name, indices, out, tuple(attributes.items()), "backward", op.row, op.source))
 
     def settle(name: str) -> str:
         """The finished gradient of a tensor: its only contribution, or the sum of all."""

@@ -172,7 +172,9 @@ class Graph:
     def outputs(self) -> tuple[Tensor, ...]:
         """The activations that no op reads."""
         return tuple(
-            t for t in self.tensors.values() if t.role == "activation" and t.name not in self.consumers and not t.virtual
+            t
+            for t in self.tensors.values()
+            if t.role == "activation" and t.name not in self.consumers and not t.virtual
         )
 
     def elements(self, name: str) -> Expr:
@@ -191,7 +193,7 @@ class Graph:
 
     @cached_property
     def nx(self) -> nx.MultiDiGraph:
-        """The graph for NetworkX: a node an op (and a tensor from outside), an edge a tensor that flows between them."""
+        """The graph for NetworkX: a node an op or a tensor from outside, an edge a tensor that flows."""
         import networkx as nx
 
         g = nx.MultiDiGraph(name=self.name)

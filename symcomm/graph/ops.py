@@ -8,7 +8,7 @@ operations, the gradient and what the gradient reads follow from the expression.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import sympy as sp
@@ -91,10 +91,8 @@ def _norm_gradient(normal: Any, scale: Any, centred: bool) -> Any:
 
 MAPS: tuple[MapKind, ...] = (
     MapKind("relu", ("relu",), sp.Max(u, 0), dy * sp.Heaviside(y, 0)),
-    MapKind("squared_relu", ("squared_relu", "relu2"), sp.Max(u, 0) ** 2, dy * 2 * sp.Max(u, 0)),
-    MapKind(
-        "gelu", ("gelu",), u / 2 * (1 + sp.erf(u / sp.sqrt(2))), source="Hendrycks and Gimpel, arXiv 1606.08415"
-    ),
+    MapKind("squared_relu", ("squaredrelu", "squared_relu", "relu2"), sp.Max(u, 0) ** 2, dy * 2 * sp.Max(u, 0)),
+    MapKind("gelu", ("gelu",), u / 2 * (1 + sp.erf(u / sp.sqrt(2))), source="Hendrycks and Gimpel, arXiv 1606.08415"),
     MapKind("silu", ("silu", "swish"), u / (1 + sp.exp(-u)), source="Elfwing et al., arXiv 1702.03118"),
     MapKind("sigmoid", ("sigmoid", "sigma"), 1 / (1 + sp.exp(-u)), dy * y * (1 - y)),
     MapKind("tanh", ("tanh",), sp.tanh(u), dy * (1 - y**2)),
@@ -141,37 +139,8 @@ MAPS: tuple[MapKind, ...] = (
 MAP: dict[str, MapKind] = {kind.name: kind for kind in MAPS}
 SPELLED: dict[str, MapKind] = {spelling: kind for kind in MAPS for spelling in kind.spellings}
 
-# Functions whose shape rule is not that of a map: the builder has one method for each.
-SHAPED = {
-    "partition": "splits the last axis into heads",
-    "merge": "joins the heads into the last axis",
-    "transpose": "exchanges the last two axes",
-    "repeat": "repeats key/value heads for the query heads that share them",
-    "dropout": "multiplies by a random 0/1 mask",
-    "embed": "looks rows of a table up",
-    "embedding": "looks rows of a table up",
-    "topk": "chooses k experts for each token and a slot in each",
-    "dispatch": "sends tokens to the slots of experts",
-    "combine": "adds up the experts' results, weighted by the router",
-    "conv": "slides a kernel over the last axes",
-    "convolution": "slides a kernel over the last axes",
-    "conv1d": "slides a kernel over the last axis",
-    "conv2d": "slides a kernel over the last two axes",
-    "causalsoftmax": "softmax over the positions up to the query's own",
-    "causalmask": "hides the positions after the query's own",
-    "mask": "hides positions",
-    "linear": "a matrix product, with a bias where one is given",
-    "mean": "the mean over all axes",
-    "sum": "the sum over all axes",
-}
 
-
-def functions() -> list[str]:
-    """The names of all functions a table may use."""
-    return sorted({*SPELLED, *SHAPED})
-
-
-@lru_cache(maxsize=None)
+@cache
 def operations(kind: str, backward: bool = False) -> tuple[int, int]:
     """Operations of a map (or its gradient): per element, and per row along its axis.
 
@@ -191,7 +160,7 @@ def operations(kind: str, backward: bool = False) -> tuple[int, int]:
         if isinstance(e, REDUCTIONS):
             return True
         if e.is_Symbol or not e.args:
-            return e.is_number or e == EPSILON
+            return bool(e.is_number) or e == EPSILON
         return all(is_row(a) for a in e.args)
 
     def visit(e: Any) -> None:

@@ -34,9 +34,13 @@ def messages(graph: Graph) -> tuple[Message, ...]:
             hint="a layer that is stacked takes its own output as its input",
         )
     fed = {into for _, into in graph.carried}
-    crossing = [(out, f"the first layer of the next stage reads `{out}` as its `{into}`") for out, into in graph.carried]
+    crossing = [
+        (out, f"the first layer of the next stage reads `{out}` as its `{into}`") for out, into in graph.carried
+    ]
     crossing += [
-        (t.name, f"every layer reads `{t.name}`, which enters at the first stage") for t in graph.inputs if t.name not in fed
+        (t.name, f"every layer reads `{t.name}`, which enters at the first stage")
+        for t in graph.inputs
+        if t.name not in fed
     ]
     needed = differentiable(graph)
     forward = [Message(name, "forward", why) for name, why in crossing]

@@ -149,15 +149,17 @@ class _Planner:
 
     def run(self) -> Plan:
         forward_only = self.graph
-        rules = resolve(self.strategy, replace(forward_only, ops=tuple(o for o in self.graph.ops if o.phase == "forward")))
+        rules = resolve(
+            self.strategy, replace(forward_only, ops=tuple(o for o in self.graph.ops if o.phase == "forward"))
+        )
         if any(op.phase == "backward" for op in self.graph.ops):
             self.graph = update_ops(self.graph)
         graph = self.graph
         self.wanted = {name: dict(self.wish(t, rules)) for name, t in graph.tensors.items()}
-        # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier one: it is gathered first.
+        # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier: it is gathered first.
         self.meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
         self.order = {mesh: n for n, mesh in enumerate(self.meshes)}
-        for name, tensor in graph.tensors.items():
+        for name in graph.tensors:
             if name not in graph.producers:
                 self.layouts[name] = dict(self.wanted[name])
         for op in graph.ops:
@@ -335,7 +337,7 @@ class _Planner:
         self.layouts[name] = dict(need)
 
     def move(self, name: str, stored: str, have: dict[str, int], need: dict[str, int], op: Op, why: str) -> None:
-        """The collectives between two layouts; sums are scattered before they are reduced, inner cuts gathered first."""
+        """The collectives between two layouts; sums are scattered before they are reduced."""
         now = dict(have)
         made = self.graph.producers.get(name)
         summing = made.phase if made is not None and made.kind != "update" else self.phase
@@ -359,7 +361,8 @@ class _Planner:
 
         for mesh in self.meshes:
             if now.get(mesh) == PARTIAL and need.get(mesh, PARTIAL) != PARTIAL:
-                text = f"each rank has a partial sum{self.summed_over(made, mesh)}; a part along {axis(need[mesh])} is wanted"
+                over = self.summed_over(made, mesh)
+                text = f"each rank has a partial sum{over}; a part along {axis(need[mesh])} is wanted"
                 call("reduce-scatter", mesh, now | {mesh: need[mesh]}, summing, text)
         for mesh in self.meshes:
             if now.get(mesh) == PARTIAL and mesh not in need:
@@ -367,7 +370,7 @@ class _Planner:
                 call("all-reduce", mesh, {m: p for m, p in now.items() if m != mesh}, summing, text)
         for mesh in reversed(self.meshes):
             if mesh in now and mesh not in need:
-                text = f"it is cut along {axis(now[mesh])}, but computing {said(op.name)} needs it whole"
+                text = f"it is cut along {axis(now[mesh])}, but the op that reads it needs it whole"
                 if why != "operand":
                     text = f"it is cut along {axis(now[mesh])} and is wanted whole"
                 call("all-gather", mesh, {m: p for m, p in now.items() if m != mesh}, self.phase, text)
@@ -397,25 +400,12 @@ class _Planner:
         return tuple(sorted(positions.items(), key=lambda pair: self.order[pair[0]]))
 
 
-def said(name: str) -> str:
-    """A tensor as a sentence names it: ``d(x)`` is the gradient of x; names stand in backticks.
-
-    >>> said("d(W^Q)"), said("score_i·7")
-    ('the gradient of `W^Q`', '`score_i`')
-    """
-    plain = name.split("·")[0]
-    if plain.startswith("d("):
-        return f"the gradient of `{plain[2:].rstrip(')')}`"
-    if plain.startswith("new(") and plain.endswith(")"):
-        return f"the updated `{plain[4:-1]}`"
-    return f"`{plain}`"
-
-
 def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
     """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size."""
     from symcomm.form import evaluate, from_expr, names
 
-    rules = resolve(strategy, graph)
+    # A shard of a weight may be any part of its numbers, padded where need be: only named axes must be divisible.
+    rules = tuple(placed for placed in resolve(strategy, graph) if placed.axes is not None)
     sizes = strategy.sizes
     for tensor in graph.tensors.values():
         if tensor.role not in ("weight", "input", "activation"):
@@ -435,10 +425,9 @@ def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fract
             for p in parts:
                 count *= int(evaluate(p, values))
             if length % count:
-                said = axis.label if axis.label == str(length) else f"{axis.label} = {length}"
+                shown = axis.label if axis.label == str(length) else f"{axis.label} = {length}"
                 raise StrategyError(
-                    f"{strategy.name} cuts {said} of {tensor.name} into {count} parts, but {length} is not divisible by {count}",
+                    f"{strategy.name} cuts {shown} of {tensor.name} into {count} parts, "
+                    f"but {length} is not divisible by {count}",
                     hint=f"choose a degree that divides {length}",
                 )
-
-

@@ -48,8 +48,9 @@ class PipelineCut:
 class Strategy:
     """Rules, the mesh axes they need with their sizes, and one sentence why.
 
-    ``precedence`` orders rules when strategies are composed: experts before tensor before context before sequence before
-    data before the sharding of weights, so that each tensor takes the most specific rule first. Compose with ``|``.
+    ``precedence`` orders rules when strategies are composed: experts before tensor before context before
+    sequence before data before the sharding of weights, so that each tensor takes the most specific rule first.
+    Compose with ``|``.
     """
 
     name: str
@@ -162,7 +163,11 @@ def HybridSharded(shard: Size = "N_shard", replicate: Size = "N_replicate") -> S
     """
     return Strategy(
         "Hybrid sharded",
-        ((_DATA, Rule("batch", "replicate")), (_DATA, Rule("batch", "shard")), (_SHARD, Rule("first", "shard", SHARDS))),
+        (
+            (_DATA, Rule("batch", "replicate")),
+            (_DATA, Rule("batch", "shard")),
+            (_SHARD, Rule("first", "shard", SHARDS)),
+        ),
         (("replicate", degree(replicate)), ("shard", degree(shard))),
         "Weights, gradients and states are sharded inside each group of ranks and replicated across the groups.",
     )
@@ -386,7 +391,10 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
     features = {graph.index_axes(op)[i] for op in graph.ops if weights & {*op.inputs} for i in op.summed}
     found = [axis for axis in (data.axes[1:] if tokens else data.axes[1:-1]) if axis not in features]
     if not found:
-        raise StrategyError(f"{graph.name} has no sequence axis to cut", hint=f"it stands between the batch and the features of {data.name}")
+        raise StrategyError(
+            f"{graph.name} has no sequence axis to cut",
+            hint=f"it stands between the batch and the features of {data.name}",
+        )
     return tuple(found[:1])
 
 
@@ -430,19 +438,23 @@ def paired_axes(graph: Graph) -> tuple[str, ...]:
                     introduces.setdefault(name, []).append(axis)
                 elif index in others and index not in op.output_indices:
                     sums.setdefault(name, []).append(axis)
+    summing: dict[str, list[str]] = {}
+    having: dict[str, list[str]] = {}
+    for name, axes in sums.items():
+        for axis in axes:
+            summing.setdefault(axis, []).append(name)
+    for name in {**introduces, **sums}:
+        for axis in graph.tensors[name].axes:
+            having.setdefault(axis, []).append(name)
     blocked = _worked_along(graph) | {a for t in graph.inputs for a in t.axes}
     taken: set[str] = set()
     found: list[str] = []
     for name, axes in introduces.items():
-        if name in taken:
-            continue
         for axis in axes:
-            partners = [w for w, summed in sums.items() if axis in summed and w != name and w not in taken]
-            if axis in blocked or not partners:
-                continue
-            found.append(axis)
-            taken |= {w for w in {*introduces, *sums} if axis in graph.tensors[w].axes}
-            break
+            partners = [w for w in summing.get(axis, ()) if w != name and w not in taken]
+            if name not in taken and axis not in blocked and partners:
+                found.append(axis)
+                taken.update(having[axis])
     if not found:
         raise StrategyError(
             f"{graph.name} has no pair of weights for tensor parallelism",
@@ -482,5 +494,3 @@ def resolve(strategy: Strategy, graph: Graph) -> tuple[Placed, ...]:
                 raise StrategyError(f"{graph.name} has no axis {rule.axis}", hint=nearest(rule.axis, labels))
             found.append(Placed(rule, axes))
     return tuple(found)
-
-

@@ -68,7 +68,10 @@ PASSES: dict[str, Pass] = {
         Pass(
             "state_memory",
             "the bytes of weights, gradients and optimizer states on one rank",
-            (_STRATEGY, Option("recipe", "choice:mixed_adam|fp32_adam|fp32_momentum|fp32_sgd", "what is kept", "mixed_adam")),
+            (
+                _STRATEGY,
+                Option("recipe", "choice:mixed_adam|fp32_adam|fp32_momentum|fp32_sgd", "what is kept", "mixed_adam"),
+            ),
         ),
         Pass(
             "peak_rate",

@@ -68,7 +68,16 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
                 elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
             what = "gradient of " if message.phase == "backward" else "activation "
             found.append(
-                Call("send", tensor.name, what, elements, "pipe", message.phase, message.why, tensor.dtype or setting.dtype)
+                Call(
+                    "send",
+                    tensor.name,
+                    what,
+                    elements,
+                    "pipe",
+                    message.phase,
+                    message.why,
+                    tensor.dtype or setting.dtype,
+                )
             )
     return tuple(found)
 
@@ -100,8 +109,10 @@ def derive(
     chosen = [c for c in every if collective in (None, c.kind) and phase in (None, c.phase)]
     work = Work(setting)
     touched = _touched(setting, strategy, chosen)
-    title = f"Communication of {_title(strategy)}" + (f", {collective}" if collective else "") + (
-        f", {phase}" if phase else ""
+    title = (
+        f"Communication of {_title(strategy)}"
+        + (f", {collective}" if collective else "")
+        + (f", {phase}" if phase else "")
     )
     if not chosen:
         kinds = ", ".join(dict.fromkeys(c.kind for c in every)) or "no collective at all"
@@ -158,13 +169,17 @@ def _text(members: list[Call]) -> str:
     plural = {"gradient of": "the gradients of", "weight": "the weights", "updated weight": "the updated weights",
               "activation": "the activations", "input": "the inputs"}  # fmt: skip
     same = all(c.what == first.what for c in members)
-    moved = f"{plural[what] if len(members) > 1 else what} {listed}" if same else ", ".join(
-        f"{c.what}`{c.tensor}`" for c in members[:8]
+    moved = (
+        f"{plural[what] if len(members) > 1 else what} {listed}"
+        if same
+        else ", ".join(f"{c.what}`{c.tensor}`" for c in members[:8])
     )
     if first.kind == "send":
         head = f"What crosses a boundary: {moved}"
     else:
-        head = f"{len(members)} calls of {first.kind}, for {moved}" if len(members) > 1 else f"One {first.kind}: {moved}"
+        head = (
+            f"{len(members)} calls of {first.kind}, for {moved}" if len(members) > 1 else f"One {first.kind}: {moved}"
+        )
     general = {c.why.replace(f"`{c.tensor}`", "it") for c in members}
     why = first.why if len(members) == 1 else general.pop() if len(general) == 1 else ""
     return f"{head}. {why[0].upper()}{why[1:]}." if why else f"{head}."
@@ -177,7 +192,9 @@ def _layers(strategy: Strategy, setting: Setting, every_layer: bool) -> Form:
     count: Form = Sym(setting.graph.repeat)
     per_rank = setting.accounting.communication.endswith("per_rank")
     if strategy.pipeline is not None and per_rank:
-        count = strategy.pipeline.layers_per_stage or Ratio(count, pipeline.stage_count(strategy.pipeline, setting.graph.repeat))
+        count = strategy.pipeline.layers_per_stage or Ratio(
+            count, pipeline.stage_count(strategy.pipeline, setting.graph.repeat)
+        )
     return count if every_layer else Total((count, num(-1)))
 
 
@@ -185,8 +202,8 @@ def _volume(work: Work, strategy: Strategy, name: str, n: Form, kind: str, mesh:
     setting = work.setting
     size = element_bytes(fmt)
     if kind == "send":
-        volume = work.define(f"V_{name}", product(n, size), BYTE, "bytes", f"An element takes {said_bytes(size)} in {fmt}.")
-        return volume
+        text = f"An element takes {said_bytes(size)} in {fmt}."
+        return work.define(f"V_{name}", product(n, size), BYTE, "bytes", text)
     times = _layers(strategy, setting, every)
     text = f"An element takes {said_bytes(size)} in {fmt}"
     text += "; every layer makes the calls." if every else "; every layer but the first makes the calls."
@@ -209,11 +226,14 @@ def _counted_text(accounting: Accounting, kind: str) -> str:
     if accounting.communication == "contributed":
         return "Every rank puts its own tensor in."
     statement = ALGORITHMS[accounting.algorithm].statement
-    return statement + {
-        "sent_per_rank": "",
-        "sent_and_received_per_rank": " It receives as much as it sends.",
-        "all_links": " All k ranks do so.",
-    }[accounting.communication]
+    return (
+        statement
+        + {
+            "sent_per_rank": "",
+            "sent_and_received_per_rank": " It receives as much as it sends.",
+            "all_links": " All k ranks do so.",
+        }[accounting.communication]
+    )
 
 
 def _answer(work: Work, strategy: Strategy, chosen: list[Call], counted: list[Form], phase: str | None) -> None:
@@ -230,7 +250,7 @@ def _pipeline_answer(work: Work, cut: PipelineCut, counted: list[Form], phase: s
     choice, repeat = work.setting.accounting.pipeline, work.setting.graph.repeat
     if choice == "one_direction" and phase is None and len(counted) > 1:
         work.define("V_direction", counted[0], BYTE, "one direction",
-                    "Stage i sends the activations to stage i + 1; the gradients go back and are as large.")  # fmt: skip
+                    "Stage i sends activations to stage i + 1; as many bytes of gradients come back.")  # fmt: skip
         return
     both = counted[0]
     if len(counted) > 1:
@@ -245,15 +265,17 @@ def _pipeline_answer(work: Work, cut: PipelineCut, counted: list[Form], phase: s
 
 
 def _exhibit(setting: Setting, strategy: Strategy, chosen: list[Call]) -> Exhibit:
-    rows: list[tuple[str | Form, ...]] = []
+    """Which tensor, which collective, when and why: calls that are alike in all but the tensor share a row."""
+    rows: dict[tuple[str, str, str, str, Form, Form], list[str]] = {}
     for c in chosen:
         count = num(1) if c.kind == "send" else _layers(strategy, setting, c.every_layer)
-        size = forms.value(product(setting.written(c.elements), Num(element_bytes(c.dtype).number)))
-        rows.append((c.what.strip(), Sym(c.tensor), c.kind, c.phase, c.why, forms.from_expr(size), count))
+        size = forms.from_expr(forms.value(product(setting.written(c.elements), Num(element_bytes(c.dtype).number))))
+        rows.setdefault((c.what.strip(), c.kind, c.phase, c.why, size, count), []).append(c.tensor)
     return Exhibit(
         "Which tensor, which collective, when and why",
-        ("what", "tensor", "collective", "phase", "why", "bytes a call", "calls"),
-        tuple(rows),
+        ("tensors", "collective", "phase", "why", "bytes each", "times"),
+        tuple(
+            (f"{what} {', '.join(f'`{t}`' for t in tensors)}", kind, phase, why, size, count)
+            for (what, kind, phase, why, size, count), tensors in rows.items()
+        ),
     )
-
-

@@ -22,7 +22,7 @@ TOUCHED = ("flops", "operations", "attention")
 
 
 def is_matrix_product(op: Op) -> bool:
-    """Whether a contraction is a matrix product: it sums an index two operands share, and one has an index of its own."""
+    """Whether an op is a matrix product: it sums an index two operands share, and one has an index of its own."""
     if op.kind == "convolution":
         return True
     if op.kind != "contraction" or op.attribute("lookup") or len(op.inputs) < 2:
@@ -99,9 +99,7 @@ def _other_flops(setting: Setting, graph: Graph, op: Op) -> Form | None:
             along = op.attribute("along", ())
             assert isinstance(along, tuple)
             rows = [sizes[i] for i in op.indices[0] if i not in along]
-            return Total(
-                (product(num(per_element), setting.sizes(every)), product(num(per_row), setting.sizes(rows)))
-            )
+            return Total((product(num(per_element), setting.sizes(every)), product(num(per_row), setting.sizes(rows))))
     return product(num(per_element), setting.sizes(every)) if per_element else None
 
 
@@ -140,7 +138,9 @@ def row_totals(work: Work, graph: Graph, ops: Iterable[Op], suffix: str) -> list
 def _reason(setting: Setting, graph: Graph, pieces: list[tuple[Op, Form]]) -> str:
     op = pieces[0][0]
     factor = {"fma2": "two operations", "mac": "one operation", "exact_adds": "a product and an addition"}
-    what = " and ".join(dict.fromkeys(_shown(graph, o) for o, _ in pieces[:4])) + (" and more" if len(pieces) > 4 else "")
+    what = " and ".join(dict.fromkeys(_shown(graph, o) for o, _ in pieces[:4])) + (
+        " and more" if len(pieces) > 4 else ""
+    )
     what = what[0].upper() + what[1:]
     if is_matrix_product(op):
         how = f"{factor[setting.accounting.flops]} for each combination of its indices"
@@ -183,7 +183,9 @@ def derive(setting: Setting, scope: str = "forward", op: str | None = None) -> D
         if not needs and scope != "forward":
             _without_first_input(work, setting)
     elif len(parts) > 1 or isinstance(answer, forms.Num):
-        work.define("F", answer, FLOP, "add", "Forward and backward together." if len(parts) > 1 else "Nothing is counted.")
+        work.define(
+            "F", answer, FLOP, "add", "Forward and backward together." if len(parts) > 1 else "Nothing is counted."
+        )
     return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps, touched)
 
 
@@ -200,5 +202,3 @@ def _without_first_input(work: Work, setting: Setting) -> None:
         "F_first", forms.from_expr(saved), FLOP, "first layer", "The gradient of the model's input is not computed."
     )
     work.define("F_needed", Total((Sym("F"), forms.negative(spared))), FLOP, "subtract", "Without that gradient.")
-
-

@@ -42,7 +42,7 @@ def derive(
             raise ValuesError(f"{name} = {number}: {meaning} must be positive")
         given.append((name, number))
     per = Num(Fraction(_FACTOR[accounting.flops]), Unit.parse("FLOP/FMA"))
-    form = Product(tuple(Sym(name, whole=False, unit=Unit.parse(unit)) for name, _, unit, _ in rows) + (per,))
+    form = Product((*(Sym(name, whole=False, unit=Unit.parse(unit)) for name, _, unit, _ in rows), per))
     text = "Every multiprocessor starts its multiply-adds in every cycle"
     text += "; a multiply-add is two operations." if accounting.flops == "fma2" else "."
     step = Step("R", form, Unit.parse("FLOP/second"), Reason("peak rate", text))

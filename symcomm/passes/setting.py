@@ -56,12 +56,17 @@ class Setting:
                     rest.remove(p)
                 rest.insert(min(at, len(rest)), forms.value(Sym(name)))
         # A size such as 4D stays one factor, so that a reader recognises the axis.
-        return forms.Product(tuple(forms.from_expr(s) for s in rest)) if len(rest) > 1 else product(
-            *(forms.from_expr(s) for s in rest)
+        return (
+            forms.Product(tuple(forms.from_expr(s) for s in rest))
+            if len(rest) > 1
+            else product(*(forms.from_expr(s) for s in rest))
         )
 
     def rows(self, op: str | None) -> Graph:
-        """The forward graph, or its ops of the row that computes one tensor; raises ``ValuesError`` for an unknown one."""
+        """The forward graph, or its ops of the row that computes one tensor.
+
+        Raises ``ValuesError`` where no row computes it.
+        """
         if op is None:
             return self.graph
         from dataclasses import replace

@@ -31,7 +31,12 @@ RECIPES = {
     r.name: r
     for r in (
         Recipe(
-            "mixed_adam", 2, 2, 12, "an fp32 copy of the weights and Adam's two moments in fp32", "arXiv 1910.02054, section 3.1"
+            "mixed_adam",
+            2,
+            2,
+            12,
+            "an fp32 copy of the weights and Adam's two moments in fp32",
+            "arXiv 1910.02054, section 3.1",
         ),
         Recipe("fp32_adam", 4, 4, 8, "Adam's two moments"),
         Recipe("fp32_momentum", 4, 4, 4, "the momentum"),

@@ -50,7 +50,9 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
         while name in work.known:
             name = name.replace("M_", "M_+", 1)
         text = f"Read {' and '.join(f'`{n}`' for n in dict.fromkeys(one.inputs))}, write `{one.output}`, each once."
-        names.append(work.define(name, op_bytes(setting, setting.graph, one, dtypes), BYTE, "move each once", text, one))
+        names.append(
+            work.define(name, op_bytes(setting, setting.graph, one, dtypes), BYTE, "move each once", text, one)
+        )
     if not names:
         return work.define("M", num(0), BYTE, "nothing moves", "No op is counted.")
     return names[0] if len(names) == 1 else work.define("M", Total(tuple(names)), BYTE, "add", "All ops together.")

@@ -70,7 +70,8 @@ def latex_run(source: str, epoch: int = 0) -> tuple[bytes, str]:
             "openout_any": "p",
             "max_print_line": "1000",
         }
-        options = ["-norc", "-pdf", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error", "-no-shell-escape"]
+        options = ["-norc", "-pdf", "-no-shell-escape"]
+        options += ["-interaction=nonstopmode", "-halt-on-error", "-file-line-error"]
         try:
             run = subprocess.run(  # noqa: S603  (our own arguments)
                 [latexmk, *options, "main.tex"],

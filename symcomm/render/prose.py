@@ -208,15 +208,16 @@ def _outer_commas(tex: str) -> list[str]:
 _COMMENT = {"typst": ("typst", "// {}"), "latex": ("latex", "% {}"), "html": ("html", "<!-- {} -->")}
 
 
-def _write(
-    trees: Sequence[list[Any]], target: Target, folder: Path, maths: Sequence[tuple[str, Piece]]
-) -> list[str]:
+def _write(trees: Sequence[list[Any]], target: Target, folder: Path, maths: Sequence[tuple[str, Piece]]) -> list[str]:
     language, comment = _COMMENT[target]
     mark = "piece" + hashlib.sha256(json.dumps(list(trees)).encode()).hexdigest()[:24]
     blocks: list[Any] = []
     for tree in trees:
         blocks.append({"t": "RawBlock", "c": [language, comment.format(mark)]})
-        blocks.extend(_described(tree) if target == "typst" else tree)
+        cell = len(tree) == 1 and tree[0]["t"] == "Plain"
+        # LaTeX breaks maths in a paragraph by itself; in the narrow column of a table it often cannot.
+        framed = target == "typst" or (target == "latex" and cell)
+        blocks.extend(_framed(tree, target) if framed else tree)
     tree_file, log = folder / "tree.json", folder / "log.json"
     tree_file.write_text(json.dumps({"pandoc-api-version": _api_version(folder), "meta": {}, "blocks": blocks}))
     writer = "html5" if target == "html" else target
@@ -237,27 +238,31 @@ def _write(
     return [text.strip("\n") for text in out.split(comment.format(mark))[1:]]
 
 
-def _described(tree: list[Any]) -> list[Any]:
-    """The tree with every formula inside ``eq("its description")[...]``, which a screen reader needs."""
+# What goes around every formula: a description for screen readers, or a box that shrinks what a cell cannot hold.
+_FRAMES = {"typst": ("#eq({})[", "]"), "latex": (r"\fit{{", "}")}
+
+
+def _framed(tree: list[Any], target: str) -> list[Any]:
+    before, after = _FRAMES[target]
+
+    def raw(text: str) -> dict[str, Any]:
+        return {"t": "RawInline", "c": [target, text]}
 
     def go(node: Any) -> Any:
         if isinstance(node, list):
             out: list[Any] = []
             for old in node:
-                if isinstance(old, dict) and old.get("t") == "Math":
+                inline = isinstance(old, dict) and old.get("t") == "Math" and old["c"][0]["t"] == "InlineMath"
+                if isinstance(old, dict) and old.get("t") == "Math" and (inline or target == "typst"):
                     alt = typst_string(" ".join(old["c"][1].split()))
-                    out += [_raw_typst(f"#eq({alt})["), old, _raw_typst("]")]
+                    out += [raw(before.format(alt)), old, raw(after)]
                 else:
                     out.append(go(old))
             return out
         return {key: go(inner) for key, inner in node.items()} if isinstance(node, dict) else node
 
-    out: list[Any] = go(tree)
-    return out
-
-
-def _raw_typst(text: str) -> dict[str, Any]:
-    return {"t": "RawInline", "c": ["typst", text]}
+    framed: list[Any] = go(tree)
+    return framed
 
 
 _api: list[list[int]] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from symcomm import printing
 from symcomm.derivation import Exhibit
@@ -232,7 +232,7 @@ def page(document: Document, kind: Kind, solutions: bool) -> PageView:
                 columns = tuple(prose(c, Span(document.file, 0, c, 0, len(c)), True) for c in table.columns)
                 rows = tuple(tuple(prose(c.text, c.span(), True) for c in row) for row in table.rows)
                 cells = [[row[i].text for row in table.rows if i < len(row)] for i in range(len(columns))]
-                longest = [max(map(len, cell), default=8) for cell in cells]
+                longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
                 views.append(BlockView("table", table=TableView("", columns, rows, (), _shares(longest))))
             case Answer():
                 views.append(BlockView("answer", answer=answer_view(block, writer)))
@@ -254,7 +254,7 @@ def page(document: Document, kind: Kind, solutions: bool) -> PageView:
 
 def _shares(longest: Sequence[int]) -> tuple[float, ...]:
     """How a row's width is shared among columns whose longest cells have these lengths."""
-    weights = [max(6.0, min(60.0, n)) for n in longest]
+    weights = [max(8.0, min(45.0, n)) for n in longest]
     return tuple(round(w / sum(weights), 3) for w in weights)
 
 
@@ -300,6 +300,9 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
             wide = printing.width(d.answer.form, used, writer.notation) > beside
             substituted = writer.row(name, "=", d.answer.form, room if wide else beside, used)
     short = printing.width(d.answer.form, None, writer.notation) < room - 4
+    amounts = None
+    if answer.quantity is not None:
+        amounts = writer.amounts("" if short else d.answer.name, answer.quantity, room - 4)
     return AnswerView(
         label=answer.label,
         title=d.title,
@@ -311,7 +314,7 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
         formula=writer.row(d.answer.name, "=", d.answer.form, room - 4),
         substituted=substituted,
         substituted_wide=wide,
-        result=writer.amounts("" if short else d.answer.name, answer.quantity, room - 4) if answer.quantity is not None else None,
+        result=amounts,
         boxed=short or answer.quantity is None,
         unit=str(d.unit) if str(d.unit) != "1" else "",
         exhibits=tuple(_exhibit(e, writer) for e in d.exhibits),
@@ -356,4 +359,4 @@ def _exhibit(exhibit: Exhibit, writer: _Writer) -> TableView:
     count = range(len(exhibit.columns))
     numeric = tuple(all(not isinstance(row[i], str) for row in exhibit.rows) for i in count)
     longest = [max([len(exhibit.columns[i]), *(length(row[i]) for row in exhibit.rows)]) for i in count]
-    return TableView(exhibit.title, cast("tuple[str | Markup, ...]", exhibit.columns), rows, numeric, _shares(longest))
+    return TableView(exhibit.title, exhibit.columns, rows, numeric, _shares(longest))

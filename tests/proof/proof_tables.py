@@ -14,7 +14,7 @@ from math import prod
 from symcomm.graph.build import build
 from symcomm.graph.gradient import backward
 from symcomm.graph.graph import Graph
-from symcomm.graph.ops import MAPS, SHAPED, MapKind
+from symcomm.graph.ops import MAPS, SHAPED
 from symcomm.text.formula import parse_layer
 from symcomm.text.table import layer_tables
 
@@ -27,6 +27,7 @@ class Layer:
 
     name: str
     table: str
+    lacks: frozenset[str] = frozenset()  # the parts of strategies that find nothing to cut in it
     sizes: dict[str, int | str] = field(default_factory=dict)
 
     def values(self, mesh: Iterable[int]) -> dict[str, int]:
@@ -44,7 +45,7 @@ DEFAULTS: dict[str, int | str] = {
     "B": "1 ranks",
     "L": "2 ranks",
     "M": "3 side",
-    "D": "3 ranks",
+    "D": "4 ranks",
     "F": "2 ranks",
     "V": "5 side",
     "H": "2 side",
@@ -208,8 +209,224 @@ TIED = table(
     r"$\ell = CrossEntropy(z, s)$ ; $s \in Z^{B \times L}$ ; $\ell \in R$",
 )
 
+# Two rows of experts' weights besides a router and a dense layer whose bias has one axis only.
+MOE_BLOCK = table(
+    "a = relu(x W^1 + b^1) ; x [B,L,D], W^1 [D,F], b^1 [F] ; a [B,L,F]",
+    "h = a W^2 ; W^2 [F,D] ; h [B,L,D]",
+    "g = softmax(h W^R) ; W^R [D,E] ; g [B,L,E]",
+    "$G = TopK_k(g)$ ; - ; G [B,L,E,C]",
+    r"$X_e = Dispatch(h, G), e = 1, \dots, E$ ; - ; X_e [B,C,D]",
+    r"$P_e = silu(X_e W_e^3), e = 1, \dots, E$ ; $W_e^3 \in R^{D \times F}$ ; P_e [B,C,F]",
+    r"$U_e = X_e W_e^4, e = 1, \dots, E$ ; $W_e^4 \in R^{D \times F}$ ; U_e [B,C,F]",
+    r"$A_e = P_e \odot U_e, e = 1, \dots, E$ ; - ; A_e [B,C,F]",
+    r"$Y_e = A_e W_e^5, e = 1, \dots, E$ ; $W_e^5 \in R^{F \times D}$ ; Y_e [B,C,D]",
+    "y = h + Combine(Y_e, G) ; - ; y [B,L,D]",
+)
+
 CONVOLUTIONS = table(
     "h = conv(x, W^1, b) ; x [B,c,6,8], W^1 [d,c,3,3], b [d] ; h [B,d,6,8]",
     "a = relu(h) ; - ; a [B,d,6,8]",
     "y = conv(a, W^2) ; W^2 [e,d,2,2] ; y [B,e,3,4]",
 )
+
+_DENSE = frozenset({"expert"})  # no experts
+
+LAYERS: dict[str, Layer] = {
+    layer.name: layer
+    for layer in (
+        Layer("homework", HOMEWORK, _DENSE),
+        Layer("pre-norm", PRENORM, _DENSE),
+        Layer("gpt", GPT, _DENSE),
+        Layer("llama", LLAMA, _DENSE, {"n_h": "1 side side"}),
+        Layer("multi-query", MULTI_QUERY, _DENSE),
+        Layer("cross-attention", CROSS_ATTENTION, _DENSE),
+        Layer("parallel block", PARALLEL_BLOCK, _DENSE),
+        Layer("mixture of experts", MOE),
+        Layer("experts after a dense layer", MOE_BLOCK),
+        Layer("lora", LORA, _DENSE),
+        Layer("lora block", LORA_BLOCK, _DENSE),
+        Layer("language model", LANGUAGE_MODEL, _DENSE),
+        Layer("tied embeddings", TIED, _DENSE),
+        Layer("convolutions", CONVOLUTIONS, frozenset({"expert", "sequence", "context", "cut"})),
+    )
+}
+
+# -- one small table for each op kind ---------------------------------------------------------------------
+
+_HEADS = r"$Q_i \in R^{B \times L \times H}, i = 1, \dots, n_h$"
+
+
+def feed(of: str, features: str = "D") -> tuple[str, str]:
+    """Two weights with an axis of their own between them; ``x`` is the input."""
+    given = "x [B,L,D], " if of == "x" else ""
+    return (
+        f"a = {of} W^1 ; {given}W^1 [D,F] ; a [B,L,F]",
+        f"b = a W^2 ; W^2 [F,{features}] ; b [B,L,{features}]",
+    )
+
+
+def around(function: str) -> str:
+    """A function of an input, two weights, and the function again: sums arrive at it and at its gradient."""
+    return table(f"h = {function}(x) ; x [B,L,D] ; h [B,L,D]", *feed("h"), f"y = {function}(b) ; - ; y [B,L,D]")
+
+
+def between(function: str) -> str:
+    """A function on the axis between two weights."""
+    return table(
+        "a = x W^1 ; x [B,L,D], W^1 [D,F] ; a [B,L,F]",
+        f"h = {function}(a) ; - ; h [B,L,F]",
+        "y = h W^2 ; W^2 [F,D] ; y [B,L,D]",
+    )
+
+
+# Functions whose shape rule is not that of a map: the rows that use them.
+SHAPES: dict[str, Layer] = {}
+
+
+def _shape(name: str, *rows: str, lacks: frozenset[str] = _DENSE, sizes: dict[str, int | str] | None = None) -> None:
+    SHAPES[name] = Layer(f"function {name}", table(*rows), lacks, sizes or {})
+
+
+for _name in ("partition", "merge"):
+    _shape(
+        _name,
+        "Q = x W^Q ; x [B,L,D], W^Q [D,D] ; Q [B,L,D]",
+        rf"$[Q_1, \dots, Q_{{n_h}}] = Partition(Q)$ ; - ; {_HEADS}",
+        r"$Z_i = relu(Q_i), i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
+        r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
+        "y = Z W^O ; W^O [D,D] ; y [B,L,D]",
+    )
+_shape(
+    "transpose",
+    *feed("x"),
+    "S = x transpose(b) ; - ; S [B,L,L]",
+    "y = S x ; - ; y [B,L,D]",
+)
+_shape(
+    "repeat",
+    r"$Q_i = x W_i^Q, i = 1, \dots, n_h$ ; x [B,L,D], $W_i^Q \in R^{D \times H}$ ; Q_i [B,L,H]",
+    r"$K_j = x W_j^K, j = 1, \dots, n_k$ ; $W_j^K \in R^{D \times H}$ ; K_j [B,L,H]",
+    _REPEATED[0],
+    r"$Z_i = Q_i \odot K'_i, i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
+    r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
+    "y = Z W^O ; W^O [D,D] ; y [B,L,D]",
+    sizes={"n_h": "1 side side"},
+)
+_shape(
+    "dropout",
+    "h = dropout(x) ; x [B,L,D] ; h [B,L,D]",
+    *feed("h"),
+    "y = x + dropout(b) ; - ; y [B,L,D]",
+)
+for _name in ("embed", "embedding"):
+    _shape(_name, rf"x = {_name}(t, W^E) ; $t \in Z^{{B \times L}}$, W^E [V,D] ; x [B,L,D]", *feed("x"))
+_shape(
+    "topk",
+    *feed("x"),
+    "g = sigmoid(b W^R) ; W^R [D,E] ; g [B,L,E]",
+    "$G = TopK_k(g)$ ; - ; G [B,L,E,C]",
+)
+for _name in ("dispatch", "combine"):
+    SHAPES[_name] = Layer(f"function {_name}", MOE)
+for _name in ("conv", "convolution", "conv2d"):
+    _spelled = CONVOLUTIONS.replace("conv(", f"{_name}(")
+    SHAPES[_name] = Layer(f"function {_name}", _spelled, LAYERS["convolutions"].lacks)
+_shape(
+    "conv1d",
+    "h = conv1d(x, W^1) ; x [B,c,6], W^1 [d,c,3] ; h [B,d,4]",
+    "y = conv1d(h, W^2) ; W^2 [e,d,2] ; y [B,e,2]",
+    lacks=LAYERS["convolutions"].lacks,
+)
+for _name in ("causalsoftmax", "causalmask", "mask"):
+    _shape(
+        _name,
+        rf"$S = {_name}(\frac{{x x^T}}{{D}})$ ; x [B,L,D] ; S [B,L,L]",
+        "z = S x ; - ; z [B,L,D]",
+        *feed("z"),
+    )
+_shape(
+    "linear",
+    "h = linear(x, W^1, b^1) ; x [B,L,D], W^1 [D,F], b^1 [F] ; h [B,L,F]",
+    "y = linear(h, W^2, b^2) ; W^2 [F,D], b^2 [D] ; y [B,L,D]",
+)
+for _name in ("mean", "sum"):
+    _shape(
+        _name,
+        *feed("x"),
+        rf"$\ell = {_name}(b)$ ; - ; $\ell \in R$",
+    )
+
+# Maps that no table can spell as a function of one operand.
+SPECIAL: dict[str, str] = {
+    "scale": table(r"$a = \frac{x W^1}{\sqrt{D}}$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = 3 a W^2 ; W^2 [F,D] ; y [B,L,D]"),
+    "crossentropy": table(
+        *feed("x", "V"),
+        r"$l = crossentropy(b, s)$ ; $s \in Z^{B \times L}$ ; l [B,L]",
+    ),
+    "mask": SHAPES["mask"].table,
+}
+
+
+def minimal() -> Iterator[Layer]:
+    """One small table or two for each record of ``ops.MAPS`` and each function of ``ops.SHAPED``."""
+    for kind in MAPS:
+        if kind.name in SPECIAL:
+            yield Layer(kind.name, SPECIAL[kind.name], _DENSE)
+            continue
+        yield Layer(f"{kind.name}, around", around(kind.spellings[0]), _DENSE)
+        if not kind.along:
+            yield Layer(f"{kind.name}, between", between(kind.spellings[0]), _DENSE)
+    for name in SHAPED:
+        if name not in SHAPES:
+            raise LookupError(f"{name} is a function of symcomm.graph.ops.SHAPED: give it rows in SHAPES")
+        yield SHAPES[name]
+
+
+ALL: dict[str, Layer] = LAYERS | {layer.name: layer for layer in minimal()}
+
+
+@cache
+def graph(name: str, input_gradient: bool = True) -> Graph:
+    """A layer with its backward pass."""
+    (found,) = layer_tables(ALL[name].table, f"{name}.md")
+    return backward(build(parse_layer(found, None)), input_gradient)
+
+
+# -- strategies -------------------------------------------------------------------------------------------
+
+STRATEGIES = (
+    "data(2)",
+    "data(3)",
+    "zero-1(2)",
+    "zero-2(2)",
+    "zero-3(2)",
+    "fully-sharded(4)",
+    "hybrid-sharded(2, 2)",
+    "tensor(2)",
+    "tensor(3)",
+    "sequence(2)",
+    "tensor(2) + sequence",
+    "context(2)",
+    "expert(2)",
+    "cut(D, 2)",
+    "data(2) + tensor(2)",
+    "data(2) + context(2)",
+    "expert + data(2)",
+    "zero-1(2) + tensor(2)",
+    "zero-2(2) + expert",
+    "fully-sharded(2) + tensor(2) + sequence",
+    "context(2) + tensor(2) + sequence",
+    "data(2) + tensor(2) + expert",
+    "fully-sharded(2) + tensor(2) + expert",
+    "hybrid-sharded(2, 2) + tensor(2)",
+)
+
+
+def parts(strategy: str) -> frozenset[str]:
+    """What a strategy is composed of."""
+    return frozenset(piece.partition("(")[0].strip() for piece in strategy.split("+"))
+
+
+def applies(layer: str, strategy: str) -> bool:
+    """Whether every part of the strategy finds something to cut."""
+    return not parts(strategy) & ALL[layer].lacks

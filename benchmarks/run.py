@@ -1,0 +1,157 @@
+"""Times what matters to a user, and prints a table with ratios: ``python benchmarks/run.py``.
+
+Cold times are those of whole processes, compared with that of importing SymPy alone; warm times are those of
+derivations in a process that has done them once. The chain of distinct ops shows that time grows linearly. Exit status
+1 where a limit is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+HOMEWORK = ROOT / "examples" / "comp4901y-homework2" / "homework.md"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what was timed, in seconds, what it is compared with, and its limit in seconds."""
+
+    name: str
+    seconds: float
+    ratio: str
+    limit: float | None = None
+
+    @property
+    def broken(self) -> bool:
+        """Whether it took longer than its limit."""
+        return self.limit is not None and self.seconds > self.limit
+
+
+def process(*arguments: str, repeat: int) -> float:
+    """The median time of a process, in seconds."""
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True, capture_output=True)  # noqa: S603  (our own command)
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def warm(work: Callable[[], object], repeat: int) -> float:
+    """The median time of a function that has run once before."""
+    work()
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def cold_rows(repeat: int) -> list[Row]:
+    """Whole processes, compared with ``import sympy``."""
+    base = process("-c", "import sympy", repeat=repeat)
+    rows = [Row("import sympy (for comparison)", base, "1.00 x")]
+    with tempfile.TemporaryDirectory() as folder:
+        solve = ("-m", "symcomm", "solve", str(HOMEWORK), "-o", folder, "--to")
+        for name, arguments, limit in (
+            ("symcomm --help", ("-m", "symcomm", "--help"), 0.2),
+            ("symcomm show homework, cold", ("-m", "symcomm", "show", str(HOMEWORK)), None),
+            ("symcomm solve homework to Markdown, cold", (*solve, "md"), 2.0),
+            ("symcomm solve homework to PDF, cold", (*solve, "pdf"), 4.0),
+        ):
+            seconds = process(*arguments, repeat=repeat)
+            rows.append(Row(name, seconds, f"{seconds / base:.2f} x", limit))
+    return rows
+
+
+def warm_rows(repeat: int) -> list[Row]:
+    """Deriving all quantities of one layer, and reading its table, in a warm process."""
+    import symcomm as sc
+
+    model = sc.load(HOMEWORK)
+
+    def everything() -> None:
+        model.parameters()
+        for scope in ("forward", "backward", "training"):
+            model.flops(scope)
+        model.traffic()
+        model.intensity()
+        for strategy in ("data(k)", "fully-sharded(k)", "tensor(8)", "tensor(8) + sequence", "pipeline(8)"):
+            model.communication(strategy)
+        model.state_memory("fully-sharded(8)")
+
+    seconds = warm(everything, repeat)
+    rows = [Row("all quantities of one layer, warm", seconds, "", 0.1)]
+    reading = warm(lambda: sc.load(HOMEWORK), repeat)
+    return [*rows, Row("reading the homework, warm", reading, f"{reading / seconds:.2f} x of the line above")]
+
+
+def chain(ops: int) -> str:
+    """A table of distinct ops, each a matrix product of the one before."""
+    rows = [
+        f"y{n + 1} = y{n} W{n + 1}\ty{n} [B, D], W{n + 1} [D, D]\ty{n + 1} [B, D]" for n in range(ops)
+    ]  # fmt: skip
+    return "\n".join(["Computation\tInput\tOutput", *rows])
+
+
+def chain_rows(sizes: tuple[int, ...]) -> list[Row]:
+    """Reading a chain of distinct ops and deriving its quantities; linear where the ratio follows the size."""
+    from symcomm import model as models
+
+    rows: list[Row] = []
+    first: dict[str, float] = {}
+    for ops in sizes:
+        text = chain(ops)
+        start = time.perf_counter()
+        model = models.load(text)
+        steps = [("read", time.perf_counter() - start)]
+        for name, work in (
+            ("parameters", lambda m: m.parameters().expr),
+            ("training FLOPs", lambda m: m.flops("training").expr),
+            ("data-parallel communication", lambda m: m.communication("data(k)").expr),
+        ):
+            start = time.perf_counter()
+            work(model)
+            steps.append((name, time.perf_counter() - start))
+        steps.append(("together", sum(seconds for _, seconds in steps)))
+        for name, seconds in steps:
+            first.setdefault(name, seconds)
+            ratio = f"{seconds / first[name]:.1f} x for {ops / sizes[0]:.0f} x the ops"
+            rows.append(Row(f"chain of {ops:,} ops: {name}", seconds, ratio))
+    return rows
+
+
+def main() -> int:
+    """Prints the table; the status says whether all limits were kept."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, a shorter chain")
+    quick = parser.parse_args().quick
+    repeat, sizes = (1, (100, 300, 1000)) if quick else (5, (1000, 3000, 10000))
+    rows = [*cold_rows(repeat), *warm_rows(repeat), *chain_rows(sizes)]
+    table = Table(title=f"symcomm on {os.cpu_count()} cores, Python {sys.version.split()[0]}", title_justify="left")
+    for column, side in (("what", "left"), ("seconds", "right"), ("ratio", "left"), ("limit", "right"), ("", "left")):
+        table.add_column(column, justify="right" if side == "right" else "left")
+    for row in rows:
+        limit = "" if row.limit is None else f"{row.limit:g}"
+        verdict = "" if row.limit is None else "too slow" if row.broken else "kept"
+        table.add_row(row.name, f"{row.seconds:.3f}", row.ratio, limit, verdict)
+    Console(width=max(110, Console().width)).print(table)
+    return 1 if any(row.broken for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

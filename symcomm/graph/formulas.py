@@ -1,0 +1,107 @@
+"""What a formula computes: each product, sum and function adds its ops to the drafts."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from symcomm import form as forms
+from symcomm.errors import FormulaError, ShapeError, nearest
+from symcomm.graph import ops as kinds
+from symcomm.graph.drafts import Drafts, DraftTensor, Value
+from symcomm.graph.functions import FUNCTION
+from symcomm.text import tree
+
+
+class Reader(Drafts):
+    """Reads formulas into ops."""
+
+    def scalar(self, node: tree.Node) -> sp.Expr | None:
+        """The worth of a formula without tensors, or None where a tensor is in it."""
+        match node:
+            case tree.Number() | tree.Name():
+                if isinstance(node, tree.Name) and self.find(node) is not None:
+                    return None
+                return forms.value(self.form(node))
+            case tree.Product(factors=parts) | tree.Sum(terms=parts) | tree.Hadamard(factors=parts):
+                pass
+            case tree.Quotient(top=top, bottom=bottom):
+                parts = (top, bottom)
+            case tree.Power(base=base, exponent=exponent):
+                parts = (base, exponent)
+            case tree.Root(inside=inside):
+                parts = (inside,)
+            case _:
+                return None
+        return None if any(self.scalar(p) is None for p in parts) else forms.value(self.form(node))
+
+    def find(self, name: tree.Name) -> DraftTensor | None:
+        """The tensor of a name, if there is one."""
+        return self.tensors.get((name.key, bool(name.index)))
+
+    def tensor(self, node: tree.Node) -> Value:
+        """The value of a formula that must be a tensor."""
+        match node:
+            case tree.Name():
+                found = self.find(node)
+                if found is None:
+                    raise ShapeError(
+                        f"{node.key} has no shape", node.span, nearest(node.key, [key for key, _ in self.tensors])
+                    )
+                return self.seen(found, node.span, (node.index,) if node.index else None)
+            case tree.Transpose(inside=inside):
+                value = self.tensor(inside)
+                if len(value.places) < 2:
+                    raise ShapeError("a transpose needs two axes", node.span)
+                places = (*value.places[:-2], value.places[-1], value.places[-2])
+                return Value(value.tensor, value.family, places, node.span)
+            case tree.Product(factors=factors):
+                scale, result = sp.Integer(1), None
+                for factor in factors:
+                    number = self.scalar(factor)
+                    if number is not None:
+                        scale *= number
+                        continue
+                    value = self.tensor(factor)
+                    result = value if result is None else self.matmul(result, value, node.span)
+                assert result is not None
+                return result if scale == 1 else self.map("scale", result, node.span, scale=scale)
+            case tree.Quotient(top=top, bottom=bottom):
+                number = self.scalar(bottom)
+                if number is None:
+                    raise FormulaError("a division by a tensor", bottom.span, "divide by a number or a size")
+                return self.map("scale", self.tensor(top), node.span, scale=1 / number)
+            case tree.Hadamard(factors=factors):
+                return self.multiply([self.tensor(f) for f in factors], node.span)
+            case tree.Sum(terms=terms, signs=signs):
+                for term in terms:
+                    if self.scalar(term) is not None:
+                        raise FormulaError("a number is added to a tensor", term.span, "add tensors only")
+                return self.add([self.tensor(t) for t in terms], signs, node.span)
+            case tree.Call():
+                return self.call(node)
+        raise FormulaError("this is not something a layer computes", node.span)
+
+    def call(self, node: tree.Call) -> Value:
+        """What a function gives: a map by its record, any other function by its own."""
+        name = node.function.replace(" ", "_")
+        if name in FUNCTION:
+            return FUNCTION[name].add(self, node)
+        if name in kinds.SPELLED:
+            self.expect(node, 1)
+            return self.map(kinds.SPELLED[name].name, self.tensor(node.arguments[0]), node.span)
+        raise FormulaError(f"unknown function '{node.function}'", node.span, nearest(name, [*FUNCTION, *kinds.SPELLED]))
+
+    def expect(self, node: tree.Call, *counts: int) -> None:
+        """Raises ``FormulaError`` unless a function has one of these numbers of arguments."""
+        if len(node.arguments) not in counts:
+            wanted = " or ".join(str(c) for c in counts)
+            raise FormulaError(
+                f"{node.function} takes {wanted} argument{'s' if counts != (1,) else ''}, not {len(node.arguments)}",
+                node.span,
+            )
+
+    def result(self, node: tree.Call) -> DraftTensor:
+        """The row's declared result, for functions whose result shape only the table says."""
+        if self.target is None or self.formula is not node:
+            raise FormulaError(f"{node.function} stands inside another formula", node.span, "give it a row of its own")
+        return self.target

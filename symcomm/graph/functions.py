@@ -1,0 +1,353 @@
+"""The functions a table may use whose shape rule is not that of a map: one record each.
+
+A map (relu, softmax, layernorm) keeps the shape of its operand and has its record in ``symcomm.graph.ops``. The
+functions here split, join, look up, route or slide; each record names its spellings and the code that adds its ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sympy as sp
+
+from symcomm.errors import FormulaError, ShapeError, Span
+from symcomm.graph import ops as kinds
+from symcomm.graph.drafts import Dim, DraftTensor, Label, Value
+from symcomm.text import tree
+
+if TYPE_CHECKING:
+    from symcomm.graph.formulas import Reader
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of tables: its spellings, what it does, and the code that adds its ops."""
+
+    name: str
+    spellings: tuple[str, ...]
+    summary: str
+    add: Callable[[Reader, tree.Call], Value]
+
+
+def _norm(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1, 2, 3)
+    value = reader.map(kinds.SPELLED[node.function].name, reader.tensor(node.arguments[0]), node.span)
+    if len(node.arguments) > 1:
+        value = reader.multiply([value, reader.tensor(node.arguments[1])], node.span)
+    if len(node.arguments) > 2:
+        value = reader.add([value, reader.tensor(node.arguments[2])], (1, 1), node.span)
+    return value
+
+
+def _crossentropy(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 2)
+    logits, targets = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
+    chosen = targets
+    if len(targets.dims) < len(logits.dims):
+        for a, b in zip(logits.dims, targets.dims, strict=False):
+            reader.join(a, b, node.span, f"{logits.tensor.name} and {targets.tensor.name}")
+        chosen = reader.onehot(targets, logits.dims[-1], node.span)
+    value = reader.map("crossentropy", logits, node.span, chosen)
+    scalar = reader.target is not None and not reader.target.dims
+    return reader.reduce(value, node.span, mean=True) if scalar else value
+
+
+def _rope(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1)
+    value = reader.tensor(node.arguments[0])
+    where = value.dims[-2:] if len(value.dims) > 1 else value.dims
+    tables = [reader.constant(f"{f}({value.tensor.name})", where, node.span) for f in ("cos", "sin")]
+    return reader.map("rope", value, node.span, *tables)
+
+
+def _linear(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 2, 3)
+    value = reader.matmul(reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1]), node.span)
+    return (
+        value if len(node.arguments) == 2 else reader.add([value, reader.tensor(node.arguments[2])], (1, 1), node.span)
+    )
+
+
+def _transpose(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1)
+    return reader.tensor(tree.Transpose(node.span, node.arguments[0]))
+
+
+def _mean(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1)
+    return reader.reduce(reader.tensor(node.arguments[0]), node.span, mean=True)
+
+
+def _sum(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1)
+    return reader.reduce(reader.tensor(node.arguments[0]), node.span, mean=False)
+
+
+def _dropout(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1, 2)
+    value = reader.tensor(node.arguments[0])
+    mask = DraftTensor(
+        f"mask({value.tensor.name})",
+        "",
+        value.tensor.indices,
+        value.tensor.dims,
+        tuple(d.root().label for d in value.tensor.dims),
+        "B",
+        node.span,
+        role="constant",
+        dtype="bool",
+    )
+    reader.tensors[mask.name, False] = mask
+    hidden = Value(mask, value.family, value.places, node.span)
+    return reader.multiply([value, hidden], node.span)
+
+
+def _mask(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1)
+    value = reader.tensor(node.arguments[0])
+    if len(value.dims) < 2:
+        raise ShapeError("a mask hides pairs of positions: it needs two axes", node.span)
+    return reader.map(
+        "mask", value, node.span, reader.constant(f"mask({value.tensor.name})", value.dims[-2:], node.span)
+    )
+
+
+def _causalsoftmax(reader: Reader, node: tree.Call) -> Value:
+    return reader.map("softmax", _mask(reader, node), node.span)
+
+
+def _partition(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1)
+    value, target = reader.tensor(node.arguments[0]), reader.result(node)
+    if len(target.indices) != 1 or len(target.dims) != len(value.dims) + 1:
+        raise ShapeError(
+            f"Partition of {value.tensor.name} makes a family of tensors with as many axes", node.span,
+            "write [Q_1, \\dots, Q_{n_h}] on its left",
+        )  # fmt: skip
+    at = _axis_argument(reader, node, len(value.dims))
+    heads, parts = target.dims[0], target.dims[1:]
+    reader.split(value.dims[at], (heads, parts[at]), node.span)
+    of, labels = reader.fresh_labels(value)
+    kept = [parts[i] if i == at else value.dims[i] for i in range(len(parts))]
+    out = [((labels[i], 1) if i == at else labels[i], kept[i]) for i in range(len(parts))]
+    letters = [*reader.letters_of((value, of)), (target.indices[0], (labels[at], 0), heads)]
+    return reader.emit("contraction", (value,), (value.labels(of, labels),), letters, out, node.span, view=True)
+
+
+def _merge(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1)
+    argument = node.arguments[0]
+    if isinstance(argument, tree.Family):
+        found = reader.tensors.get((argument.name.key, True))
+        if found is None:
+            raise ShapeError(f"{argument.name.key} is no family of tensors", argument.span)
+        value = reader.seen(found, argument.span)
+    else:
+        value = reader.tensor(argument)
+    target = reader.result(node)
+    if len(value.family) != 1 or len(target.dims) != len(value.dims):
+        raise ShapeError(
+            "Merge joins a family of tensors into one with as many axes",
+            node.span,
+            "write Merge([Z_1, \\dots, Z_{n_h}])",
+        )
+    at = _axis_argument(reader, node, len(value.dims))
+    heads = value.tensor.dims[value.family[0][1]]
+    reader.split(target.dims[at], (heads, value.dims[at]), node.span)
+    whole = reader.fresh()
+    labels: list[Label] = [(whole, 1) if i == at else reader.fresh() for i in range(len(value.dims))]
+    out = [(whole if i == at else labels[i], (target if i == at else value).dims[i]) for i in range(len(labels))]
+    read = value.labels({value.family[0][0]: (whole, 0)}, labels)
+    return reader.emit("contraction", (value,), (read,), (), out, node.span, view=True)
+
+
+def _axis_argument(reader: Reader, node: tree.Call, count: int) -> int:
+    at = -1
+    if node.subscript is not None:
+        number = reader.scalar(node.subscript)
+        if number is None or not number.is_Integer or not -count <= int(number) < count:
+            raise FormulaError(f"{node.function} has no such axis", node.subscript.span, f"-{count} to {count - 1}")
+        at = int(number)
+    return at % count
+
+
+def _repeat(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1)
+    value, target = reader.tensor(node.arguments[0]), reader.result(node)
+    if len(value.family) != 1 or len(target.indices) != 1 or len(target.dims) != len(value.tensor.dims):
+        raise ShapeError(
+            "Repeat makes a larger family of key/value heads from a smaller one", node.span,
+            "write K'_i = Repeat(K_j), with ranges for i and j",
+        )  # fmt: skip
+    few, many = value.tensor.dims[value.family[0][1]], target.dims[0]
+    group = reader.dim(many.root().size / few.root().size)
+    reader.split(many, (few, group), node.span)
+    whole = reader.fresh()
+    labels = [reader.fresh() for _ in value.dims]
+    read = value.labels({value.family[0][0]: (whole, 0)}, labels)
+    out = list(zip(labels, value.dims, strict=True))
+    return reader.emit("contraction", (value,), (read,), [(target.indices[0], whole, many)], out, node.span, view=True)
+
+
+def _embed(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 2)
+    indices, table = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
+    if len(table.dims) != 2:
+        raise ShapeError("an embedding table has two axes", node.arguments[1].span, "write W \\in R^{V \\times D}")
+    value = reader.matmul(reader.onehot(indices, table.dims[0], node.span), table, node.span)
+    reader.ops[-1].attributes["lookup"] = True
+    return value
+
+
+def _topk(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1)
+    gates, target = reader.tensor(node.arguments[0]), reader.result(node)
+    if len(target.dims) != len(gates.dims) + 1 or target.indices:
+        raise ShapeError(
+            f"TopK gives each token slots in its experts: {target.name} needs one axis more than {gates.tensor.name}",
+            node.span,
+            "write M \\in R^{B \\times L \\times E \\times C} with C slots for each expert",
+        )
+    of, labels = reader.fresh_labels(gates)
+    slots = (reader.fresh(), target.dims[-1])
+    out = list(zip(labels, gates.dims, strict=True))
+    chosen = reader.scalar(node.subscript) if node.subscript is not None else sp.Integer(1)
+    route = reader.emit(
+        "route", (gates,), (gates.labels(of, labels),), (), [*out, slots], node.span,
+        k=chosen, whole=tuple(labels[1:]),
+    )  # fmt: skip
+    route.tensor.virtual, route.tensor.role, route.tensor.dtype = True, "constant", "bool"
+    reader.routes[target] = route.tensor
+    of, labels = reader.fresh_labels(gates)
+    out = [*zip(labels, gates.dims, strict=True), (reader.fresh(), target.dims[-1])]
+    return reader.emit(
+        "contraction",
+        (gates, route),
+        (gates.labels(of, labels), tuple(label for label, _ in out)),
+        (),
+        out,
+        node.span,
+    )
+
+
+def _routed(reader: Reader, node: tree.Call, argument: tree.Node) -> tuple[Value, DraftTensor]:
+    value = reader.tensor(argument)
+    if value.tensor not in reader.routes:
+        raise ShapeError(
+            f"{value.tensor.name} does not say which expert gets which token", argument.span, "make it with TopK"
+        )
+    return value, reader.routes[value.tensor]
+
+
+def _dispatch(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 2)
+    tokens, target = reader.tensor(node.arguments[0]), reader.result(node)
+    _, route = _routed(reader, node, node.arguments[1])
+    of, labels = reader.fresh_labels(tokens)
+    expert, slot = reader.fresh(), reader.fresh()
+    grouped = len(target.dims) == len(tokens.dims) + 1  # the experts keep the batch axis
+    if len(target.indices) != 1 or len(target.dims) not in (3, len(tokens.dims) + 1):
+        raise ShapeError("Dispatch makes a family: the tokens of each expert", node.span, "write X_e = Dispatch(x, M)")
+    # The route's expert axis and the experts' own are one size under two names: the router is not cut with them.
+    _fits(reader, route.dims[-2], target.dims[0], node.span, "the number of experts")
+    out = [(labels[0], tokens.dims[0])] if grouped else []
+    out += [(slot, route.dims[-1]), (labels[-1], tokens.dims[-1])]
+    reader.join(route.dims[-1], target.dims[-2], node.span, "the slots of an expert")
+    return reader.emit(
+        "contraction", (tokens, route), (tokens.labels(of, labels), (*labels[:-1], expert, slot)),
+        [(target.indices[0], expert, target.dims[0])], out, node.span, lookup=True,
+    )  # fmt: skip
+
+
+def _combine(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 2)
+    results, (gates, route) = reader.tensor(node.arguments[0]), _routed(reader, node, node.arguments[1])
+    if len(results.family) != 1:
+        raise ShapeError("Combine adds up a family: the results of the experts", node.span, "write Combine(Y_e, M)")
+    expert = results.tensor.dims[results.family[0][1]]
+    _fits(reader, route.dims[-2], expert, node.span, "the number of experts")
+    labels = [reader.fresh() for _ in route.dims]
+    of = {results.family[0][0]: labels[-2]}
+    inner: list[Label] = [labels[-1], reader.fresh()]
+    reader.join(route.dims[-1], results.dims[-2], node.span, "the slots of an expert")
+    if len(results.dims) == 3:
+        inner.insert(0, labels[0])
+        reader.join(route.dims[0], results.dims[0], node.span, "the batch")
+    out = [*zip(labels[:-2], route.dims[:-2], strict=True), (inner[-1], results.dims[-1])]
+    return reader.emit(
+        "contraction", (results, gates), (results.labels(of, inner), tuple(labels)), (), out, node.span, lookup=True
+    )
+
+
+def _fits(reader: Reader, a: Dim, b: Dim, span: Span, what: str) -> None:
+    if not reader.same(a.root().size, b.root().size):
+        raise ShapeError(f"shapes do not fit: {what} ({a.root().label} against {b.root().label})", span)
+
+
+def _conv(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 2, 3)
+    image, kernel = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
+    target = reader.result(node)
+    n = len(kernel.dims) - 2
+    if n < 1 or len(image.dims) != n + 2 or len(target.dims) != n + 2:
+        raise ShapeError(
+            "a convolution needs X of batch × channels × positions and W of channels out × channels in × kernel",
+            node.span,
+        )
+    reader.join(image.dims[1], kernel.dims[1], node.span, "the channels of X and W")
+    reader.join(kernel.dims[0], target.dims[1], node.span, "the channels of W and the result")
+    reader.join(image.dims[0], target.dims[0], node.span, "the batch of X and the result")
+    b, ci, co = reader.fresh(), reader.fresh(), reader.fresh()
+    window, taps, places = ([reader.fresh() for _ in range(n)] for _ in range(3))
+    out = [(b, target.dims[0]), (co, target.dims[1]), *zip(places, target.dims[2:], strict=True)]
+    value = reader.emit(
+        "convolution", (image, kernel), ((b, ci, *window), (co, ci, *taps)), (), out, node.span,
+        window=tuple(window), whole=(*window, *taps, *places),
+    )  # fmt: skip
+    return value if len(node.arguments) == 2 else _channel_bias(reader, value, node)
+
+
+def _channel_bias(reader: Reader, value: Value, node: tree.Call) -> Value:
+    bias = reader.tensor(node.arguments[2])
+    of, labels = reader.fresh_labels(value)
+    reader.join(value.dims[1], bias.dims[-1], node.span, "the channels of the bias")
+    out = list(zip(labels, value.dims, strict=True))
+    return reader.emit("add", (value, bias), (value.labels(of, labels), (labels[1],)), (), out, node.span, signs=(1, 1))
+
+
+# One row a function. Those that are maps as well (norms, cross-entropy, RoPE) take more than one operand.
+FUNCTIONS: tuple[Function, ...] = (
+    Function("partition", ("partition", "split"), "splits the last axis into heads", _partition),
+    Function("merge", ("merge", "concat"), "joins the heads into the last axis", _merge),
+    Function("transpose", ("transpose",), "exchanges the last two axes", _transpose),
+    Function("repeat", ("repeat",), "repeats key/value heads for the query heads that share them", _repeat),
+    Function("linear", ("linear",), "a matrix product, with a bias where one is given", _linear),
+    Function("dropout", ("dropout",), "multiplies by a random 0/1 mask", _dropout),
+    Function("mask", ("mask", "causalmask", "causal_mask"), "hides the positions after the query's own", _mask),
+    Function(
+        "causalsoftmax",
+        ("causalsoftmax", "causal_softmax"),
+        "softmax over the positions up to the query's",
+        _causalsoftmax,
+    ),
+    Function("embed", ("embed", "embedding"), "looks rows of a table up", _embed),
+    Function("topk", ("topk", "top_k"), "chooses k experts for each token and a slot in each", _topk),
+    Function("dispatch", ("dispatch",), "sends tokens to the slots of experts", _dispatch),
+    Function("combine", ("combine",), "adds up the experts' results, weighted by the router", _combine),
+    Function(
+        "conv", ("conv", "convolution", "conv1d", "conv2d", "conv3d"), "slides a kernel over the last axes", _conv
+    ),
+    Function("mean", ("mean",), "the mean over all axes", _mean),
+    Function("sum", ("sum",), "the sum over all axes", _sum),
+    Function(
+        "layernorm", kinds.MAP["layernorm"].spellings, "normalises the last axis; scale and shift may follow", _norm
+    ),
+    Function("rmsnorm", kinds.MAP["rmsnorm"].spellings, "divides by the root mean square; a scale may follow", _norm),
+    Function("rope", kinds.MAP["rope"].spellings, "rotates pairs of features by their position", _rope),
+    Function(
+        "crossentropy", kinds.MAP["crossentropy"].spellings, "the loss of logits against token ids", _crossentropy
+    ),
+)
+FUNCTION: dict[str, Function] = {spelling: f for f in FUNCTIONS for spelling in f.spellings}

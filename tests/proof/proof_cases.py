@@ -1,0 +1,97 @@
+"""A case of the proof: a layer under a strategy and an accounting, on one machine and on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from proof_ranks import Mesh, MissingBlock, Ranks, WrongCall
+from proof_reference import Array, Shape, Sizes, outside, run
+from proof_tables import ALL, graph
+
+from symcomm.accounting import Accounting
+from symcomm.form import value
+from symcomm.graph.graph import Graph
+from symcomm.parallel.placement import Collective, Plan, plan, update_ops
+from symcomm.parallel.strategy import parse_strategy
+
+# (op kind, strategy) -> how often it ran, for the summary at the end of the session.
+RAN: dict[tuple[str, str], int] = {}
+
+PASSES = ("training", "without input gradients", "forward")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan, the numbers it runs on, and what one machine makes of them."""
+
+    plan: Plan
+    sizes: Sizes
+    mesh: Mesh
+    accounting: Accounting
+    given: Mapping[str, Array]
+    reference: Mapping[str, Array]
+
+    def start(self) -> Ranks:
+        """The ranks with their blocks of what comes from outside."""
+        ranks = Ranks(self.plan, self.sizes, self.mesh, self.accounting)
+        ranks.load(self.given)
+        return ranks
+
+    def wrong(self, ranks: Ranks) -> list[str]:
+        """What came out wrong of what a training step is for."""
+        return ranks.differences(self.reference, ranks.results())
+
+
+@cache
+def used(layer: str, passes: str) -> Graph:
+    """The graph that a plan of a layer runs: with its updates, where there is a backward pass."""
+    if passes == "forward":
+        return graph(layer).forward()
+    return update_ops(graph(layer, passes == "training"))
+
+
+@cache
+def numbers(layer: str, passes: str, mesh: tuple[int, ...]) -> tuple[Sizes, Mapping[str, Array], Mapping[str, Array]]:
+    """A layer on one machine, at sizes that fit a mesh."""
+    sizes = Sizes(used(layer, passes), ALL[layer].values(mesh))
+    given = outside(sizes)
+    reference = run(sizes, given)
+    assert all(np.isfinite(array).all() for array in reference.values())
+    return sizes, given, reference
+
+
+def case(layer: str, strategy: str, accounting: Accounting | None = None, passes: str = "training") -> Case:
+    """The case; raises ``StrategyError`` where the strategy does not apply."""
+    accounting = accounting or Accounting()
+    before = graph(layer).forward() if passes == "forward" else graph(layer, passes == "training")
+    made = plan(before, parse_strategy(strategy), accounting)
+    mesh = Mesh({name: int(value(size)) for name, size in made.strategy.sizes.items()})
+    sizes, given, reference = numbers(layer, passes, tuple(mesh.sizes.values()))
+    assert made.graph.ops == sizes.graph.ops
+    for kind in {op.kind for op in made.graph.ops}:
+        RAN[kind, strategy] = RAN.get((kind, strategy), 0) + 1
+    return Case(made, sizes, mesh, accounting, given, reference)
+
+
+def superfluous(one: Case) -> list[Collective]:
+    """The collectives without which every rank still has the right results."""
+    ranks, found = one.start(), []
+    for number in ranks.steps():
+        step = one.plan.steps[number]
+        if not isinstance(step, Collective):
+            continue
+        other = ranks.fork()
+        try:
+            with np.errstate(all="ignore"):
+                for _ in other.steps(without=number, start=number):
+                    pass
+                fails = bool(one.wrong(other))
+        except (MissingBlock, WrongCall, Shape):
+            fails = True
+        if not fails:
+            found.append(step)
+    assert not one.wrong(ranks)
+    return found

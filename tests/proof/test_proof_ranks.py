@@ -1,0 +1,101 @@
+"""The proof: every rank's run, shards, collectives and all, equals the run of one machine.
+
+Each layer and each op kind, under each strategy that applies to it: forward, gradients, and the updated weights.
+"""
+
+from __future__ import annotations
+
+import pytest
+from proof_cases import PASSES, case
+from proof_tables import ALL, LAYERS, STRATEGIES, applies, graph, parts
+
+from symcomm.accounting import Accounting
+from symcomm.errors import StrategyError
+from symcomm.graph.ops import MAPS, SHAPED
+from symcomm.parallel.placement import plan, update_ops
+from symcomm.parallel.strategy import STRATEGIES as RECORDS
+from symcomm.parallel.strategy import parse_strategy
+
+APPLICABLE = [(layer, strategy) for layer in ALL for strategy in STRATEGIES if applies(layer, strategy)]
+VARIANTS = {
+    "weights kept": Accounting(gathered_weights="keep"),
+    "activations gathered again": Accounting(gathered_activations="regather"),
+    "weights kept, activations gathered again": Accounting(gathered_weights="keep", gathered_activations="regather"),
+}
+
+
+def prove(layer: str, strategy: str, accounting: Accounting | None = None, passes: str = "training") -> None:
+    """Runs every rank and compares every tensor with that of one machine."""
+    one = case(layer, strategy, accounting, passes)
+    ranks = one.start()
+    for _ in ranks.steps():
+        pass
+    graph = one.plan.graph
+    made = [name for name in ranks.store if name in graph.producers]
+    assert set(made) == set(graph.producers)
+    assert ranks.differences(one.reference, made) == []
+    for name in ranks.results():
+        tensor = graph.tensors[name]
+        if tensor.axes:  # a loss may stay a sum, since nothing reads it
+            assert not ranks.store[name].pending, name
+        if tensor.axes and not graph.consumers.get(name):
+            assert ranks.store[name].layout == one.plan.placements[name], name
+
+
+@pytest.mark.parametrize(("layer", "strategy"), APPLICABLE)
+def test_every_rank_agrees_with_one_machine(layer: str, strategy: str) -> None:
+    prove(layer, strategy)
+
+
+@pytest.mark.parametrize("layer", ALL)
+def test_a_strategy_is_refused_exactly_where_it_finds_nothing_to_cut(layer: str) -> None:
+    refused = set()
+    for strategy in STRATEGIES:
+        try:
+            plan(graph(layer), parse_strategy(strategy))
+        except StrategyError:
+            refused.add(strategy)
+    assert refused == {strategy for strategy in STRATEGIES if not applies(layer, strategy)}
+
+
+def _gathers(strategy: str) -> bool:
+    return bool(parts(strategy) & {"zero-3", "fully-sharded", "hybrid-sharded", "sequence", "context", "cut", "expert"})
+
+
+_VARIED = [(layer, s) for layer, s in APPLICABLE if layer in LAYERS and _gathers(s)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("layer", "strategy"),
+    [(layer, s) if "(2)" in s and "(2, 2)" not in s and "+" not in s else pytest.param(layer, s, marks=pytest.mark.long)
+     for layer, s in _VARIED],
+)  # fmt: skip
+def test_what_is_kept_between_the_phases_changes_no_number(layer: str, strategy: str, variant: str) -> None:
+    prove(layer, strategy, VARIANTS[variant])
+
+
+@pytest.mark.parametrize("passes", PASSES[1:])
+@pytest.mark.parametrize(
+    ("layer", "strategy"),
+    [(layer, s) if layer in LAYERS and "+" not in s else pytest.param(layer, s, marks=pytest.mark.long)
+     for layer, s in APPLICABLE],
+)  # fmt: skip
+def test_parts_of_a_training_step_agree_as_well(layer: str, strategy: str, passes: str) -> None:
+    prove(layer, strategy, passes=passes)
+
+
+def test_every_op_kind_is_in_some_layer() -> None:
+    found = {op.kind for layer in ALL for op in update_ops(graph(layer)).ops}
+    gradients = {f"{kind.name}_gradient" for kind in MAPS if kind.differentiable and kind.name != "mask"}
+    maps = {kind.name for kind in MAPS}
+    assert found == {"contraction", "add", "convolution", "onehot", "route", "update", *maps, *gradients}
+    assert {f"function {name}" for name in SHAPED} <= set(ALL)
+
+
+def test_every_strategy_has_a_case_and_a_pipeline_cuts_no_tensor() -> None:
+    named = frozenset().union(*(parts(strategy) for strategy in STRATEGIES))
+    assert named | {"pipeline"} == set(RECORDS)
+    made = plan(graph("homework"), parse_strategy("pipeline(4)"))
+    assert made.collectives == ()
+    assert not any(made.placements.values())

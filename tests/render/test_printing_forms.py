@@ -1,0 +1,393 @@
+"""Forms, names and quantities in every dialect, against lines written by hand."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symcomm import form as forms
+from symcomm import printing
+from symcomm.errors import ValuesError
+from symcomm.form import (
+    Ceiling,
+    Floor,
+    Form,
+    Largest,
+    Logarithm,
+    Num,
+    Power,
+    Product,
+    Ratio,
+    Root,
+    Smallest,
+    Sym,
+    Total,
+    num,
+    product,
+)
+from symcomm.notation import GREEK, Notation
+from symcomm.units import BYTE, ONE, Quantity, Unit
+
+D, K, N = Sym("D"), Sym("k"), Sym("N_layer")
+
+EXPECTED: list[tuple[Form, str, str, str]] = [
+    (
+        product(num(24), N, Power(D, num(2))),
+        r"24\,N_{\text{layer}}\,D^{2}",
+        '24 thin N_("layer") thin D^(2)',
+        "24·N_layer·D²",
+    ),
+    (
+        Product((N, num(12), Power(D, num(2)), num(2))),
+        r"N_{\text{layer}} \cdot 12\,D^{2} \cdot 2",
+        "",
+        "N_layer·12·D²·2",
+    ),
+    (num(12884901888), r"12\,884\,901\,888", "12 thin 884 thin 901 thin 888", "12 884 901 888"),
+    (num(4096), "4096", "4096", "4096"),
+    (num(Fraction(-3, 4)), r"-\frac{3}{4}", "-frac(3, 4)", "-3/4"),
+    (Total((D, Product((num(-1), K)))), "D - k", "D - k", "D - k"),
+    (Total((Product((num(-3), K)), num(-1))), r"-3\,k - 1", "-3 thin k - 1", "-3·k - 1"),
+    (Total((D, Total((K, num(1))))), "D + (k + 1)", "D + (k + 1)", "D + (k + 1)"),
+    (Total((D, Product((num(-1), Total((K, num(1))))))), "D - (k + 1)", "D - (k + 1)", "D - (k + 1)"),
+    (Product((D, num(-2))), r"D\,(-2)", "D thin (-2)", "D·(-2)"),
+    (Product((num(2), Ratio(Total((K, num(-1))), K), D)), r"2\,\frac{k - 1}{k}\,D", "", "2·((k - 1)/k)·D"),
+    (Product((D, Ratio(num(1), num(3)))), r"D \cdot \frac{1}{3}", "", "D·1/3"),
+    (Ratio(num(1), Ratio(num(1), num(3))), r"\frac{1}{\frac{1}{3}}", "", "1/(1/3)"),
+    (Ratio(Ratio(D, K), N), "", "", "(D/k)/N_layer"),
+    (Ratio(D, Product((K, N))), r"\frac{D}{k\,N_{\text{layer}}}", "", "D/(k·N_layer)"),
+    (Power(num(-2), num(3)), "(-2)^{3}", "(-2)^(3)", "(-2)³"),
+    (Power(Total((D, num(1))), K), "(D + 1)^{k}", "(D + 1)^(k)", "(D + 1)^k"),
+    (Power(num(2), Total((K, num(-1)))), "2^{k - 1}", "2^(k - 1)", "2^(k - 1)"),
+    (Power(Sym("W^Q"), num(2)), "(W^{Q})^{2}", "(W^(Q))^(2)", "(W^Q)²"),
+    (Power(Power(D, K), num(2)), "(D^{k})^{2}", "", "(D^k)²"),
+    (Power(Ratio(D, K), num(2)), r"\left(\frac{D}{k}\right)^{2}", "", "(D/k)²"),
+    (Root(D), r"\sqrt{D}", "sqrt(D)", "√(D)"),
+    (Ceiling(Ratio(D, K)), r"\left\lceil \frac{D}{k} \right\rceil", "ceil(frac(D, k))", "⌈D/k⌉"),
+    (Floor(D), r"\left\lfloor D \right\rfloor", "floor(D)", "⌊D⌋"),
+    (Largest((D, K)), r"\max(D,\, k)", "max (D, k)", "max(D, k)"),
+    (Smallest((D, Ratio(num(1), K))), r"\min\left(D,\, \frac{1}{k}\right)", "", "min(D, 1/k)"),
+    (Logarithm(K, 2), r"\log_{2}(k)", "log_(2) (k)", "log_2(k)"),
+    (Logarithm(K), r"\ln(k)", "ln (k)", "ln(k)"),
+    (Total(()), "0", "0", "0"),
+    (Product(()), "1", "1", "1"),
+]
+
+
+@pytest.mark.parametrize(("form", "tex", "typst", "plain"), EXPECTED, ids=lambda x: x if isinstance(x, str) else "")
+def test_form(form: Form, tex: str, typst: str, plain: str) -> None:
+    assert printing.plain(form) == plain
+    if tex:
+        assert printing.tex(form) == tex
+    if typst:
+        assert printing.typst(form) == typst
+    well_formed(printing.mathml(form))
+
+
+def well_formed(content: str) -> ElementTree.Element:
+    return ElementTree.fromstring(printing.math_element(content))
+
+
+def test_mathml_by_hand() -> None:
+    assert printing.mathml(Ratio(num(2), K)) == "<mfrac><mn>2</mn><mi>k</mi></mfrac>"
+    assert printing.mathml(Power(D, num(2))) == "<msup><mi>D</mi><mn>2</mn></msup>"
+    assert printing.mathml(Sym("W_up^Q")) == "<msubsup><mi>W</mi><mi>up</mi><mi>Q</mi></msubsup>"
+    assert "12\N{NARROW NO-BREAK SPACE}884" in printing.mathml(num(12884))
+
+
+def test_substituted_line_is_the_same_function() -> None:
+    form = Product((N, num(12), Power(D, num(2)), num(2)))
+    names = {"N_layer": 32, "D": Fraction(4096)}
+    assert printing.plain(form, names) == "32·12·4096²·2"
+    assert printing.tex(form, names) == r"32 \cdot 12 \cdot 4096^{2} \cdot 2"
+    assert printing.plain(form, {"D": "H"}) == "N_layer·12·H²·2"
+    assert printing.plain(form, {"D": Total((K, num(1)))}) == "N_layer·12·(k + 1)²·2"
+    assert printing.plain(Power(D, num(2)), {"D": Fraction(-1, 2)}) == "(-1/2)²"
+    assert printing.plain(Total((K, D)), {"D": -3}) == "k - 3"
+
+
+NAMES: list[tuple[str, str, str]] = [
+    ("D", "D", "D"),
+    ("N_layer", r"N_{\text{layer}}", 'N_("layer")'),
+    ("n_H", "n_{H}", "n_(H)"),
+    ("W_up^Q", r"W_{\text{up}}^{Q}", 'W_("up")^(Q)'),
+    ("alpha", r"\alpha", "α"),
+    ("α", r"\alpha", "α"),
+    ("lambda", r"\lambda", "λ"),
+    ("A'", "A'", "A^(prime)"),
+    ("A''", "A''", "A^(prime prime)"),
+    ("W^Q'", r"W^{Q\prime}", "W^(Q prime)"),
+    ("Out", r"\text{Out}", '"Out"'),
+    ("payload", r"\text{payload}", '"payload"'),
+    ("local", r"\text{local}", '"local"'),
+    ("E", "E", "E"),
+    ("S", "S", "S"),
+    ("__import__", r"\text{\_\_import\_\_}", '"__import__"'),
+    ("D_i+1", "D_{i+1}", "D_(i + 1)"),
+    ("d_t_p", r"d_{\text{t\_p}}", 'd_("t_p")'),
+    ("W^1", "W^{1}", "W^(1)"),
+]
+
+
+@pytest.mark.parametrize(("name", "tex", "typst"), NAMES)
+def test_names(name: str, tex: str, typst: str) -> None:
+    assert printing.name_in("latex", name) == tex
+    assert printing.name_in("typst", name) == typst
+    assert printing.name_in("text", name) == name
+    well_formed(printing.name_in("mathml", name))
+
+
+@pytest.mark.parametrize("name", sorted(GREEK))
+def test_greek(name: str) -> None:
+    assert printing.name_in("latex", name) == f"\\{name}"
+    letter = printing.name_in("typst", name)
+    assert len(letter) == 1
+    assert printing.name_in("mathml", name) == f"<mi>{letter}</mi>"
+
+
+@pytest.mark.parametrize(
+    ("latex", "expected"),
+    [
+        (r"D_{tp}", "D_{tp}"),
+        (r"D_{\text{tp}}", r"D_{\text{tp}}"),
+        (r"\mathcal{L}_1", r"\mathcal{L}_{1}"),
+        (r"\hat{x}", r"\hat{x}"),
+        (r"\ell", r"\ell"),
+        (r"W^{Q}_{i}", "W_{i}^{Q}"),
+        (r"$x'$", "x'"),
+    ],
+)
+def test_the_authors_own_latex(latex: str, expected: str) -> None:
+    notation = Notation(latex={"x": latex})
+    assert printing.name_in("latex", "x", notation) == expected
+    well_formed(printing.name_in("mathml", "x", notation))
+    assert printing.name_in("typst", "x", notation)
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [
+        r"\input{/etc/passwd}",
+        r"x}\write18{ls}{",
+        r"\def\x{}",
+        "x$y",
+        r"\text{\input{a}}",
+        "x%",
+        r"\text{a}}",
+        "{" * 500,
+        "",
+        r"x\\y",
+        "#1",
+    ],
+)
+def test_latex_that_is_not_a_name_is_not_used(latex: str) -> None:
+    assert printing.name_in("latex", "x", Notation(latex={"x": latex})) == "x"
+
+
+EVIL = [
+    "a#b",
+    "a&b",
+    "a$b",
+    "a_b_c",
+    "\\input{x}",
+    "x}\\write18{ls}",
+    '"); #read("/etc/passwd")',
+    "]#panic()[",
+    "</math><script>alert(1)</script>",
+    "a`b",
+    "a|b",
+    "%x",
+    "~^",
+    "x\ny",
+    "\u202eevil",
+    "{{ x }}",
+    "<< x >>",
+]
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_nothing_is_injected_through_a_name(name: str) -> None:
+    tex = printing.tex(Sym(name))
+    assert not re.search(r"(?<!\\)[#$%&]", tex)
+    assert not re.search(r"\\(input|write)", tex)
+    assert tex.replace(r"\{", "").replace(r"\}", "").count("{") == tex.replace(r"\{", "").replace(r"\}", "").count("}")
+    typst = printing.typst(Sym(name))
+    outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", typst)  # what Typst reads as code or maths
+    assert re.fullmatch(r"[A-Za-z0-9_^() ]*", outside)
+    root = well_formed(printing.mathml(Sym(name)))
+    assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {
+        "math",
+        "mi",
+        "mo",
+        "mn",
+        "msub",
+        "msup",
+        "msubsup",
+        "mrow",
+    }
+    assert "\n" not in printing.plain(Sym(name))
+    assert "\u202e" not in printing.plain(Sym(name))
+
+
+def test_quantities() -> None:
+    q = Quantity(Fraction(12 * 2**30), BYTE)
+    assert printing.quantity_plain(q) == "12 884 901 888 B = 12.88 GB = 12 GiB"
+    assert printing.quantity_tex(q) == r"12\,884\,901\,888\ \text{B} = 12.88\ \text{GB} = 12\ \text{GiB}"
+    assert printing.quantity_typst(q) == '12 thin 884 thin 901 thin 888 med "B" = 12.88 med "GB" = 12 med "GiB"'
+    well_formed(printing.quantity_mathml(q))
+    third = Quantity(Fraction(-4096, 3), Unit.parse("FLOP/byte"))
+    assert printing.quantity_tex(third) == r"-\frac{4096}{3}\ \text{FLOP/B} \approx -1365.33\ \text{FLOP/B}"
+    assert printing.quantity_plain(third) == "-4096/3 FLOP/B ≈ -1365.33 FLOP/B"
+    assert printing.quantity_tex(Quantity(Fraction(10**17, 7))).endswith(r"\approx 1.42857 \cdot 10^{16}")
+    assert printing.quantity_plain(Quantity(Fraction(2), Unit.parse("byte") ** 2)) == "2 B²"
+    assert printing.quantity_tex(Quantity(Fraction(2), Unit.parse("byte") ** 2)) == r"2\ \text{B}^{2}"
+    assert printing.quantity_plain(Quantity(Fraction(7), ONE)) == "7"
+
+
+@pytest.mark.parametrize("dialect", ["latex", "typst", "mathml", "text"])
+@pytest.mark.parametrize("limit", [5, 10, 20, 40])
+def test_broken_lines_are_narrow_and_complete(dialect: printing.DialectName, limit: int) -> None:
+    terms = Total(tuple(Product((num(i), N, Sym(f"a_{i}"))) for i in range(2, 30)))
+    for form in (terms, Product((N, terms)), Ratio(Product((N, terms)), K)):
+        lines = printing.broken(dialect, form, limit)
+        assert len(lines) > 1
+        whole = "".join(lines)
+        for i in range(2, 30):
+            assert re.search(rf"\b{i}\b", whole)
+    assert all(len(line) < 2.5 * limit + 20 for line in printing.broken("text", terms, limit))
+
+
+def test_a_short_form_is_not_broken() -> None:
+    assert printing.broken("latex", Total((D, K)), 40) == ("D + k",)
+
+
+# -- what is printed is what is meant -------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.integers(-20, 20).map(num), st.fractions(min_value=-5, max_value=5, max_denominator=7).map(lambda f: Num(f))
+)
+LEAVES = st.one_of(NUMBERS, st.sampled_from([Sym(n) for n in ("B", "D", "n_H", "x")]))
+FORMS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=4).map(lambda t: Total(tuple(t))),
+        st.lists(inner, min_size=1, max_size=4).map(lambda t: Product(tuple(t))),
+        st.tuples(inner, inner).map(lambda t: Ratio(*t)),
+        st.tuples(inner, st.integers(-3, 4)).map(lambda t: Power(t[0], num(t[1]))),
+        inner.map(Ceiling),
+        inner.map(Floor),
+        st.lists(inner, min_size=2, max_size=3).map(lambda t: Largest(tuple(t))),
+        st.lists(inner, min_size=2, max_size=3).map(lambda t: Smallest(tuple(t))),
+    ),
+    max_leaves=12,
+)
+VALUES = {"B": Fraction(3), "D": Fraction(7, 2), "n_H": Fraction(5), "x": Fraction(2, 3)}
+
+
+class Reader:
+    """Reads what the plain printer writes, by the usual rules of precedence; shares no code with the printer."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = re.findall(
+            r"\d+(?: \d{3})*|[A-Za-z_]+|[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+|.", text.replace(" + ", "+").replace(" - ", "-")
+        )
+        self.at = 0
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def take(self, *wanted: str) -> str:
+        token = self.peek()
+        assert not wanted or token in wanted, (token, wanted, self.tokens)
+        self.at += 1
+        return token
+
+    def total(self) -> Fraction:
+        sign = -1 if self.peek() == "-" else 1
+        if sign < 0:
+            self.take()
+        value = sign * self.term()
+        while self.peek() in ("+", "-"):
+            value = value + self.term() if self.take() == "+" else value - self.term()
+        return value
+
+    def term(self) -> Fraction:
+        value = self.power()
+        while self.peek() in ("·", "/"):
+            if self.take() == "·":
+                value *= self.power()
+            else:
+                below = self.power()
+                if not below:
+                    raise ZeroDivisionError
+                value /= below
+        return value
+
+    def power(self) -> Fraction:
+        base = self.atom()
+        if self.peek() and self.peek()[0] in "⁻⁰¹²³⁴⁵⁶⁷⁸⁹":
+            exponent = int(self.take().translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")))
+            return base**exponent
+        return base
+
+    def atom(self) -> Fraction:
+        token = self.take()
+        if token[0].isdigit():
+            return Fraction(token.replace(" ", ""))
+        if token in ("max", "min"):
+            self.take("(")
+            values = [self.total()]
+            while self.peek() == ",":
+                self.take()
+                self.take(" ")
+                values.append(self.total())
+            self.take(")")
+            return max(values) if token == "max" else min(values)
+        if token in "(⌈⌊":
+            value = self.total()
+            self.take({"(": ")", "⌈": "⌉", "⌊": "⌋"}[token])
+            if token == "(":
+                return value
+            return Fraction(-((-value).__floor__())) if token == "⌈" else Fraction(value.__floor__())
+        return VALUES[token]
+
+
+@settings(max_examples=400, deadline=None)
+@given(FORMS)
+def test_plain_text_reads_back_to_the_same_number(form: Form) -> None:
+    try:
+        worth = forms.evaluate(form, VALUES)
+    except ValuesError:
+        return
+    if max(abs(worth.numerator), worth.denominator) > 10**60:
+        return
+    reader = Reader(printing.plain(form))
+    assert reader.total() == worth, printing.plain(form)
+    assert not reader.peek()
+
+
+@settings(max_examples=200, deadline=None)
+@given(FORMS)
+def test_every_dialect_prints_every_form(form: Form) -> None:
+    well_formed(printing.mathml(form))
+    for text in (printing.tex(form), *printing.broken("latex", form, 10)):
+        plain_braces = text.replace(r"\{", "").replace(r"\}", "")
+        assert plain_braces.count("{") == plain_braces.count("}")
+    assert printing.tex(form).count(r"\left") == printing.tex(form).count(r"\right")
+    for line in printing.broken("mathml", form, 10):
+        well_formed(line)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=12).filter(bool))
+def test_any_text_is_a_safe_name(name: str) -> None:
+    root = well_formed(printing.mathml(Sym(name)))
+    assert root is not None
+    outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", printing.typst(Sym(name)))
+    assert not set(outside) & set('#$[]{}\\`;"')
+    printing.tex(Sym(name)).encode("utf-8", "strict")

@@ -1,0 +1,471 @@
+"""Whole documents in every format: what is written, what is refused, and that nothing half-written is left."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import shutil
+from fractions import Fraction
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symcomm.accounting import Accounting
+from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.errors import RenderError, Span
+from symcomm.form import Form, Num, Power, Product, Ratio, Sym, Total, num, product
+from symcomm.notation import Notation
+from symcomm.render import contents, render, safe_name, source, write
+from symcomm.render import pdf as pdf_module
+from symcomm.render import prose as prose_module
+from symcomm.render.document import Answer, Block, Document, Given, Heading, LayerTable, Prose
+from symcomm.text.table import Cell, Table
+from symcomm.units import BYTE, ONE, Quantity, Unit
+
+KINDS = ("md", "tex", "html", "typ")
+FORMATS = ("md", "tex", "html", "pdf")
+
+
+def span(text: str, line: int = 1) -> Span:
+    return Span("homework.md", line, text.splitlines()[0] if text else "", 0, len(text.splitlines()[0]) if text else 0)
+
+
+def prose(text: str, line: int = 1) -> Prose:
+    return Prose(text, span(text, line))
+
+
+def heading(text: str, level: int = 1, points: int | None = None) -> Heading:
+    return Heading(level, text, points, span(text))
+
+
+def document(*blocks: Block, **changes: Any) -> Document:
+    fields: dict[str, Any] = {
+        "title": "Homework 2",
+        "subtitle": "Parallel training",
+        "authors": ("A. Teacher",),
+        "date": "2024-03-20",
+        "language": "en",
+        "file": "homework.md",
+        "notation": Notation(),
+    }
+    return Document(**(fields | changes), blocks=blocks)
+
+
+def all_reduce(title: str = "bytes all-reduced", reason: str = "One all-reduce a weight.") -> Derivation:
+    d2 = Power(Sym("D"), num(2))
+    cells: tuple[str | Form | Quantity, ...] = (
+        Sym("W^Q"),
+        "all-reduce",
+        product(num(2), d2),
+        Quantity(Fraction(2**25), BYTE),
+    )
+    return Derivation(
+        title,
+        Accounting(),
+        (
+            Step(
+                "P_layer",
+                product(num(12), d2),
+                Unit.parse("parameter"),
+                Reason("weights", "Four D × D and two D × 4D."),
+            ),
+            Step(
+                "V_AR",
+                Product((Sym("N_layer"), Sym("P_layer"), Num(Fraction(2), Unit.parse("byte/parameter")))),
+                BYTE,
+                Reason("all-reduce", reason),
+            ),
+            Step("V_AR", product(num(24), Sym("N_layer"), d2), BYTE, Reason("collect", "Numbers are collected."), "="),
+        ),
+        touched=("communication",),
+        exhibits=(Exhibit("Collectives", ("tensor", "call", "bytes", "at the given values"), (cells,)),),
+        notes=("Each rank holds the sum afterwards.",),
+    )
+
+
+def long() -> Derivation:
+    terms = Total(tuple(Product((num(i + 2), Sym("N_layer"), Sym("B"), Sym("L"), Sym(f"D_{i}"))) for i in range(9)))
+    names = Product((Sym("N_layer"), Total(tuple(Ratio(t, Sym("k")) for t in terms.terms))))
+    return Derivation(
+        "a long sum",
+        Accounting(),
+        (
+            Step(
+                "T",
+                Ratio(Product((Sym("N_layer"), terms)), Sym("k")),
+                ONE,
+                Reason("sum", "All the calls, one after the other."),
+            ),
+            Step("T", names, ONE, Reason("split", "Each term on its own."), "="),
+            Step("T", terms, ONE, Reason("limit", "For one rank a layer."), "≈", "k = N_layer"),
+        ),
+    )
+
+
+def answer(d: Derivation | None = None, label: str = "", **values: int) -> Answer:
+    d = d or all_reduce()
+    values = values or {"N_layer": 32, "D": 4096}
+    known = {name: Fraction(v) for name, v in values.items()}
+    given = tuple(Given(n, "number of layers" if n == "N_layer" else "", Quantity(v)) for n, v in known.items())
+    quantity = d.at(**values) if all(n in values for n in d.needs) else None
+    return Answer(label, d, given, quantity, span("x"))
+
+
+def table() -> LayerTable:
+    columns = ("Computation", "Input", "Output")
+    cells = (
+        r"$\text{Score}_i = \text{softmax}(\frac{Q_i K_i^T}{\sqrt{D}}), i = 1, \dots, n_h$",
+        r"$Q_i, K_i \in \mathbb{R}^{B \times L \times H}$",
+        "1. $x$",
+    )
+    return LayerTable(
+        Table(
+            "homework.md",
+            4,
+            columns,
+            (tuple(Cell(c, "homework.md", 5, c, 0, h) for c, h in zip(cells, columns, strict=True)),),
+        )
+    )
+
+
+def everything() -> Document:
+    long_values = {"N_layer": 32, "B": 128, "L": 4096, "k": 8} | {f"D_{i}": 4096 for i in range(9)}
+    return document(
+        heading("Question 1. *GPU* performance", 1, 20),
+        prose(
+            "Given $D = n_H \\times H$:\n\n- **1.41** GHz;\n- `a_b`\n\n$$\\begin{aligned} a &= b \\\\ &= c \\end{aligned}$$\n\n| a | b |\n|--:|---|\n| $x^2$ | 2 |\n"
+        ),
+        table(),
+        heading("1.1 How many bytes?", 2, 5),
+        answer(),
+        heading("1.2 A long one", 2, 15),
+        answer(long(), "forward", **long_values),
+        Answer("without values", all_reduce(), (), None, span("x")),
+    )
+
+
+@pytest.fixture(scope="module")
+def written() -> dict[str, str]:
+    return {kind: source(everything(), kind) for kind in KINDS}
+
+
+class Balanced(HTMLParser):
+    """Raises where an element is closed that was not opened last."""
+
+    EMPTY = frozenset({"meta", "br", "hr", "col", "img", "input", "link"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        assert not [name for name, _ in attrs if name.startswith("on")]
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open
+        assert self.open.pop() == tag
+
+
+def balanced(html: str) -> Balanced:
+    parser = Balanced()
+    parser.feed(html)
+    parser.close()
+    assert not parser.open
+    return parser
+
+
+def test_markdown(written: dict[str, str]) -> None:
+    text = written["md"]
+    assert "## Question 1. *GPU* performance (20 points)" in text
+    assert r"\boxed{\begin{aligned}" in text
+    assert r"12\,884\,901\,888\ \text{B} = 12.88\ \text{GB} = 12\ \text{GiB}" in text
+    assert r"24 \cdot 32 \cdot 4096^{2}" in text
+    assert "| tensor | call | bytes | at the given values |" in text
+    assert "*(if k = N\\_layer)*" in text
+    assert "Bytes are those of the full tensor" in text
+
+
+def test_html_is_well_formed_and_self_contained(written: dict[str, str]) -> None:
+    seen = balanced(written["html"]).seen
+    assert {"math", "table", "caption", "th", "main", "h1", "h2"} <= seen
+    assert not seen & {"script", "link", "img", "iframe"}
+    assert "prefers-color-scheme: dark" in written["html"]
+    assert "@media print" in written["html"]
+
+
+def test_typst_describes_every_formula(written: dict[str, str]) -> None:
+    assert '#eq("x^2")[$x^2$]' in written["typ"]
+    assert '"V_AR = 24·N_layer·D²"' in written["typ"]
+
+
+def test_pdf_is_tagged_and_the_same_twice() -> None:
+    first = contents(everything(), ["pdf"])["pdf"]
+    prose_module._written.clear()
+    assert contents(everything(), ["pdf"])["pdf"] == first
+    assert first.startswith(b"%PDF-")
+    assert b"pdfuaid" in first
+    assert b"Homework 2" in first or b"H\0o\0m" in first or b"\xfe\xff\0H\0o" in first
+
+
+@pytest.mark.parametrize("kind", ["tex", "html", "typ", "md"])
+def test_the_paper_has_no_answers(kind: str) -> None:
+    text = source(everything(), kind, solutions=False)
+    assert "Numbers are collected" not in text
+    assert "884" not in text
+    assert "How many bytes" in text
+
+
+def test_an_empty_document_is_set() -> None:
+    assert contents(document(title="", subtitle="", authors=(), date=""), ["md", "tex", "html"])
+    assert contents(document(subtitle="", authors=(), date="spring", language="en-GB"), ["pdf"])
+
+
+def test_headings_without_gaps_for_readers() -> None:
+    assert contents(document(heading("a", 3), heading("b", 1), heading("c", 4), prose("# Big\n\ntext")), ["pdf"])
+
+
+def test_files_are_written_and_named(tmp_path: Path) -> None:
+    paths = render(everything(), set(FORMATS), tmp_path / "out", name="../../home work/2")
+    assert [p.name for p in paths] == [f"home-work-2.{f}" for f in FORMATS]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(p.name for p in paths)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("name", ["", "..", "/", "a/../../b", "\0", ".hidden", "con\n", "x" * 999])
+def test_safe_names(name: str) -> None:
+    safe = safe_name(name)
+    assert re.fullmatch(r"[\w][\w.\-]*", safe)
+    assert ".." not in safe
+    assert len(safe) <= 120
+
+
+# -- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["tex", "html", "pdf"])
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (r"Let $a \foo{x}$ be", r"\foo"),
+        (r"\begin{tabular}{c} a \end{tabular}", r"\begin{tabular}"),
+        (r"see \input{/etc/passwd}", r"\input"),
+        (r"$\input{/etc/passwd}$", r"\input"),
+        (r"$\newcommand{\a}{\b\b} \a$", r"\newcommand"),
+        (r"$\label{x} y$", r"\label"),
+        ("a <b>bold</b> word", "<b>"),
+        ("<script>alert(1)</script>", "<script>"),
+        ("![picture](/etc/passwd)", "/etc/passwd"),
+        ("$x % y$", "x % y"),
+    ],
+)
+def test_a_construct_that_cannot_be_shown_is_named(form: str, text: str, named: str, tmp_path: Path) -> None:
+    doc = document(prose("fine", 3), prose(text, 7))
+    with pytest.raises(RenderError) as caught:
+        render(doc, {"md", form}, tmp_path, name="x")
+    assert named in caught.value.message
+    assert caught.value.span is not None
+    assert caught.value.span.place.startswith("homework.md:7")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_span_of_a_cell_is_told() -> None:
+    cell = Cell(r"$\frob x$", "homework.md", 12, r"| $\frob x$ |", 2, "Input")
+    doc = document(LayerTable(Table("homework.md", 10, ("Input",), ((cell,),))))
+    with pytest.raises(RenderError) as caught:
+        source(doc, "typ")
+    assert "homework.md:12, column Input" in str(caught.value)
+    assert r"\frob" in str(caught.value)
+
+
+def test_comments_are_dropped() -> None:
+    assert "secret" not in source(document(prose("a <!-- secret --> b\n\n<!-- secret -->\n\nc")), "html")
+
+
+EVIL = [
+    "<script>alert(1)</script>",
+    r"\input{/etc/passwd} $x$ % & # _ ^ ~ { }",
+    '#read("/etc/passwd") *b* ] [ " \\',
+    "// comment /* x */ @label <tag> = head",
+    "<< 7*7 >> {{ 7*7 }} <% include 'x' %>",
+    "1. item\n# head",
+    "\u202egnp.exe",
+]
+
+
+@pytest.mark.parametrize("text", EVIL)
+def test_nothing_is_injected_through_plain_text(text: str) -> None:
+    d = all_reduce(title=text, reason=text)
+    meant = Given("N_layer", text, Quantity(Fraction(32)))
+    found = Answer(text, d, (meant, Given("D", text, Quantity(Fraction(8)))), d.at(N_layer=32, D=8), span(text))
+    doc = document(found, title=text, subtitle=text, authors=(text,), date=text)
+    assert not balanced(source(doc, "html")).seen & {"script", "tag", "b"}
+    assert contents(doc, ["pdf"])["pdf"].startswith(b"%PDF-")
+    tex = source(doc, "tex")
+    assert r"\input" not in tex
+    assert ("7*7" in source(doc, "typ")) == ("7*7" in text)
+    assert "<script" not in source(doc, "md").replace("\\<script", "")
+
+
+def test_code_in_prose_stays_text() -> None:
+    text = (
+        '`#read("x")` and `</code><script>` and\n\n```{=html}\n<script>x</script>\n```\n\n``` {=typst}\n#panic()\n```\n'
+    )
+    doc = document(prose(text))
+    assert "script" not in balanced(source(doc, "html")).seen
+    assert contents(doc, ["pdf"])
+
+
+def test_links_lead_only_to_the_web() -> None:
+    html = source(document(prose("[a](javascript:alert(1)) [b](https://example.org) [c](file:///etc/passwd)")), "html")
+    assert re.findall(r'href="([^"]*)"', html) == ["https://example.org"]
+
+
+def test_pieces_do_not_reach_into_one_another() -> None:
+    html = source(
+        document(prose("```\nopen"), heading("1. x"), prose("[r]: https://example.org"), prose("see [r]")), "html"
+    )
+    assert "1. x</h2>" in html
+    assert "see [r]" in html
+
+
+def test_language_and_format_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match="not a language"):
+        source(document(language="en-US-x"), "html")
+    with pytest.raises(RenderError, match="unknown format 'pfd'"):
+        render(document(), {"pfd"}, tmp_path, name="x")
+    with pytest.raises(RenderError, match="unknown engine"):
+        render(document(), {"pdf"}, tmp_path, name="x", engine="word")  # type: ignore[arg-type]
+
+
+# -- tools --------------------------------------------------------------------------------------
+
+
+def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == module:
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+
+
+def test_missing_typst(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    without(monkeypatch, "typst")
+    with pytest.raises(RenderError) as caught:
+        render(everything(), {"md", "pdf"}, tmp_path, name="x")
+    assert 'pip install "symcomm[pdf]"' in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_pandoc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    prose_module._written.clear()
+    without(monkeypatch, "pypandoc")
+    with pytest.raises(RenderError) as caught:
+        render(everything(), {"html"}, tmp_path, name="x")
+    assert 'pip install "symcomm[pdf]"' in str(caught.value)
+    assert render(everything(), {"md"}, tmp_path, name="x")  # Markdown needs no tool
+
+
+def test_missing_latex(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(RenderError) as caught:
+        render(everything(), {"pdf"}, tmp_path, name="x", engine="latex")
+    assert "texlive-latex-extra" in str(caught.value)
+    assert "latexmk" in str(caught.value)
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "x.md").write_text("old")
+    (tmp_path / "blocked").mkdir()
+    (tmp_path / "blocked" / "inside").write_text("")
+    with pytest.raises(RenderError, match="cannot be written"):
+        write({"blocked": b"a directory is in the way"}, tmp_path)
+    with pytest.raises(RenderError):
+        render(document(prose(r"$\foo$")), {"md", "html"}, tmp_path, name="x")
+    with pytest.raises(RenderError, match="cannot be written"):
+        write({"a": b""}, tmp_path / "x.md")
+    assert (tmp_path / "x.md").read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocked", "x.md"]
+
+
+# -- templates of one's own -----------------------------------------------------------------------
+
+
+def test_a_template_of_ones_own_replaces_ours(tmp_path: Path) -> None:
+    (tmp_path / "solution.md.jinja").write_text("mine: << page.title >> <% if page.solutions %>yes<% endif %>")
+    assert source(document(title="a*b"), "md", templates=tmp_path) == "mine: a\\*b yes"
+    (tmp_path / "macros.typ.jinja").write_text(
+        "<% macro table(t) %>replaced<% endmacro %><% macro answer(a) %>- mine<% endmacro %>"
+    )
+    assert "replaced" in source(document(table()), "typ", templates=tmp_path)
+    assert "<h1>" in source(document(), "html", templates=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a\n<% if %>", "solution.md.jinja, line 2"),
+        ("a\n\n<< page.nothing >>", "solution.md.jinja, line 3"),
+        ("<< nothing >>", "'nothing' is undefined"),
+        ("<% include 'absent' %>", "absent"),
+        ("<< ''.__class__.__mro__ >>", "unsafe"),
+        ("<% for i in range(10 ** 9) %>x<% endfor %>", "Range too big"),
+    ],
+)
+def test_a_wrong_template_is_told_with_its_line(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "solution.md.jinja").write_text(text)
+    with pytest.raises(RenderError, match=re.escape(told)):
+        source(document(), "md", templates=tmp_path)
+
+
+def test_a_missing_folder_of_templates(tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match="no folder of templates"):
+        source(document(), "md", templates=tmp_path / "absent")
+
+
+def test_typst_cannot_leave_its_folder_and_ends() -> None:
+    with pytest.raises(RenderError):
+        pdf_module.typst_pdf('#read("/etc/passwd")')
+    with pytest.raises(RenderError, match=r"line 2: #while"):
+        pdf_module.typst_pdf("\n#while true {}")
+
+
+# -- LaTeX ----------------------------------------------------------------------------------------
+
+needs_latex = pytest.mark.skipif(shutil.which("latexmk") is None, reason="latexmk is not installed")
+
+
+@pytest.mark.latex
+@needs_latex
+def test_latex_sets_everything_without_complaint() -> None:
+    data, log = pdf_module.latex_run(source(everything(), "tex"))
+    assert data.startswith(b"%PDF-")
+    complaints = [
+        line for line in log.splitlines() if re.search(r"Overfull|undefined|multiply defined|Missing character", line)
+    ]
+    assert complaints == []
+    assert pdf_module.latex_run(source(everything(), "tex"))[0] == data
+
+
+@pytest.mark.latex
+@needs_latex
+@pytest.mark.parametrize("text", EVIL)
+def test_latex_sets_any_plain_text(text: str) -> None:
+    d = all_reduce(title=text, reason=text + " αβ ≤ × ·")
+    doc = document(heading("a"), Answer(text, d, (), None, span(text)), title=text, authors=(text,))
+    assert contents(doc, ["pdf"], engine="latex")["pdf"].startswith(b"%PDF-")
+
+
+@pytest.mark.latex
+@needs_latex
+def test_latex_reports_its_fault() -> None:
+    with pytest.raises(RenderError, match=r"Undefined control sequence.*line 3: \\frob"):
+        pdf_module.latex_pdf("\\documentclass{article}\n\\begin{document}\n\\frob\n\\end{document}\n")

@@ -1,0 +1,171 @@
+"""Data flows one way: each module imports only from lower floors. The public names and the docs are real."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import symcomm
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "symcomm"
+
+# The floor of each module or folder; the longest matching name counts.
+FLOORS = {
+    "symcomm.errors": 0,
+    "symcomm.units": 0,
+    "symcomm.accounting": 0,
+    "symcomm.notation": 1,
+    "symcomm.form": 1,
+    "symcomm.text": 1,
+    "symcomm.dtypes": 2,
+    "symcomm.derivation": 2,
+    "symcomm.printing": 2,
+    "symcomm.graph": 3,
+    "symcomm.readers": 3,
+    "symcomm.parallel": 4,
+    "symcomm.collectives": 4,
+    "symcomm.hardware": 4,
+    "symcomm.passes": 5,
+    "symcomm.optimum": 5,
+    "symcomm.model": 6,
+    "symcomm.render": 6,
+    "symcomm.exam": 6,
+    "symcomm.drawing": 6,
+    "symcomm.report": 6,
+    "symcomm.cli": 7,
+    "symcomm.__main__": 7,
+    "symcomm": 7,
+}
+MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
+# A derivation prints itself on request; the printer knows derivations, so this one import waits until it is called.
+LAZY = {("symcomm.derivation", "symcomm.printing")}
+
+
+def module_name(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def floor(name: str) -> int:
+    known = [prefix for prefix in FLOORS if name == prefix or (prefix != "symcomm" and name.startswith(prefix + "."))]
+    assert known, f"{name} has no floor: add it to FLOORS and to the map in the docs"
+    return FLOORS[max(known, key=len)]
+
+
+def imports(path: Path) -> set[str]:
+    """The symcomm modules a file imports, anywhere in it; those for type checkers only do not count."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    skipped = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for child in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert not node.level, f"{path}:{node.lineno}: a relative import"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                is_module = (ROOT / Path(*inner.split("."))).with_suffix(".py").exists() or (
+                    ROOT / Path(*inner.split(".")) / "__init__.py"
+                ).exists()
+                found.add(inner if is_module else node.module)
+    return {name for name in found if name == "symcomm" or name.startswith("symcomm.")}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_imports_only_from_its_own_floor_or_lower_ones(path: Path):
+    name = module_name(path)
+    for other in imports(path) - {name}:
+        if other != "symcomm" and (name, other) not in LAZY:
+            assert floor(other) <= floor(name), f"{name} (floor {floor(name)}) imports {other} (floor {floor(other)})"
+
+
+def test_only_the_notation_makes_symbols():
+    """Two symbols of one name with different assumptions are different, so they are made in one place.
+
+    Op kinds are expressions in placeholder symbols of their own, which never meet those of a model.
+    """
+    makers = {
+        str(path)
+        for path in MODULES
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and re.fullmatch(r"(sp\.|sympy\.)?(Symbol|symbols|Dummy)", ast.unparse(node.func))
+    }
+    assert makers <= {"symcomm/notation.py", "symcomm/graph/ops.py"}
+
+
+def test_no_module_evaluates_text_as_code():
+    for path in MODULES:
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func)
+                forbidden = (
+                    r"(sp\.|sympy\.)?(sympify|parse_expr|simplify|S)|eval|exec|yaml\.(load|unsafe_load)|pickle\..*"
+                )
+                assert not re.fullmatch(forbidden, name), f"{path}:{node.lineno} calls {name}"
+
+
+# -- public names -----------------------------------------------------------------------------------------
+
+
+def test_every_public_name_exists_and_has_a_docstring():
+    for name in symcomm.__all__:
+        found = getattr(symcomm, name)
+        assert name in dir(symcomm)
+        if name != "__version__":
+            assert found.__doc__, name
+
+
+def test_the_table_of_lazy_names_is_what_all_lists():
+    assert sorted([*symcomm._HOMES, "__version__"]) == symcomm.__all__
+
+
+def test_an_unknown_public_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'symcomm' has no attribute 'nothing'"):
+        _ = symcomm.nothing
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_name_a_page_takes_from_symcomm_exists(page: Path):
+    text = page.read_text(encoding="utf-8")
+    for name in set(re.findall(r"\bsc\.([A-Za-z_]\w*)", text)):
+        assert name in symcomm.__all__, f"{page.name} uses sc.{name}"
+    for name in set(re.findall(r"`(symcomm(?:\.\w+)+)`", text)):
+        path = ROOT / Path(*name.split("."))
+        parent = path.parent
+        assert path.is_dir() or path.with_suffix(".py").exists() or parent.with_suffix(".py").exists(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_link_of_a_page_to_a_file_leads_somewhere(page: Path):
+    for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_the_python_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    scope: dict[str, object] = {}
+    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        exec(compile(code, page.name, "exec"), scope)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_the_problem_blocks_of_a_page_are_understood(page: Path):
+    """A page shows blocks inside a fence of four marks: each is a document that can be solved."""
+    from symcomm.exam.problem import parse_problem
+    from symcomm.exam.solve import solve
+
+    for text in re.findall(r"^````markdown\n(.*?)^````", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        solve(parse_problem(text, page.name))

@@ -1,0 +1,254 @@
+"""The command line: what it prints, what it writes, and how it ends."""
+
+import json
+import subprocess
+import sys
+import time
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import symcomm
+from symcomm.cli import main
+
+ROOT = Path(__file__).parents[1]
+HOMEWORK = str(ROOT / "examples" / "comp4901y-homework2" / "homework.md")
+TABLE = r"""| Computation | Input | Output |
+|---|---|---|
+| $Y = XW$ | $X \in \mathbb{R}^{B \times D}, W \in \mathbb{R}^{D \times K}$ | $Y \in \mathbb{R}^{B \times K}$ |
+"""
+
+
+def run(*arguments: str, status: int = 0) -> Result:
+    result = CliRunner().invoke(main, [*arguments], catch_exceptions=False)
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    path = tmp_path / "table.md"
+    path.write_text(TABLE, encoding="utf-8")
+    return str(path)
+
+
+# -- derive ---------------------------------------------------------------------------------------------
+
+
+def test_derive_prints_the_steps_and_the_exact_number():
+    shown = run(
+        "derive", "communication", "--model", HOMEWORK, "--strategy", "data", "--at", "N_layer=32,D=4096"
+    ).output
+    assert "24·N_layer·D²" in shown
+    assert "12 884 901 888 B = 12.88 GB = 12 GiB" in shown
+
+
+def test_derive_as_json_gives_exact_numbers_as_text_with_units_and_steps(table: str):
+    made = json.loads(run("derive", "intensity", "--model", table, "--at", "B=32,D=4096,K=32", "--to", "json").output)
+    assert made["format"] == 1
+    assert made["value"]["exact"] == "4096/257"
+    assert (made["unit"], made["needs"]) == ("FLOP/B", [])
+    assert made["given"] == {"B": "32", "D": "4096", "K": "32"}
+    assert {"name", "relation", "form", "latex", "unit", "reason"} <= set(made["steps"][0])
+    assert made["steps"][0]["reason"]["source"]["line"] == 3
+
+
+def test_derive_without_all_numbers_says_in_json_which_are_missing(table: str):
+    made = json.loads(run("derive", "flops", "--model", table, "--at", "B=2", "--to", "json").output)
+    assert made["value"] is None
+    assert sorted(made["needs"]) == ["D", "K"]
+    assert made["expression"] == "2*B*D*K"
+
+
+@pytest.mark.parametrize("form", ["text", "latex", "markdown", "html"])
+def test_derive_writes_each_form_to_a_file(table: str, tmp_path: Path, form: str):
+    target = tmp_path / "new" / "answer"
+    run("derive", "flops", "--model", table, "--to", form, "-o", str(target))
+    assert "2" in target.read_text(encoding="utf-8")
+    assert [p.name for p in target.parent.iterdir()] == ["answer"]  # no half-written file beside it
+
+
+def test_a_pass_without_a_model_takes_its_options_with_units():
+    shown = run("derive", "peak_rate", "--set", "clock=1.41 GHz", "--set", "units=108", "--set", "fma=512").output
+    assert "155.93472 TFLOP/s" in shown
+
+
+def test_conventions_are_named_on_the_command_line_by_name_or_by_field():
+    command = ("derive", "communication", "--model", HOMEWORK, "--strategy", "data(8)", "--to", "json", "--accounting")
+    values = {name: json.loads(run(*command, name).output)["value"]["exact"] for name in ("payload", "all_links")}
+    assert values == {"payload": str(12 * 2**30), "all_links": str(8 * 21 * 2**30)}
+    assert json.loads(run(*command, "communication=sent_per_rank").output)["value"]["exact"] == str(21 * 2**30)
+
+
+# -- show -----------------------------------------------------------------------------------------------
+
+
+def test_show_prints_ops_totals_and_the_graph():
+    shown = run("show", HOMEWORK).output
+    assert "B × L × 4D" in shown
+    assert "6 442 450 944 parameter" in shown
+    assert "●─╯" in shown  # rails that join: scores and values
+    assert "repeated N_layer times" in shown
+
+
+def test_show_counts_each_op_as_loops_would(table: str):
+    made = json.loads(run("show", table, "--to", "json").output)
+    [op] = made["ops"]
+    assert (op["row"], op["op"], op["kind"], op["shape"]) == (1, "Y", "matrix product", "B × K")
+    assert (op["parameters"], op["flops"]) == ("D·K", "2·B·D·K")
+    assert made["totals"]["flops"]["value"] is None
+
+
+def test_show_draws_svg_that_is_well_formed_and_dot_with_every_op(tmp_path: Path):
+    target = tmp_path / "graph.svg"
+    run("show", HOMEWORK, "--to", "svg", "-o", str(target))
+    words = "".join(ElementTree.parse(target).getroot().itertext())
+    for name in ("softmax", "relu", "transformer"):
+        assert name in words
+    drawn = run("show", HOMEWORK, "--to", "dot").output
+    assert drawn.startswith('digraph "transformer" {')
+    # x feeds 3 projections, each is split (3), 2 into the scores, 2 on to the softmax, 2 into Z_i, then a chain of 5
+    assert drawn.count("->") == 3 + 3 + 2 + 2 + 2 + 5
+
+
+def test_names_with_markup_are_escaped_in_every_drawing(table: str, tmp_path: Path):
+    path = tmp_path / "evil.md"
+    path.write_text(TABLE + '\n```symcomm\nmodel: \'<script>alert("x")</script> & \\ "\'\n```\n', encoding="utf-8")
+    svg = run("show", str(path), "--to", "svg").output
+    assert "<script>" not in svg
+    assert "&lt;script&gt;" in svg
+    ElementTree.fromstring(svg.encode())
+    assert r'digraph "<script>alert(\"x\")</script> & \\ \"" {' in run("show", str(path), "--to", "dot").output
+    assert "<script>" in run("show", str(path)).output  # plain text is shown as it is
+
+
+def test_show_reads_a_bare_table_and_the_repetition_from_the_command_line(table: str):
+    made = json.loads(run("show", table, "--repeat", "N", "--to", "json").output)
+    assert (made["repeat"], made["totals"]["parameters"]["expression"]) == ("N", "D*K*N")
+
+
+def test_show_asks_which_table_is_meant_where_there_are_several(tmp_path: Path):
+    path = tmp_path / "two.md"
+    path.write_text(TABLE + "\nand\n\n" + TABLE.replace("K", "M"), encoding="utf-8")
+    assert "2 layer tables, in lines 1, 7" in run("show", str(path), status=2).stderr
+    assert "D·M" in run("show", str(path), "--name", "2").output
+
+
+# -- solve ----------------------------------------------------------------------------------------------
+
+
+def test_solve_writes_each_format_and_prints_the_paths(tmp_path: Path):
+    shown = run("solve", HOMEWORK, "--to", "md,tex,html", "-o", str(tmp_path / "out")).output
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["homework.html", "homework.md", "homework.tex"]
+    assert len(shown.splitlines()) == 3
+    assert "155.93472" in (tmp_path / "out" / "homework.md").read_text(encoding="utf-8")
+
+
+def test_solve_under_another_convention_changes_the_numbers(tmp_path: Path):
+    run("solve", HOMEWORK, "--to", "md", "-o", str(tmp_path), "--accounting", "exact_adds,sent_per_rank", status=2)
+    run("solve", HOMEWORK, "--to", "md", "-o", str(tmp_path), "--accounting", "mac")
+    assert "77.96736" in (tmp_path / "homework.md").read_text(encoding="utf-8")
+
+
+# -- mistakes -------------------------------------------------------------------------------------------
+
+MISTAKES = [
+    (["derive", "flop"], "unknown pass 'flop'", "did you mean 'flops'?"),
+    (["derive", "flops"], "'flops' needs a model", "--model FILE"),
+    (["derive", "flops", "--model", "none.md"], "there is no file none.md", ""),
+    (["derive", "flops", "--model", HOMEWORK, "--strategy", "data"], "'flops' has no option 'strategy'", "scope"),
+    (["derive", "flops", "--model", HOMEWORK, "--scope", "all"], "'all' is no scope", "forward"),
+    (["derive", "flops", "--model", HOMEWORK, "--at", "D"], "--at: 'D' gives no value", "N_layer=32"),
+    (["derive", "flops", "--model", HOMEWORK, "--at", "D=many"], "'many' is not a number", ""),
+    (["derive", "flops", "--model", HOMEWORK, "--at", "D=0"], "--at: D is 0, which is not positive", ""),
+    (["derive", "flops", "--model", HOMEWORK, "--at", "D=1,D=2"], "--at: D is given twice, as 1 and as 2", ""),
+    (["derive", "flops", "--model", HOMEWORK, "--accounting", "fma3"], "unknown convention 'fma3'", "fma2"),
+    (["derive", "flops", "--model", HOMEWORK, "--name", "transfomer"], "has no model 'transfomer'", "transformer"),
+    (["derive", "flops", "--model", HOMEWORK, "--set", "op"], "--set: 'op' gives no value", "NAME=VALUE"),
+    (["derive", "communication", "--model", HOMEWORK, "--strategy", "dta"], "unknown strategy 'dta'", "data"),
+    (["show", "none.md"], "there is no file none.md", ""),
+]
+
+
+@pytest.mark.parametrize(("command", "said", "hint"), MISTAKES, ids=[m[1] for m in MISTAKES])
+def test_a_mistake_ends_with_status_2_and_a_message_without_a_traceback(command: list[str], said: str, hint: str):
+    result = run(*command, status=2)
+    assert said in result.stderr
+    assert hint in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+
+
+def test_nothing_is_written_for_bad_input(tmp_path: Path):
+    path = tmp_path / "bad.md"
+    path.write_text(TABLE + "\n```symcomm\nmodel: a\nrepeet: N\n```\n", encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    result = run("solve", str(path), "--to", "md", "-o", str(tmp_path / "out"), status=2)
+    assert f"{path}:7: unknown key 'repeet' in this model" in result.stderr
+    assert "    repeet: N\n    ^^^^^^" in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_unknown_format_is_refused_before_anything_is_read():
+    assert "unknown format 'pfd'" in run("solve", "none.md", "--to", "pfd", status=2).stderr
+
+
+def test_a_bug_says_that_it_is_one_and_how_to_see_the_traceback(table: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("symcomm.exam.solve.load_model", lambda *_, **__: 1 / 0)
+    result = run("show", table, status=1)
+    assert "internal error: ZeroDivisionError: division by zero" in result.stderr
+    assert "This is a bug in symcomm" in result.stderr
+    assert "--debug" in result.stderr
+    with pytest.raises(ZeroDivisionError):
+        CliRunner().invoke(main, ["--debug", "show", table], catch_exceptions=False)
+
+
+# -- the command itself ---------------------------------------------------------------------------------
+
+
+def test_help_answers_at_once_and_imports_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['symcomm', '--help']\n"
+        "try:\n    from symcomm.cli import main; main()\nexcept SystemExit: pass\n"
+        "print([m for m in ('sympy', 'rich', 'jinja2', 'networkx', 'lark', 'yaml') if m in sys.modules])"
+    )
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        times.append(time.perf_counter() - start)
+        assert done.stdout.splitlines()[-1] == "[]"
+    assert min(times) < 0.2
+
+
+@pytest.mark.parametrize("command", ["solve", "derive", "show", "completion"])
+def test_every_command_has_help_with_its_options_explained(command: str):
+    shown = run(command, "--help").output
+    assert "Usage:" in shown
+    assert "TODO" not in shown
+
+
+def test_the_version_is_that_of_the_project():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert run("--version").output == f"symcomm, version {version}\n"
+    assert symcomm.__version__ == version
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(shell: str):
+    assert "_SYMCOMM_COMPLETE" in run("completion", shell).output
+
+
+def test_the_module_runs_as_the_command():
+    done = subprocess.run([sys.executable, "-m", "symcomm", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("symcomm, version")
+
+
+def test_output_into_a_closed_pipe_is_no_bug():
+    command = f"'{sys.executable}' -m symcomm show '{HOMEWORK}' --to json | head -c 10"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
