@@ -257,7 +257,7 @@ def derive(
     symcomm derive peak_rate --set clock='1.41 GHz' --set units=108 --set fma=512
     """
     from symcomm.errors import DocumentError, nearest
-    from symcomm.exam.solve import accounting_of
+    from symcomm.exam.solve import accounting_of, no_model
     from symcomm.exam.solve import derive as derived
     from symcomm.passes import PASSES
 
@@ -271,7 +271,7 @@ def derive(
             raise DocumentError(f"--set: '{setting[:60]}' gives no value", hint="write --set NAME=VALUE")
         given[key.strip()] = text.strip()
     options = _pass_options(quantity, given)
-    model = None
+    model = no_model()
     if wanted.needs_model:
         if file is None:
             raise DocumentError(f"'{quantity}' needs a model", hint="name a file with a layer table: --model FILE")

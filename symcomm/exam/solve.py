@@ -14,6 +14,7 @@ from symcomm.exam.blocks import blamed
 from symcomm.exam.keys import Known, merge
 from symcomm.exam.problem import Ask, ModelBlock, Problem
 from symcomm.form import Sym, walk
+from symcomm.notation import Notation
 from symcomm.render.document import Answer, Block, Document, Given
 from symcomm.units import ONE, Quantity
 
@@ -130,35 +131,39 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
     chosen = accounting_of(problem.conventions, ask.conventions, extra)
     values = _numbers(known)
     try:
-        derivation = derive(ask.quantity, model, dict(ask.options), chosen, values)
+        derivation = derive(ask.quantity, model or no_model(problem.notation), dict(ask.options), chosen, values)
         complete = derivation.values(**values)
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None
     except SymcommError as error:
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
-    return Answer(ask.label, derivation, used(derivation, known, block), quantity, ask.span)
+    return Answer(ask.label, derivation, used(derivation, known), quantity, ask.span)
 
 
-def derive(
-    name: str, model: Model | None, options: Mapping[str, Any], accounting: Accounting, values: Mapping[str, Fraction]
-) -> Derivation:
-    """Derives one quantity of a model, or of none where it needs none; ``values`` are known besides the model's."""
+def no_model(notation: Notation | None = None) -> Model:
+    """What a quantity is derived from that needs no model: names only."""
     from symcomm.graph.graph import Graph
     from symcomm.model import Model
 
-    model = model or Model(Graph("no model", {}, {}, ()))
-    model = replace(model, values={**model.values, **values})
-    return model.derive(name, accounting=accounting, **options)
+    return Model(Graph("no model", {}, {}, ()), notation=notation or Notation())
 
 
-def used(derivation: Derivation, known: Iterable[Known], block: ModelBlock | None = None) -> tuple[Given, ...]:
+def derive(
+    name: str, model: Model, options: Mapping[str, Any], accounting: Accounting, values: Mapping[str, Fraction]
+) -> Derivation:
+    """Derives one quantity; ``values`` are known besides the model's own, and come before them."""
+    known = replace(model, values={**model.values, **values})
+    return known.derive(name, accounting=accounting, **options)
+
+
+def used(derivation: Derivation, known: Iterable[Known]) -> tuple[Given, ...]:
     """The given values that an answer depends on, in the order they were given."""
-    meaning = (block.notation if block else derivation.notation).meaning
-    wanted = {symbol.name: None for symbol in derivation.expr.free_symbols}
+    wanted = {symbol.name for symbol in derivation.expr.free_symbols}
     found = {item.name: item.quantity for item in known if item.name in wanted}
-    units = {piece.name: piece.unit for step in derivation.steps for piece in walk(step.form) if isinstance(piece, Sym)}
+    pieces = (piece for step in derivation.steps for piece in walk(step.form) if isinstance(piece, Sym))
+    units = {piece.name: piece.unit for piece in pieces}
     for name, value in derivation.given:
-        if name in wanted and name not in found:
-            found[name] = Quantity(value, units.get(name, ONE))
-    return tuple(Given(name, meaning(name), quantity) for name, quantity in found.items())
+        if name in wanted:
+            found.setdefault(name, Quantity(value, units.get(name, ONE)))
+    return tuple(Given(name, derivation.notation.meaning(name), quantity) for name, quantity in found.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -134,4 +135,4 @@ def slug(name: str) -> str:
     base = name.split("·")[0].replace("d(", "d").replace(")", "")
     head, _, index = base.rpartition("_")
     base = head if head and len(index) == 1 and index.islower() else base
-    return base.replace("^", "").replace("_", ",")
+    return re.sub(r"[^\w',]", "", base.replace("_", ","))

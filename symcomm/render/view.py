@@ -29,6 +29,7 @@ _TARGET: dict[str, Target] = {"tex": "latex", "html": "html", "typ": "typst"}
 
 # Widths in em of the text's font, on A4 with the margins of our templates.
 PAGE_WIDTH = 42.0
+_TABLE_CHARACTERS, _TABLE_ROWS = 100, 30  # more than these and a table has to be broken
 _NUMBER, _RELATION, _REASON, _GAP = 2.2, 1.6, 14.5, 1.0
 
 
@@ -78,12 +79,12 @@ class ConventionView:
 
 @dataclass(frozen=True)
 class TableView:
-    """A table with a title; ``numeric`` says for each column whether it holds maths only."""
+    """A table with a title; ``wide`` where its cells have to be broken into lines, ``shares`` of the width then."""
 
     title: str
     columns: tuple[str | Markup, ...]
     rows: tuple[tuple[str | Markup, ...], ...]
-    numeric: tuple[bool, ...]
+    wide: bool
     shares: tuple[float, ...]
 
 
@@ -233,7 +234,7 @@ def page(document: Document, kind: Kind, solutions: bool) -> PageView:
                 rows = tuple(tuple(prose(c.text, c.span(), True) for c in row) for row in table.rows)
                 cells = [[row[i].text for row in table.rows if i < len(row)] for i in range(len(columns))]
                 longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
-                views.append(BlockView("table", table=TableView("", columns, rows, (), _shares(longest))))
+                views.append(BlockView("table", table=TableView("", columns, rows, True, _shares(longest))))
             case Answer():
                 views.append(BlockView("answer", answer=answer_view(block, writer)))
     headings = [b for b in blocks if isinstance(b, Heading)]
@@ -346,17 +347,19 @@ def _given(given: Given, writer: _Writer) -> GivenView:
 
 def _exhibit(exhibit: Exhibit, writer: _Writer) -> TableView:
     def cell(value: str | Form | Quantity) -> str | Markup:
-        if isinstance(value, Form):
-            return writer.form(value)
-        return writer.quantity(value) if isinstance(value, Quantity) else value
+        if isinstance(value, str):
+            return value
+        maths = writer.form(value) if isinstance(value, Form) else writer.quantity(value)
+        # LaTeX cannot break maths in a narrow column everywhere; there it is set smaller.
+        return writer.markup(rf"\fit{{{maths}}}") if wide and writer.kind == "tex" else maths
 
     def length(value: str | Form | Quantity) -> int:
         if isinstance(value, Form):
             return int(1.6 * printing.width(value, None, writer.notation)) + 2
         return len(printing.quantity_plain(value)) if isinstance(value, Quantity) else len(value)
 
-    rows = tuple(tuple(cell(c) for c in row) for row in exhibit.rows)
     count = range(len(exhibit.columns))
-    numeric = tuple(all(not isinstance(row[i], str) for row in exhibit.rows) for i in count)
-    longest = [max([len(exhibit.columns[i]), *(length(row[i]) for row in exhibit.rows)]) for i in count]
-    return TableView(exhibit.title, exhibit.columns, rows, numeric, _shares(longest))
+    longest = [max([len(exhibit.columns[i]) + 3, *(length(row[i]) for row in exhibit.rows)]) for i in count]
+    wide = sum(longest) > _TABLE_CHARACTERS or len(exhibit.rows) > _TABLE_ROWS
+    rows = tuple(tuple(cell(c) for c in row) for row in exhibit.rows)
+    return TableView(exhibit.title, exhibit.columns, rows, wide, _shares(longest))

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from symcomm.errors import FormulaError, Span, TableError
 from symcomm.text.cells import CellReader, Target
 from symcomm.text.reader import Scope
+from symcomm.text.syntax import Branch
 from symcomm.text.table import Cell, Table, as_layer_table, layer_columns, single
-from symcomm.text.tree import Call, Declaration, Equation, Family, Name, Node, Range, bare, children
+from symcomm.text.tree import Declaration, Equation, Name, Node, Range, bare, children
 
 ANSWER_FUNCTIONS = frozenset({"sqrt", "min", "max", "ceil", "floor", "log"})
 _NOTHING = {"", "-", "–", "—", "$-$", "none", "None"}
@@ -124,17 +125,6 @@ def parse_layer(
     return _Layer(as_layer_table(table), known_sizes, functions).rows()
 
 
-@dataclass
-class _Draft:
-    """A row while it is read: its cells and the reader of each."""
-
-    number: int
-    cells: dict[str, Cell]
-    readers: dict[str, CellReader]
-    items: dict[str, list[object]]
-    ranges: tuple[Range, ...]
-
-
 class _Layer:
     def __init__(self, table: Table, known_sizes: Iterable[str] | None, functions: frozenset[str] | None) -> None:
         self.table, self.functions = table, functions
@@ -195,7 +185,7 @@ class _Layer:
             number, equation, declared["Input"], declared["Output"], tuple(target.notes), cells["Computation"].span()
         )
 
-    def declared(self, reader: CellReader, items: list, ranges: tuple[Range, ...]) -> tuple[Declaration, ...]:  # type: ignore[type-arg]
+    def declared(self, reader: CellReader, items: list[Branch], ranges: tuple[Range, ...]) -> tuple[Declaration, ...]:
         found = reader.declarations(items)
         if not found:
             raise FormulaError("this cell declares no shape", reader.cell.span(), reader.expects())
@@ -288,8 +278,6 @@ def _with_ranges(one: Declaration, ranges: Iterable[Range], running: dict[str, R
 
 __all__ = [
     "ANSWER_FUNCTIONS",
-    "Call",
-    "Family",
     "LayerRow",
     "parse_answer",
     "parse_declarations",

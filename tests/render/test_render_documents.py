@@ -135,7 +135,8 @@ def everything() -> Document:
     return document(
         heading("Question 1. *GPU* performance", 1, 20),
         prose(
-            "Given $D = n_H \\times H$:\n\n- **1.41** GHz;\n- `a_b`\n\n$$\\begin{aligned} a &= b \\\\ &= c \\end{aligned}$$\n\n| a | b |\n|--:|---|\n| $x^2$ | 2 |\n"
+            "Given $D = n_H \\times H$:\n\n- **1.41** GHz;\n- `a_b`\n\n"
+            "$$\\begin{aligned} a &= b \\\\ &= c \\end{aligned}$$\n\n| a | b |\n|--:|---|\n| $x^2$ | 2 |\n"
         ),
         table(),
         heading("1.1 How many bytes?", 2, 5),
@@ -285,6 +286,14 @@ def test_the_span_of_a_cell_is_told() -> None:
 
 def test_comments_are_dropped() -> None:
     assert "secret" not in source(document(prose("a <!-- secret --> b\n\n<!-- secret -->\n\nc")), "html")
+
+
+def test_everything_markdown_has() -> None:
+    text = '```\ncode   block\n```\n\n> quote\n\nnote[^1] ~~gone~~ "quoted" -- <https://example.org/a_b//c>\n\n'
+    text += "[^1]: The note with $x$.\n\n- [x] done\n\n---\n\n1. one\n   - two\n\n| a |\n|:-:|\n| $x$ |\n"
+    doc = document(prose(text))
+    assert contents(doc, ["pdf", "tex", "md"])
+    balanced(source(doc, "html"))
 
 
 EVIL = [

@@ -496,10 +496,10 @@ def test_fifty_nine_levels_are_read_and_more_are_refused_fast(kind: str) -> None
     opening, middle, closing = DEEP[kind]
     assert parse_answer(opening * 59 + middle + closing * 59, KNOWN)
     for depth in (61, 10_000):
-        start = time.perf_counter()
+        start = time.process_time()
         with pytest.raises(FormulaError) as caught:
             parse_answer(opening * depth + middle + closing * depth, KNOWN)
-        assert time.perf_counter() - start < 0.5
+        assert time.process_time() - start < 0.5
         assert "deep" in caught.value.message or "2,000 are read" in caught.value.message
 
 
@@ -508,12 +508,12 @@ def test_fifty_nine_levels_are_read_and_more_are_refused_fast(kind: str) -> None
 )
 def test_a_piece_repeated_without_end_is_refused_fast(piece: str) -> None:
     for count in (1900 // len(piece), 10_000):
-        start = time.perf_counter()
+        start = time.process_time()
         with suppress(SymcommError):
             parse_answer(piece * count + "N", KNOWN)
         with suppress(SymcommError):
             parse_declarations("x [" + piece * count + "N]")
-        assert time.perf_counter() - start < 1
+        assert time.process_time() - start < 1
 
 
 def test_more_than_five_hundred_parts_are_refused() -> None:
@@ -686,7 +686,7 @@ def refusal(way: Callable[[], object]) -> SymcommError | None:
 
 
 def read_every_way(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     for way in (
         lambda: parse_equation(text, NAMES, SIZES, families=FAMILIES),
         lambda: parse_declarations(text),
@@ -699,7 +699,7 @@ def read_every_way(text: str) -> None:
             assert "Token(" not in str(error)
             assert error.hint
             assert error.span is not None
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @settings(max_examples=300, deadline=None)

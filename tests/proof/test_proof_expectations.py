@@ -1,0 +1,245 @@
+"""What is known of each strategy from its paper, stated by hand and found in the derived plans."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import sympy as sp
+from proof_tables import LAYERS, graph
+
+from symcomm.accounting import Accounting
+from symcomm.errors import StrategyError
+from symcomm.form import value
+from symcomm.parallel.placement import Collective, Plan, check_divisible, plan
+from symcomm.parallel.strategy import parse_strategy
+
+
+def planned(layer: str, strategy: str, accounting: Accounting | None = None) -> Plan:
+    return plan(graph(layer), parse_strategy(strategy), accounting)
+
+
+def calls(made: Plan, phase: str = "") -> list[tuple[str, str]]:
+    return [(c.kind, c.tensor) for c in made.collectives if not phase or c.phase == phase]
+
+
+def counted(made: Plan, phase: str = "") -> Counter[str]:
+    return Counter(kind for kind, _ in calls(made, phase))
+
+
+def same(layer: str, a: Any, b: Any) -> bool:
+    """Whether two sizes are equal under the relations of the table."""
+    return graph(layer).same_size(sp.sympify(a), sp.sympify(b))
+
+
+def size(layer: str, tensor: str) -> Any:
+    return graph(layer).elements(tensor)
+
+
+DENSE = [name for name in LAYERS if "expert" not in name]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_data_parallelism_sums_the_gradient_of_each_weight_once_and_nothing_else(layer: str) -> None:
+    made = planned(layer, "data(k)")
+    weights = [t.name for t in graph(layer).weights]
+    assert sorted(calls(made)) == sorted(("all-reduce", f"d({name})") for name in weights)
+    assert all(c.phase == "backward" for c in made.collectives)
+    assert all(c.elements == size(layer, c.tensor) for c in made.collectives)
+
+
+def test_tensor_parallelism_of_the_homework_layer_sums_four_tensors_of_b_l_d() -> None:
+    made = planned("homework", "tensor(t)")
+    assert calls(made, "forward") == [("all-reduce", "Out"), ("all-reduce", "x'")]
+    assert calls(made, "backward") == [("all-reduce", "d(Out)"), ("all-reduce", "d(x)")]
+    assert calls(made, "update") == []
+    assert all(c.elements == size("homework", "x") for c in made.collectives)
+
+
+def test_sequence_parallelism_turns_each_sum_into_a_gather_and_a_scattered_sum() -> None:
+    made = planned("homework", "tensor(t) + sequence")
+    for phase in ("forward", "backward"):
+        assert counted(made, phase) == {"all-gather": 2, "reduce-scatter": 2}
+    scattered = [c.tensor for c in made.collectives if c.kind == "reduce-scatter"]
+    assert scattered == [c.tensor for c in planned("homework", "tensor(t)").collectives]
+    assert all(c.elements == size("homework", "x") for c in made.collectives)
+    assert all(dict(c.before if c.kind == "all-gather" else c.after) == {"tensor": 1} for c in made.collectives)
+
+
+def ring(made: Plan) -> Any:
+    """What one rank of each ring sends, in elements."""
+    total = []
+    for c in made.collectives:
+        k = value(made.strategy.sizes[c.mesh])
+        total.append((2 if c.kind == "all-reduce" else 1) * (k - 1) / k * c.elements)
+    return sp.Add(*total)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize(
+    ("strategy", "gathered", "times"),
+    [
+        ("data(k)", "reshard", 2),
+        ("zero-1(k)", "reshard", 2),
+        ("zero-2(k)", "reshard", 2),
+        ("zero-3(k)", "reshard", 3),
+        ("zero-3(k)", "keep", 2),
+    ],
+)
+def test_zero_sends_two_or_three_times_the_parameters(layer: str, strategy: str, gathered: str, times: int) -> None:
+    made = planned(layer, strategy, Accounting(gathered_weights=gathered))
+    k = next(iter(made.strategy.sizes.values()))
+    parameters = sp.Add(*(size(layer, t.name) for t in graph(layer).weights))
+    # A gain and a bias are not read by their own gradients: fully sharded gathers them in the forward pass alone.
+    unread = sp.Integer(0)
+    if times == 3:
+        backward = {c.tensor for c in made.collectives if c.kind == "all-gather" and c.phase == "backward"}
+        unread = sp.Add(*(size(layer, t.name) for t in graph(layer).weights if t.name not in backward))
+    expected = (times * parameters - unread) * (value(k) - 1) / value(k)
+    assert sp.cancel(ring(made) - expected) == 0
+    if layer == "homework":
+        assert unread == 0
+
+
+def test_fully_sharded_gathers_twice_what_its_backward_pass_reads() -> None:
+    made = planned("gpt", "fully-sharded(k)")
+    forward = {c.tensor for c in made.collectives if c.kind == "all-gather" and c.phase == "forward"}
+    backward = {c.tensor for c in made.collectives if c.kind == "all-gather" and c.phase == "backward"}
+    weights = {t.name for t in graph("gpt").weights}
+    assert forward == weights
+    assert weights - backward == {name for name in weights if name.startswith("b")}  # no gradient reads a bias
+
+
+def test_the_gradients_through_q_k_and_v_are_added_before_they_are_summed_over_ranks() -> None:
+    made = planned("homework", "tensor(t)")
+    adds = {op.output: op for op in made.graph.ops if op.kind == "add"}
+    assert len(adds["d(x)"].inputs) == 3
+    assert [c.tensor for c in made.collectives if "d(x)" in c.tensor] == ["d(x)"]
+
+
+def test_the_two_gradients_of_tied_embeddings_are_added_before_they_are_summed_over_ranks() -> None:
+    for strategy in ("data(k)", "zero-1(k)", "zero-2(k)", "zero-3(k)"):
+        made = planned("tied embeddings", strategy)
+        assert [c.tensor for c in made.collectives if c.tensor.startswith("d(W^E)")] == ["d(W^E)"], strategy
+
+
+def test_a_parallel_block_sums_once_in_each_pass() -> None:
+    made = planned("parallel block", "tensor(t)")
+    assert calls(made, "forward") == [("all-reduce", "y")]
+    # The gradient of the normalisation is linear in what arrives, so the sum is finished behind it, with the residual.
+    assert calls(made, "backward") == [("all-reduce", "d(x)")]
+    assert all(c.elements == size("parallel block", "x") for c in made.collectives)
+
+
+@pytest.mark.parametrize("layer", ["pre-norm", "gpt", "llama"])
+def test_a_residual_block_with_tensor_parallelism_sums_twice_in_each_pass(layer: str) -> None:
+    made = planned(layer, "tensor(t)")
+    assert counted(made, "forward") == {"all-reduce": 2}
+    assert counted(made, "backward") == {"all-reduce": 2}
+    assert all(same(layer, c.elements, size(layer, "x")) for c in made.collectives)
+
+
+def test_experts_get_their_tokens_all_to_all_and_no_rank_gathers_tokens() -> None:
+    made = planned("mixture of experts", "expert + data(k)")
+    assert calls(made, "forward") == [("all-to-all", "X_e"), ("all-to-all", "Y_e")]
+    assert sorted(calls(made, "backward")) == [
+        ("all-reduce", "d(W^R)"),
+        ("all-to-all", "d(X_e)"),
+        ("all-to-all", "d(Y_e)"),
+    ]
+    sent = [c for c in made.collectives if c.kind == "all-to-all"]
+    assert all(c.elements == size("mixture of experts", "X_e") for c in sent)
+    assert made.placements["W^R"] == ()  # the router is on every rank
+    assert dict(made.placements["W^1_e"]) == {"data": 0}
+    assert counted(made)["all-gather"] == 0
+
+
+def test_experts_with_tensor_parallelism_inside_keep_the_sums_of_tokens_apart() -> None:
+    made = planned("mixture of experts", "data(a) + tensor(b) + expert")
+    assert counted(made, "forward") == {"all-to-all": 2, "all-reduce": 1}
+    assert counted(made, "backward") == {"all-to-all": 2, "all-reduce": 2}
+    assert {c.mesh for c in made.collectives if c.kind == "all-to-all"} == {"data"}
+
+
+@pytest.mark.parametrize("layer", DENSE)
+def test_hybrid_sharding_scatters_inside_a_group_and_sums_the_shard_across_groups(layer: str) -> None:
+    made = planned(layer, "hybrid-sharded(s, r)")
+    s = sp.Symbol("s", integer=True, positive=True)
+    for tensor in graph(layer).weights:
+        of = [c for c in made.collectives if c.tensor == f"d({tensor.name})"]
+        assert [(c.kind, c.mesh) for c in of] == [("reduce-scatter", "shard"), ("all-reduce", "replicate")]
+        whole, part = of[0].elements, of[1].elements
+        assert whole == size(layer, tensor.name)
+        ratio = sp.cancel(whole / part)
+        assert ratio.name == s.name
+    assert {c.mesh for c in made.collectives if c.kind == "all-gather"} == {"shard"}
+
+
+def test_context_parallelism_gathers_keys_and_values_and_scatters_their_gradients() -> None:
+    made = planned("homework", "context(c)")
+    assert calls(made, "forward") == [("all-gather", "K_i"), ("all-gather", "V_i")]
+    backward = [call for call in calls(made, "backward") if not call[1].startswith("d(W")]
+    assert backward == [("reduce-scatter", "d(V)"), ("reduce-scatter", "d(K)")]
+    weights = [call for call in calls(made, "backward") if call[1].startswith("d(W")]
+    assert weights == [("all-reduce", f"d({t.name})") for t in graph("homework").weights]
+
+
+def test_the_keys_of_another_sequence_are_not_gathered() -> None:
+    assert counted(planned("cross-attention", "context(c)"), "forward") == {}
+
+
+def test_one_key_value_head_for_all_ranks_sums_its_gradients_besides_those_of_the_block() -> None:
+    made = planned("multi-query", "tensor(t)")
+    assert calls(made, "forward") == [("all-reduce", "y")]
+    assert calls(made, "backward") == [("all-reduce", "d(V)"), ("all-reduce", "d(K)"), ("all-reduce", "d(x)")]
+    assert dict(made.placements["W^Q_i"]) == {"tensor": 0}
+    assert made.placements["W^K"] == made.placements["W^V"] == ()
+
+
+def test_grouped_heads_are_cut_by_groups_so_that_no_key_travels() -> None:
+    made = planned("llama", "tensor(t)")
+    axes = {name: made.graph.tensors[name].axes for name in ("W^Q_i", "W^K_j", "W^V_j", "W^O")}
+    assert {axes[name][dict(made.placements[name])["tensor"]] for name in axes} == {"n_k"}
+
+
+def test_the_low_rank_branch_of_a_cut_matrix_sums_only_its_small_activation() -> None:
+    made = planned("lora block", "tensor(t)")
+    small = [c for c in made.collectives if same("lora block", c.elements, size("lora block", "h·2"))]
+    assert [(c.tensor, c.phase) for c in small] == [("y·7", "forward"), ("d(h·2)", "backward")]
+    assert counted(made) == {"all-reduce": 4}
+
+
+def test_sequence_parallelism_sums_the_gradients_of_gains_and_biases() -> None:
+    made = planned("gpt", "tensor(t) + sequence")
+    summed = {c.tensor for c in made.collectives if c.kind == "all-reduce"}
+    assert summed == {"d(g)", "d(b)", "d(b^O)", "d(g')", "d(b')", "d(b^2)"}
+
+
+def test_of_two_cuts_of_one_axis_the_inner_one_is_gathered_first() -> None:
+    made = planned("homework", "tensor(t) + sequence + context(c)")
+    first = next(c for c in made.collectives if c.kind == "all-gather")
+    assert (first.tensor, first.mesh, first.before) == ("x", "tensor", (("context", 1), ("tensor", 1)))
+    both = [c for c in planned("gpt", "fully-sharded(k) + tensor(t)").collectives if c.tensor == "b^1"]
+    assert [(c.kind, c.mesh, c.before) for c in both] == [("all-gather", "data", (("tensor", 0), ("data", 0)))]
+
+
+def test_a_convolution_has_no_sequence() -> None:
+    with pytest.raises(StrategyError, match="no sequence axis"):
+        planned("convolutions", "context(c)")
+
+
+def test_shards_of_weights_need_not_divide_an_axis_but_experts_must() -> None:
+    sizes = {"B": 64, "L": 8, "D": 96, "F": 8, "E": 8, "C": 2, "k": 2}
+    numbers = {name: Fraction(n) for name, n in sizes.items()}
+    check_divisible(graph("mixture of experts"), parse_strategy("fully-sharded(64)"), numbers)
+    with pytest.raises(StrategyError, match="not divisible"):
+        check_divisible(graph("mixture of experts"), parse_strategy("expert(64)"), numbers)
+
+
+def test_no_step_of_a_plan_communicates_without_a_reason() -> None:
+    for layer in LAYERS:
+        for call in planned(layer, "data(2)").collectives:
+            assert isinstance(call, Collective)
+            assert call.why
