@@ -39,17 +39,22 @@ class _Commands(click.Group):
         except SymcommError as error:
             if ctx.params.get("debug"):
                 raise
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {_shown(str(error))}", err=True)
             ctx.exit(2)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            said = " ".join(str(error).split())[:300]
+            said = _shown(" ".join(str(error).split())[:300])
             click.echo(f"internal error: {type(error).__name__}: {said}", err=True)
             click.echo(f"This is a bug in symcomm; {_ISSUES}. `symcomm --debug ...` shows the traceback.", err=True)
             ctx.exit(1)
+
+
+def _shown(text: str) -> str:
+    """Text of a file as a terminal may show it: nothing in it is an order to the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -239,13 +239,17 @@ class Derivation:
         """Raises ``DerivationError`` unless names, identities and units hold; called when it is built."""
         units: dict[str, Unit] = {}
         known: dict[str, Expr] = {}
+        free: set[str] = set()
         for step in self.steps:
             found = forms.unit_of(step.form, units)
+            free.update(n for n in forms.names(step.form) if n not in known)
             if step.relation == ":=":
                 if step.name in units:
                     raise DerivationError(f"{step.name} is defined twice in the derivation of {self.title}")
                 if step.name in forms.names(step.form):
                     raise DerivationError(f"{step.name} is defined by itself in the derivation of {self.title}")
+                if step.name in free:
+                    raise DerivationError(f"{step.name} is a symbol and a step's name in the derivation of {self.title}")
                 # A product of sizes counts something (elements, operations); what it counts is the step's to say.
                 if found != step.unit and not (step.unit / found).is_count:
                     raise DerivationError(f"{step.name} is said to be in {step.unit}, but its form is in {found}")

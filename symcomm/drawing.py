@@ -76,7 +76,7 @@ def kind_text(graph: Graph, op: Op) -> str:
     if op.kind != "contraction":
         return op.kind.replace("_", " ")
     if op.attribute("lookup"):
-        return "lookup"
+        return "lookup" if any(graph.tensors[n].role == "weight" for n in op.inputs) else "routing"
     if not op.summed:
         return "scale" if len(op.inputs) == 1 else "elementwise product"
     return "sum" if len(op.inputs) == 1 else "matrix product"
@@ -85,9 +85,9 @@ def kind_text(graph: Graph, op: Op) -> str:
 def group_of(graph: Graph, op: Op) -> str:
     """The group of an op, which gives its box a colour."""
     kind = kind_text(graph, op)
-    if kind in ("view", "lookup", "sum"):
-        return "view" if kind != "sum" else "sum"
-    if op.kind == "add":
+    if kind in ("view", "lookup", "routing"):
+        return "view"
+    if kind == "sum" or op.kind == "add":
         return "sum"
     if op.kind in ("contraction", "convolution"):
         return "weighted product" if any(graph.tensors[n].role == "weight" for n in op.inputs) else "product"
@@ -418,6 +418,8 @@ def _name(name: str, small: int = 10) -> str:
     """A name with its subscript and superscript set small; what follows is back on the line."""
     body, colon = (name[:-1], ":") if name.endswith(":") else (name, "")
     base, lower, upper, primes = split_name(body)
+    if "_" in upper and not lower:  # a member of a family of weights: W^1_e
+        upper, _, lower = upper.partition("_")
     shown, height = _xml(base + "′" * len(primes)), 0
     for script, level in ((upper, -small // 2), (lower, small * 2 // 5)):
         if script:

@@ -967,6 +967,42 @@ def broken(
     return tuple(lines)
 
 
+# -- sentences ---------------------------------------------------------------------------------
+
+_QUOTED = re.compile(r"`([^`\n]{1,80})`")
+_SIZE = re.compile(r"(\d{1,6})?([^\W\d][\w^'*,+\-]{0,79})")
+
+
+def sentence(
+    dialect: DialectName,
+    text: str,
+    escape: Callable[[str], str],
+    maths: Callable[[str, str], str],
+    notation: Notation | None = None,
+) -> str:
+    r"""A sentence whose names in backquotes are printed as maths: a reason speaks of "the gradient of `W^Q`".
+
+    ``escape`` prepares the plain text between the names; ``maths`` dresses a printed name, given with its plain text.
+
+    >>> sentence("latex", "Read `W^Q` & `4D`.", tex_text, lambda printed, plain: f"${printed}$")
+    'Read $W^{Q}$ \\& $4\\,D$.'
+    """
+    out: list[str] = []
+    end = 0
+    for match in _QUOTED.finditer(text):
+        out.append(escape(text[end : match.start()]))
+        end = match.end()
+        size = _SIZE.fullmatch(match[1])
+        if size is None:
+            out.append(escape(match[1]))
+            continue
+        form: Form = Sym(size[2])
+        if size[1]:
+            form = Product((Num(Fraction(int(size[1]))), form))
+        out.append(maths(_print(_DIALECTS[dialect], form, None, notation), match[1]))
+    return "".join([*out, escape(text[end:])])
+
+
 # -- quantities --------------------------------------------------------------------------------
 
 _QUANTITY = re.compile(r"(-?)(\d+(?:\s\d{3})*)(\.\d+)?(?:/(\d+(?:\s\d{3})*))?(?:·10\^(-?\d+))?(?: (.*))?")
@@ -1215,15 +1251,41 @@ def derivation(d: Derivation, dialect: DerivationDialect = "text", values: Mappi
 def _cell(dialect: DialectName, cell: object, notation: Notation) -> str:
     if isinstance(cell, Form):
         return PRINTERS[dialect](cell, None, notation)
-    return quantity_in(dialect, cell) if isinstance(cell, Quantity) else printable(str(cell))
+    return quantity_in(dialect, cell) if isinstance(cell, Quantity) else _plain_sentence(str(cell))
 
 
 def _reason(line: Line) -> str:
     return line.reason + (f" (if {line.condition})" if line.condition else "")
 
 
+def _plain_sentence(text: str) -> str:
+    return sentence("text", text, printable, lambda _, name: printable(name))
+
+
+def _tex_sentence(text: str, notation: Notation) -> str:
+    return sentence("latex", text, tex_text, lambda printed, _: f"${printed}$", notation)
+
+
+def markdown_sentence(text: str, notation: Notation | None = None) -> str:
+    """A sentence in Markdown.
+
+    >>> markdown_sentence("`D` * 2")
+    '$D$ \\\\* 2'
+    """
+    return sentence("latex", text, markdown_text, lambda printed, _: markdown_maths(printed), notation)
+
+
+def html_sentence(text: str, notation: Notation | None = None) -> str:
+    """A sentence in HTML.
+
+    >>> html_sentence("1 < 2")
+    '1 &lt; 2'
+    """
+    return sentence("mathml", text, html_text, math_element, notation)
+
+
 def _as_text(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
-    out = [printable(d.title)]
+    out = [_plain_sentence(d.title)]
     out += [f"  convention {c.field}: {c.name}. {c.statement}" for c in d.conventions]
     out.append("")
     shown = [
@@ -1236,7 +1298,7 @@ def _as_text(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
         body = f"  {name:>{left}} {relation} {formula}"
         gap = right - len(formula)
         beside = " " * gap + "   " if gap >= 0 else "\n" + " " * (left + 7)
-        out.append(body + beside + printable(reason))
+        out.append(body + beside + _plain_sentence(reason))
     found = result(d, values)
     if found:
         known, quantity = found
@@ -1252,7 +1314,7 @@ def _as_text(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
         out.append(f"  {'':>{left}}   in {d.unit}")
     for exhibit in d.exhibits:
         out += ["", *_text_table(exhibit, d.notation)]
-    out += ["", *(printable(n) for n in d.notes)] if d.notes else []
+    out += ["", *(_plain_sentence(n) for n in d.notes)] if d.notes else []
     return "\n".join(line.rstrip() for line in out)
 
 
@@ -1260,7 +1322,7 @@ def _text_table(e: Exhibit, notation: Notation) -> list[str]:
     rows = [list(e.columns)] + [[_cell("text", c, notation) for c in row] for row in e.rows]
     widths = [max(len(r[i]) for r in rows) for i in range(len(e.columns))]
     lined = ["  " + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
-    return [f"  {printable(e.title)}", lined[0], "  " + "  ".join("-" * w for w in widths), *lined[1:]]
+    return [f"  {_plain_sentence(e.title)}", lined[0], "  " + "  ".join("-" * w for w in widths), *lined[1:]]
 
 
 def _equations(
@@ -1292,7 +1354,7 @@ def _equations(
 
 def _as_latex(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
     rows = [
-        f"{left} &{relation} {right}" + (rf" && \text{{{tex_text(reason)}}}" if reason else "")
+        f"{left} &{relation} {right}" + (rf" && \text{{{_tex_sentence(reason, d.notation)}}}" if reason else "")
         for left, relation, right, reason in _equations(d, "latex", values)
     ]
     return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
@@ -1308,7 +1370,7 @@ def markdown_maths(latex: str) -> str:
 
 
 def _as_markdown(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
-    out = [f"**{markdown_text(d.title)}**", ""]
+    out = [f"**{markdown_sentence(d.title, d.notation)}**", ""]
     if d.conventions:
         for c in d.conventions:
             out.append(f"- *{markdown_text(f'{c.field}: {c.name}.')}* {markdown_text(c.statement)}")
@@ -1316,10 +1378,10 @@ def _as_markdown(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
     out += ["| | | reason |", "|---:|:---|:---|"]
     for left, relation, right, reason in _equations(d, "latex", values):
         lhs = markdown_maths(left) if left else ""
-        out.append(f"| {lhs} | {markdown_maths(relation + ' ' + right)} | {markdown_text(reason)} |")
+        out.append(f"| {lhs} | {markdown_maths(relation + ' ' + right)} | {markdown_sentence(reason, d.notation)} |")
     for e in d.exhibits:
         out += ["", *markdown_table(e, d.notation)]
-    out += [""] + [markdown_text(n) for n in d.notes] if d.notes else []
+    out += [""] + [markdown_sentence(n, d.notation) for n in d.notes] if d.notes else []
     return "\n".join(out)
 
 
@@ -1329,9 +1391,9 @@ def markdown_table(e: Exhibit, notation: Notation) -> list[str]:
     def maths(cell: object) -> str:
         if isinstance(cell, (Form, Quantity)):
             return markdown_maths(_cell("latex", cell, notation))
-        return markdown_text(str(cell))
+        return markdown_sentence(str(cell), notation)
 
-    out = [f"*{markdown_text(e.title)}*", ""] if e.title else []
+    out = [f"*{markdown_sentence(e.title, notation)}*", ""] if e.title else []
     out += ["| " + " | ".join(markdown_text(c) for c in e.columns) + " |", "|" + " --- |" * len(e.columns)]
     return out + ["| " + " | ".join(maths(c) for c in row) + " |" for row in e.rows]
 
@@ -1357,14 +1419,16 @@ def _as_html(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
         formula = math_element(relation + right, f"{said_relation} {said_form}")
         rows.append(
             f'<tr><td style="text-align:right">{name}</td><td style="text-align:left">{formula}</td>'
-            f'<td style="text-align:left">{html_text(reason)}</td></tr>'
+            f'<td style="text-align:left">{html_sentence(reason, d.notation)}</td></tr>'
         )
     conventions = "".join(
         f"<li><em>{html_text(c.field)}: {html_text(c.name)}.</em> {html_text(c.statement)}</li>" for c in d.conventions
     )
-    head = f"<p><strong>{html_text(d.title)}</strong></p>" + (f"<ul>{conventions}</ul>" if conventions else "")
+    head = f"<p><strong>{html_sentence(d.title, d.notation)}</strong></p>" + (
+        f"<ul>{conventions}</ul>" if conventions else ""
+    )
     tables = "".join(html_table(e, d.notation) for e in d.exhibits)
-    notes = "".join(f"<p>{html_text(n)}</p>" for n in d.notes)
+    notes = "".join(f"<p>{html_sentence(n, d.notation)}</p>" for n in d.notes)
     steps = '<table class="symcomm-steps"><thead><tr><th></th><th>step</th><th>reason</th></tr></thead>'
     return f'<div class="symcomm">{head}{steps}<tbody>{"".join(rows)}</tbody></table>{tables}{notes}</div>'
 
@@ -1377,11 +1441,11 @@ def html_table(e: Exhibit, notation: Notation) -> str:
             return math_element(mathml(c, None, notation), plain(c))
         if isinstance(c, Quantity):
             return math_element(quantity_mathml(c), quantity_plain(c))
-        return html_text(str(c))
+        return html_sentence(str(c), notation)
 
     head = "".join(f'<th scope="col">{html_text(c)}</th>' for c in e.columns)
     body = "".join("<tr>" + "".join(f"<td>{cell(c)}</td>" for c in row) + "</tr>" for row in e.rows)
     return (
-        f'<table class="exhibit"><caption>{html_text(e.title)}</caption>'
+        f'<table class="exhibit"><caption>{html_sentence(e.title, notation)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )

@@ -1,9 +1,9 @@
 """The command line: what it prints, what it writes, and how it ends."""
 
 import json
+import os
 import subprocess
 import sys
-import time
 import tomllib
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -218,9 +218,10 @@ def test_help_answers_at_once_and_imports_nothing_heavy():
     )
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = os.times()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        times.append(time.perf_counter() - start)
+        end = os.times()  # the work it did, whatever else the machine is doing
+        times.append(sum(end[2:4]) - sum(start[2:4]))
         assert done.stdout.splitlines()[-1] == "[]"
     assert min(times) < 0.2
 

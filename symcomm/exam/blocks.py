@@ -19,6 +19,8 @@ SIZE_LIMIT = 100_000  # characters of one block
 DEPTH_LIMIT = 12  # lists and mappings inside one another
 _EVENT_LIMIT = 20_000
 
+_HUGE = 10**60  # no size and no rate comes near it
+
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUTH = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
 
@@ -153,6 +155,10 @@ def quantity(scalar: Scalar) -> Quantity:
         raise DocumentError(error.message, scalar.span, error.hint) from None
     if found.value <= 0:
         raise DocumentError(f"'{scalar.text[:60]}' is not positive", scalar.span)
+    if not Fraction(1, _HUGE) < found.value < _HUGE:
+        raise DocumentError(
+            f"'{scalar.text[:60]}' is out of range", scalar.span, "between 10^-60 and 10^60"
+        )
     return found
 
 
@@ -331,6 +337,9 @@ def _build(events: Iterator[Any], source: Source, what: str) -> Value | None:
             continue
         if isinstance(event, yaml.ScalarEvent):
             done = Scalar(event.value, span, event.style or "")
+            strange = next((c for c in event.value if not c.isprintable() and c not in "\n\t"), "")
+            if strange:
+                raise DocumentError(f"{what} has the character U+{ord(strange):04X}, which cannot be shown", span)
         else:
             closed = stack.pop()
             done = _close(closed, source.between(closed.start, event.end_mark), what)

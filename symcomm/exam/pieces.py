@@ -25,6 +25,7 @@ BLOCK, TABLE = "symcomm", "table"
 
 _POINTS = re.compile(r"\s*[(\[]\s*(\d{1,4})\s*(?:points?|pts?|marks?|Punkte?|P\.)\s*[)\]]\s*[.:]?\s*$", re.IGNORECASE)
 _HEADING_MARKS = re.compile(r"\s{0,3}#{1,6}[ \t]+|[ \t]+#+[ \t]*$")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x84\x86-\x9f]")
 # A word that is nearly the name of our block is a slip of the pen, not another language.
 _NEARLY_BLOCK = re.compile(r"sym{1,3}[-_ ]?com{1,3}s?|sympcomm|symcom+|simcom+|symocmm", re.IGNORECASE)
 
@@ -91,7 +92,12 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DocumentError(f"{path} is not UTF-8 text: byte {error.start} in line {line}") from None
-    return one_line_end(text)
+    text = one_line_end(text)
+    control = _CONTROL.search(text)
+    if control:
+        line = text.count("\n", 0, control.start()) + 1
+        raise DocumentError(f"{path} has the control character U+{ord(control[0]):04X} in line {line}: it is no text")
+    return text
 
 
 def one_line_end(text: str) -> str:

@@ -70,7 +70,7 @@ def _load(block: ModelBlock) -> Model:
 
     section = block.section
     try:
-        return model.load(
+        made = model.load(
             block.table,
             repeat=block.repeat,
             batch=block.batch,
@@ -84,6 +84,14 @@ def _load(block: ModelBlock) -> Model:
     except SymcommError as error:
         key = "values" if isinstance(error, ValuesError) and "values" in section else "model"
         raise error.at(blamed(section, error.message) or section.span_of(key)) from None
+    for key in ("inputs", "weights"):
+        for name in getattr(block, key):
+            if not any(known == name or known.rpartition("_")[0] == name for known in made.graph.tensors):
+                where = blamed(section, f"'{name}'") or section.span_of(key)
+                raise DocumentError(
+                    f"the table has no tensor '{name[:60]}'", where, nearest(name, [*made.graph.tensors])
+                )
+    return made
 
 
 def accounting_of(*layers: Iterable[tuple[str, str]]) -> Accounting:

@@ -107,7 +107,7 @@ def derive(
     check_divisible(setting.graph, strategy, setting.values)
     every = calls(setting, strategy, gradient_dtype)
     chosen = [c for c in every if collective in (None, c.kind) and phase in (None, c.phase)]
-    work = Work(setting)
+    work = Work(setting, *strategy.sizes.values())
     touched = _touched(setting, strategy, chosen)
     title = (
         f"Communication of {_title(strategy)}"

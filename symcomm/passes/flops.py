@@ -128,8 +128,6 @@ def row_totals(work: Work, graph: Graph, ops: Iterable[Op], suffix: str) -> list
         pieces = rows[row]
         target = targets.get(row, "sum")
         name = f"F_{slug(target)}{suffix}"
-        while name in work.known:
-            name = name.replace("F_", "F_+", 1)
         form = pieces[0][1] if len(pieces) == 1 else Total(tuple(f for _, f in pieces))
         names.append(work.define(name, form, FLOP, "count the loops", _reason(setting, graph, pieces), pieces[0][0]))
     return names
@@ -179,9 +177,9 @@ def derive(setting: Setting, scope: str = "forward", op: str | None = None) -> D
     answer: Form = parts[0] if len(parts) == 1 else Total(tuple(parts))
     if graph.repeat and op is None:
         answer = product(Sym(graph.repeat), answer)
-        work.define("F", answer, FLOP, "repeat", "All layers are alike.")
+        every = work.define("F", answer, FLOP, "repeat", "All layers are alike.")
         if not needs and scope != "forward":
-            _without_first_input(work, setting)
+            _without_first_input(work, setting, every)
     elif len(parts) > 1 or isinstance(answer, forms.Num):
         work.define(
             "F", answer, FLOP, "add", "Forward and backward together." if len(parts) > 1 else "Nothing is counted."
@@ -189,7 +187,7 @@ def derive(setting: Setting, scope: str = "forward", op: str | None = None) -> D
     return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps, touched)
 
 
-def _without_first_input(work: Work, setting: Setting) -> None:
+def _without_first_input(work: Work, setting: Setting, every: Form) -> None:
     """Takes off what the first layer saves when its input needs no gradient."""
     graph = setting.graph
     totals = []
@@ -201,4 +199,4 @@ def _without_first_input(work: Work, setting: Setting) -> None:
     spared = work.define(
         "F_first", forms.from_expr(saved), FLOP, "first layer", "The gradient of the model's input is not computed."
     )
-    work.define("F_needed", Total((Sym("F"), forms.negative(spared))), FLOP, "subtract", "Without that gradient.")
+    work.define("F_needed", Total((every, forms.negative(spared))), FLOP, "subtract", "Without that gradient.")

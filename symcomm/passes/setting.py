@@ -32,6 +32,14 @@ class Setting:
     values: Mapping[str, Fraction] = field(default_factory=dict)
 
     @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols of the model, which no step may be named by."""
+        found = {s.name for axis in self.graph.axes.values() for s in axis.size.free_symbols}
+        for name, right in self.graph.relations.equations:
+            found |= {name, *forms.names(right)}
+        return frozenset({*found, self.graph.repeat})
+
+    @property
     def repeat(self) -> Form:
         """How often the graph is repeated."""
         return Sym(self.graph.repeat) if self.graph.repeat else num(1)
@@ -110,13 +118,19 @@ def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
 class Work:
     """The steps of a derivation while they are written down."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, *forms_in_use: Form) -> None:
         self.setting = setting
+        self.taken = setting.symbols | {name for form in forms_in_use for name in forms.names(form)}
         self.steps: list[Step] = []
         self.known: dict[str, Expr] = {}
 
     def define(self, name: str, form: Form, unit: Unit, rule: str, text: str, op: Op | None = None) -> Form:
-        """A step ``name := form`` and, where it helps, a second one with the terms collected; gives the name."""
+        """A step ``name := form`` and, where it helps, a second one with the terms collected; gives the name.
+
+        A name that is a symbol of the model (``F``, ``V``) or of an earlier step is changed until it is free.
+        """
+        while name in self.taken or name in self.known:
+            name += "'" if "_" in name or "^" in name else "_total"
         self.steps.append(Step(name, form, unit, Reason(rule, text, op.source if op else None)))
         self.known[name] = forms.value(form, self.known)
         if not isinstance(form, (Num, Sym)):

@@ -47,8 +47,6 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
     ops = [o for o, _ in counted(setting, setting.graph, setting.rows(op).ops)]
     for one in ops:
         name = "M" if len(ops) == 1 else f"M_{slug(one.output)}"
-        while name in work.known:
-            name = name.replace("M_", "M_+", 1)
         text = f"Read {' and '.join(f'`{n}`' for n in dict.fromkeys(one.inputs))}, write `{one.output}`, each once."
         names.append(
             work.define(name, op_bytes(setting, setting.graph, one, dtypes), BYTE, "move each once", text, one)

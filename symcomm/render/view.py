@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Literal
 from symcomm import printing
 from symcomm.derivation import Exhibit
 from symcomm.errors import Span
-from symcomm.form import Form, Sym
+from symcomm.form import Form, Sym, names
 from symcomm.notation import Notation
 from symcomm.printing import DialectName
 from symcomm.render.document import Answer, Document, Given, Heading, LayerTable, Prose
+from symcomm.render.environment import ESCAPES
 from symcomm.render.prose import Piece, Target, convert
 from symcomm.units import Quantity
 
@@ -54,9 +55,9 @@ class StepView:
 
     number: int
     row: RowView
-    reason: str
+    reason: Markup
     rule: str
-    condition: str
+    condition: Markup
     wide: bool
 
 
@@ -65,7 +66,7 @@ class GivenView:
     """A given value: ``N = 32`` and what it means."""
 
     equation: Markup
-    meaning: str
+    meaning: Markup
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class ConventionView:
 class TableView:
     """A table with a title; ``wide`` where its cells have to be broken into lines, ``shares`` of the width then."""
 
-    title: str
+    title: Markup | str
     columns: tuple[str | Markup, ...]
     rows: tuple[tuple[str | Markup, ...], ...]
     wide: bool
@@ -95,8 +96,8 @@ class AnswerView:
     ``boxed`` says whether the formula stands in the box before the number; a long one has been shown in the steps.
     """
 
-    label: str
-    title: str
+    label: Markup
+    title: Markup
     name: Markup
     given: tuple[GivenView, ...]
     conventions: tuple[ConventionView, ...]
@@ -109,7 +110,7 @@ class AnswerView:
     boxed: bool
     unit: str
     exhibits: tuple[TableView, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Markup, ...]
     right_width: float
 
 
@@ -169,6 +170,17 @@ class _Writer:
         if self.kind != "html":
             return self.markup(content)
         return self.markup(printing.math_element(content, alt, display=True) if content else "")
+
+    def sentence(self, text: str) -> Markup:
+        """A sentence of ours, with its names as maths."""
+        if not text:
+            return self.markup("")
+        escape = ESCAPES[self.kind]
+
+        def dressed(printed: str, alt: str) -> str:
+            return str(self.maths(printed, alt))
+
+        return self.markup(printing.sentence(self.dialect, text, escape, dressed, self.notation))
 
     def form(self, form: Form, names: printing.Names | None = None) -> Markup:
         return self.maths(printing.PRINTERS[self.dialect](form, names, self.notation), printing.plain(form, names))
@@ -253,9 +265,10 @@ def page(document: Document, kind: Kind, solutions: bool) -> PageView:
     )
 
 
-def _shares(longest: Sequence[int]) -> tuple[float, ...]:
-    """How a row's width is shared among columns whose longest cells have these lengths."""
-    weights = [max(8.0, min(45.0, n)) for n in longest]
+def _shares(longest: Sequence[int], needed: Sequence[int] = ()) -> tuple[float, ...]:
+    """How the width is shared among columns with cells of these lengths, whose longest words need so much."""
+    least = needed or [0] * len(longest)
+    weights = [max(8.0, 1.5 * word + 3.5, min(45.0, n)) for n, word in zip(longest, least, strict=True)]
     return tuple(round(w / sum(weights), 3) for w in weights)
 
 
@@ -300,13 +313,14 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
         if used:
             wide = printing.width(d.answer.form, used, writer.notation) > beside
             substituted = writer.row(name, "=", d.answer.form, room if wide else beside, used)
-    short = printing.width(d.answer.form, None, writer.notation) < room - 4
+    # A number that is its own formula is said once, a long formula has been shown in the steps.
+    short = printing.width(d.answer.form, None, writer.notation) < room - 4 and bool(names(d.answer.form))
     amounts = None
     if answer.quantity is not None:
         amounts = writer.amounts("" if short else d.answer.name, answer.quantity, room - 4)
     return AnswerView(
-        label=answer.label,
-        title=d.title,
+        label=writer.sentence(answer.label),
+        title=writer.sentence(d.title),
         name=writer.bare(printing.name_in(writer.dialect, d.answer.name, writer.notation), d.answer.name),
         given=tuple(_given(g, writer) for g in answer.given),
         conventions=tuple(ConventionView(c.field, c.name, c.statement) for c in d.conventions),
@@ -319,7 +333,7 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
         boxed=short or answer.quantity is None,
         unit=str(d.unit) if str(d.unit) != "1" else "",
         exhibits=tuple(_exhibit(e, writer) for e in d.exhibits),
-        notes=d.notes,
+        notes=tuple(writer.sentence(note) for note in d.notes),
         right_width=round(min(beside, max(8.0, taken + 1.5)), 1),
     )
 
@@ -338,28 +352,34 @@ def _numbers(answer: Answer, given: Mapping[str, Fraction]) -> dict[str, Fractio
 def _step(line: printing.Line, writer: _Writer, beside: float, room: float) -> StepView:
     wide = printing.width(line.form, None, writer.notation) > beside
     row = writer.row(line.name, line.relation, line.form, room if wide else beside)
-    return StepView(line.number, row, line.reason, line.rule, line.condition, wide)
+    return StepView(line.number, row, writer.sentence(line.reason), line.rule, writer.sentence(line.condition), wide)
 
 
 def _given(given: Given, writer: _Writer) -> GivenView:
-    return GivenView(writer.equation(Sym(given.name), given.quantity), given.meaning)
+    return GivenView(writer.equation(Sym(given.name), given.quantity), writer.sentence(given.meaning))
 
 
 def _exhibit(exhibit: Exhibit, writer: _Writer) -> TableView:
     def cell(value: str | Form | Quantity) -> str | Markup:
-        if isinstance(value, str):
-            return value
-        maths = writer.form(value) if isinstance(value, Form) else writer.quantity(value)
-        # LaTeX cannot break maths in a narrow column everywhere; there it is set smaller.
-        return writer.markup(rf"\fit{{{maths}}}") if wide and writer.kind == "tex" else maths
-
-    def length(value: str | Form | Quantity) -> int:
         if isinstance(value, Form):
-            return int(1.6 * printing.width(value, None, writer.notation)) + 2
-        return len(printing.quantity_plain(value)) if isinstance(value, Quantity) else len(value)
+            maths = writer.form(value)
+            # LaTeX seldom finds a place to break a formula in a narrow column; there it is set smaller.
+            return writer.markup(rf"\fit{{{maths}}}") if wide and writer.kind == "tex" else maths
+        return writer.quantity(value) if isinstance(value, Quantity) else writer.sentence(value)
 
-    count = range(len(exhibit.columns))
-    longest = [max([len(exhibit.columns[i]) + 3, *(length(row[i]) for row in exhibit.rows)]) for i in count]
-    wide = sum(longest) > _TABLE_CHARACTERS or len(exhibit.rows) > _TABLE_ROWS
+    def lengths(value: str | Form | Quantity) -> tuple[int, int]:
+        """Characters of the whole cell, and of its longest part that cannot be broken."""
+        if isinstance(value, Form):
+            characters = int(1.9 * printing.width(value, None, writer.notation)) + 1
+            return characters, min(24, characters)
+        text = printing.quantity_plain(value) if isinstance(value, Quantity) else value
+        parts = text.split(" = ") if isinstance(value, Quantity) else text.split()
+        return len(text), max(map(len, parts), default=0)
+
+    columns = list(zip(exhibit.columns, *exhibit.rows, strict=True))
+    measured = [[lengths(c) for c in column] for column in columns]
+    longest = [max(whole for whole, _ in column) for column in measured]
+    wide = sum(longest) + 3 * len(columns) > _TABLE_CHARACTERS or len(exhibit.rows) > _TABLE_ROWS
     rows = tuple(tuple(cell(c) for c in row) for row in exhibit.rows)
-    return TableView(exhibit.title, exhibit.columns, rows, wide, _shares(longest))
+    needed = [max(part for _, part in column) for column in measured]
+    return TableView(writer.sentence(exhibit.title), exhibit.columns, rows, wide, _shares(longest, needed))

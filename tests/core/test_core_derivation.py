@@ -60,6 +60,11 @@ def test_a_name_cannot_be_defined_twice_or_by_itself() -> None:
         derivation(Step("V", product(num(2), Sym("V")), ONE, WHY))
 
 
+def test_a_symbol_cannot_become_the_name_of_a_step() -> None:
+    with pytest.raises(DerivationError, match="F is a symbol and a step's name in the derivation of volume"):
+        derivation(Step("V", product(num(2), Sym("F")), ONE, WHY), Step("F", Sym("V"), ONE, WHY))
+
+
 def test_a_step_keeps_its_unit() -> None:
     with pytest.raises(DerivationError, match="V changes its unit from B to FLOP"):
         derivation(

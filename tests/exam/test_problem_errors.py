@@ -46,6 +46,10 @@ MISTAKES = [
     (document("model: product\nvalues: {B: 0}"), 7, "0", "'0' is not positive", ""),
     (document("model: product\nvalues: {B: -3}"), 7, "-3", "'-3' is not positive", ""),
     (document("model: product\nvalues: {B: 3 GHzz}"), 7, "3 GHzz", "unknown unit 'GHzz'", ""),
+    (document("model: product\nvalues: {B: 1e999}"), 7, "1e999", "'1e999' is out of range", "10^60"),
+    (document('model: "a\\x1b"'), 6, '"a\\x1b"', "has the character U+001B", ""),
+    (document('model: "a\\ud800"'), 6, '"a\\ud800"', "has the character U+D800", ""),
+    (document("model: a\ninputs: [X, Q]"), 7, "Q", "the table has no tensor 'Q'", "known: W, X, Y"),
     (document("model: product\nvalues: {2B: 3}"), 7, "2B", "'2B' cannot be the name of a symbol", "a letter"),
     (document("model: product\ntable: 2"), 7, "2", "there is no table 2", "layer tables before this model: 1"),
     (document("model: product\ntable: first"), 7, "first", "must be the number of a table", "table: |"),
@@ -55,7 +59,7 @@ MISTAKES = [
     (document("model: a", "model: a"), 10, "a", "a second model called 'a'", "the first is in line 6"),
     (document("model: a\nmodel: b"), 7, "model", "the key 'model' stands twice", "first in line 6"),
     (document("just words"), 6, "just words", "a block holds keys and values", "model: or ask:"),
-    (document("model: a\nsymbols: {B: {meening: x}}"), 7, "meening", "unknown key 'meening' in the symbol B", "meaning"),
+    (document("model: a\nsymbols: {B: {meening: x}}"), 7, "meening", "unknown key 'meening' in the symbol B", "mean"),
     (document(MODEL, "ask: flops\naccounting: fma3"), 12, "fma3", "unknown convention 'fma3'", "did you mean 'fma2'?"),
     (document(MODEL, "ask: flops\naccounting: {flop: fma2}"), 12, "flop", "unknown convention field 'flop'", "flops"),
     (document(MODEL, "ask: flops\naccounting: {flops: fma3}"), 12, "fma3", "'fma3' is no convention for flops", "fma2"),
@@ -197,6 +201,12 @@ def test_a_missing_file_a_folder_and_a_binary_file_each_have_their_error(tmp_pat
     (tmp_path / "binary.md").write_bytes(b"words\n\xff\xfe")
     with pytest.raises(SymcommError, match="is not UTF-8 text: byte 6 in line 2"):
         read_problem(tmp_path / "binary.md")
+
+
+def test_a_file_with_control_characters_is_refused(tmp_path):
+    (tmp_path / "escape.md").write_text("words\n\x1b[31mred\n", encoding="utf-8")
+    with pytest.raises(SymcommError, match=r"has the control character U\+001B in line 2"):
+        read_problem(tmp_path / "escape.md")
 
 
 @pytest.mark.parametrize("name", ["E", "S", "I", "N", "O", "Q", "lambda", "beta", "__import__", "no", "None"])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from proof_ranks import Mesh, MissingBlock, Ranks, WrongCall
-from proof_reference import Array, Shape, Sizes, outside, run
+from proof_ranks import Mesh, MissingBlockError, Ranks, WrongCallError
+from proof_reference import Array, ShapeMismatchError, Sizes, outside, run
 from proof_tables import ALL, graph
 
 from symcomm.accounting import Accounting
@@ -89,7 +89,7 @@ def superfluous(one: Case) -> list[Collective]:
                 for _ in other.steps(without=number, start=number):
                     pass
                 fails = bool(one.wrong(other))
-        except (MissingBlock, WrongCall, Shape):
+        except (MissingBlockError, WrongCallError, ShapeMismatchError):
             fails = True
         if not fails:
             found.append(step)

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
-from proof_reference import Array, Shape, Sizes, compute
+from proof_reference import Array, ShapeMismatchError, Sizes, compute
 
 from symcomm.accounting import Accounting
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
@@ -21,11 +21,11 @@ Coordinates = tuple[int, ...]
 Block = tuple[tuple[int, int], ...]  # for each axis of a tensor, where a rank's part begins and ends
 
 
-class MissingBlock(Exception):
+class MissingBlockError(Exception):
     """A rank would need numbers that it does not hold."""
 
 
-class WrongCall(Exception):
+class WrongCallError(Exception):
     """A collective does not do what its name and its layouts say."""
 
 
@@ -68,7 +68,7 @@ class Mesh:
         start = 0
         for name in meshes:
             if length % self.sizes[name]:
-                raise Shape(f"{length} is not divisible by {self.sizes[name]} ({name})")
+                raise ShapeMismatchError(f"{length} is not divisible by {self.sizes[name]} ({name})")
             length //= self.sizes[name]
             start += length * self.coordinate(rank, name)
         return start, start + length
@@ -85,7 +85,7 @@ def volume(block: Block) -> int:
 def cut_out(array: Array, held: Block, wanted: Block) -> Array:
     """The part ``wanted`` of a block; a view."""
     if not inside(wanted, held):
-        raise MissingBlock(f"{wanted} is not in {held}")
+        raise MissingBlockError(f"{wanted} is not in {held}")
     return array[tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(wanted, held, strict=True))]
 
 
@@ -143,12 +143,12 @@ class Ranks:
     def narrow(self, stored: str, tensor: str, layout: Layout) -> Held:
         """What the ranks hold, cut down to a layout that the plan says it has: dropping a part is free."""
         if stored not in self.store:
-            raise MissingBlock(f"no rank holds {stored}")
+            raise MissingBlockError(f"no rank holds {stored}")
         held = self.store[stored]
         if held.layout == layout:
             return held
         if held.pending != frozenset(m for m, p in layout if p == PARTIAL):
-            raise WrongCall(f"{stored} is {held.layout} where the plan has {layout}")
+            raise WrongCallError(f"{stored} is {held.layout} where the plan has {layout}")
         blocks = {
             r: cut_out(a, self.block(tensor, held.layout, r), self.block(tensor, layout, r)).copy()
             for r, a in held.blocks.items()
@@ -208,7 +208,7 @@ class Ranks:
             starts = {i: a for i, (a, _) in ranges.items()}
             results[rank] = compute(op, arrays, self.sizes, local, starts)
             if tuple(ranges[i] for i in op.output_indices) != self.block(op.output, step.output, rank):
-                raise Shape(f"{op.output} has another block than {step.output} says")
+                raise ShapeMismatchError(f"{op.output} has another block than {step.output} says")
         self.store[op.output] = Held(step.output, results)
 
     def call(self, step: Collective) -> None:
@@ -256,7 +256,7 @@ class Ranks:
 
     def check(self, fits: bool, step: Collective) -> None:
         if not fits:
-            raise WrongCall(f"{step.kind} of {step.tensor} over {step.mesh}: {step.before} to {step.after}")
+            raise WrongCallError(f"{step.kind} of {step.tensor} over {step.mesh}: {step.before} to {step.after}")
 
     def joined(self, arrays: list[Array], blocks: list[Block], wanted: Block) -> Array:
         """A block put together from those of a group."""
@@ -270,7 +270,7 @@ class Ranks:
             result[tuple(slice(a - c, b - c) for (a, b), (c, _) in zip(common, wanted, strict=True))] = part
             filled += volume(common)
         if filled != volume(wanted):
-            raise MissingBlock(f"a group of ranks does not hold {wanted}")
+            raise MissingBlockError(f"a group of ranks does not hold {wanted}")
         return result
 
     def leave_out(self, step: Collective) -> None:

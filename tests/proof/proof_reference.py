@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -25,7 +25,7 @@ EPSILON_VALUE = 1e-3  # large, so that a forgotten epsilon shows
 RATE = 0.1  # of the update
 
 
-class Shape(Exception):
+class ShapeMismatchError(Exception):
     """Operands of an op do not fit together: an index has two sizes."""
 
 
@@ -124,7 +124,7 @@ def _rotated(array: Array, along: tuple[int, ...]) -> Array:
     return np.moveaxis(turned.reshape(moved.shape), range(-len(along), 0), along)
 
 
-@lru_cache(maxsize=None)
+@cache
 def interpreted(expression: Any) -> Callable[[Environment, tuple[int, ...]], Any]:
     """A function of operands (by name) and the axes that the map works along."""
     if expression.is_Symbol:
@@ -159,8 +159,7 @@ def _map(op: Op, operands: Sequence[Array], sizes: Sizes) -> Array:
     along = op.attribute("along", ())
     loops = sorted({i for indices in (*op.indices, op.output_indices) for i in indices})
     environment: dict[str, Any] = {
-        name: _aligned(array, indices, loops)
-        for name, array, indices in zip(names, operands, op.indices, strict=True)
+        name: _aligned(array, indices, loops) for name, array, indices in zip(names, operands, op.indices, strict=True)
     }
     environment["epsilon"] = EPSILON_VALUE
     if op.attribute("scale") is not None:
@@ -213,7 +212,7 @@ def _convolution(op: Op, operands: Sequence[Array], sizes: Sizes, loops: Mapping
         arguments += [array, list(indices)]
     for w, t, p in zip(image[2:], kernel[2:], result[2:], strict=True):
         if (loops[w], loops[t], loops[p]) != (whole[w], whole[t], whole[p]):
-            raise Shape("a convolution needs its positions whole")
+            raise ShapeMismatchError("a convolution needs its positions whole")
         arguments += [reach(whole[w], whole[t], whole[p]), [p, t, w]]
     return np.einsum(*arguments, list(op.output_indices), optimize=True)
 
@@ -253,7 +252,7 @@ def compute(
     for array, indices in zip(operands, op.indices, strict=True):
         wanted = tuple(loops[i] for i in indices)
         if array.shape != wanted:
-            raise Shape(f"{op.name}: {array.shape} where {wanted} is needed")
+            raise ShapeMismatchError(f"{op.name}: {array.shape} where {wanted} is needed")
     if op.kind == "contraction":
         result = _contraction(op, operands, loops)
         return result * sizes.number(op.attribute("scale")) if op.attribute("scale") is not None else result

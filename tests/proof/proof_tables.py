@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 
+from proof_homework import HOMEWORK
+
 from symcomm.graph.build import build
+from symcomm.graph.functions import FUNCTIONS
 from symcomm.graph.gradient import backward
 from symcomm.graph.graph import Graph
-from symcomm.graph.ops import MAPS, SHAPED
+from symcomm.graph.ops import MAP, MAPS
 from symcomm.text.formula import parse_layer
 from symcomm.text.table import layer_tables
 
@@ -67,29 +70,16 @@ def table(*rows: str) -> str:
     return "\n".join([*lines, *("| " + " | ".join(part.strip() for part in row.split(";")) + " |" for row in rows)])
 
 
-# The layer of the homework, tabs and all, as its author wrote it.
-HOMEWORK = r"""
-Computation	Input	Output
-$Q = xW^Q$	$x \in \mathbb{R}^{B \times L \times D}, W^Q \in \mathbb{R}^{D \times D}$	$Q \in \mathbb{R}^{B \times L \times D}$
-$K = xW^K$	$x \in \mathbb{R}^{B \times L \times D}, W^K \in \mathbb{R}^{D \times D}$	$K \in \mathbb{R}^{B \times L \times D}$
-$V = xW^V$	$x \in \mathbb{R}^{B \times L \times D}, W^V \in \mathbb{R}^{D \times D}$	$V \in \mathbb{R}^{B \times L \times D}$
-$[Q_1, Q_2, \dots, Q_{n_h}] = \text{Partition}_{-1}(Q)$	$Q \in \mathbb{R}^{B \times L \times D}$	$Q_i \in \mathbb{R}^{B \times L \times H}, i = 1, \dots, n_h$
-$[K_1, K_2, \dots, K_{n_h}] = \text{Partition}_{-1}(K)$	$K \in \mathbb{R}^{B \times L \times D}$	$K_i \in \mathbb{R}^{B \times L \times H}, i = 1, \dots, n_h$
-$[V_1, V_2, \dots, V_{n_h}] = \text{Partition}_{-1}(V)$	$V \in \mathbb{R}^{B \times L \times D}$	$V_i \in \mathbb{R}^{B \times L \times H}, i = 1, \dots, n_h$
-$\text{Score}_i = \text{softmax}(\frac{Q_i K_i^T}{\sqrt{D}}), i = 1, \dots, n_h$	$Q_i, K_i \in \mathbb{R}^{B \times L \times H}$	$\text{score}_i \in \mathbb{R}^{B \times L \times L}$
-$Z_i = \text{score}_i V_i, i = 1, \dots, n_h$	$\text{score}_i \in \mathbb{R}^{B \times L \times L}, V_i \in \mathbb{R}^{B \times L \times H}$	$Z_i \in \mathbb{R}^{B \times L \times H}$
-$Z = \text{Merge}_{-1}([Z_1, Z_2, \dots, Z_{n_h}])$	$Z_i \in \mathbb{R}^{B \times L \times H}, i = 1, \dots, n_h$	$Z \in \mathbb{R}^{B \times L \times D}$
-$\text{Out} = ZW^O$	$Z \in \mathbb{R}^{B \times L \times D}, W^O \in \mathbb{R}^{D \times D}$	$\text{Out} \in \mathbb{R}^{B \times L \times D}$
-$A = \text{Out} W^1$	$\text{Out} \in \mathbb{R}^{B \times L \times D}, W^1 \in \mathbb{R}^{D \times 4D}$	$A \in \mathbb{R}^{B \times L \times 4D}$
-$A' = \text{relu}(A)$	$A \in \mathbb{R}^{B \times L \times 4D}$	$A' \in \mathbb{R}^{B \times L \times 4D}$
-$x' = A' W^2$	$A' \in \mathbb{R}^{B \times L \times 4D}, W^2 \in \mathbb{R}^{4D \times D}$	$x' \in \mathbb{R}^{B \times L \times D}$
-"""  # noqa: E501
+def partition(n: str, length: str = "L") -> str:
+    """The row that splits a tensor into heads."""
+    shape = rf"{n}_i \in R^{{B \times {length} \times H}}"
+    return rf"$[{n}_1, \dots, {n}_{{n_h}}] = Partition({n})$ ; - ; ${shape}, i = 1, \dots, n_h$"
 
 
 def attention(x: str, out: str, residual: str = "") -> tuple[str, ...]:
     """Multi-head self-attention with biases from ``x`` to ``out``."""
     project = [f"{n} = {x} W^{n} + b^{n} ; {x} [B,L,D], W^{n} [D,D], b^{n} [D] ; {n} [B,L,D]" for n in "QKV"]
-    split = [rf"$[{n}_1, \dots, {n}_{{n_h}}] = Partition({n})$ ; - ; ${n}_i \in R^{{B \times L \times H}}, i = 1, \dots, n_h$" for n in "QKV"]
+    split = [partition(n) for n in "QKV"]
     return (
         *project,
         *split,
@@ -156,9 +146,9 @@ CROSS_ATTENTION = table(
     "Q = x W^Q ; x [B,L,D], W^Q [D,D] ; Q [B,L,D]",
     "K = c W^K ; c [B,M,D], W^K [D,D] ; K [B,M,D]",
     "V = c W^V ; c [B,M,D], W^V [D,D] ; V [B,M,D]",
-    r"$[Q_1, \dots, Q_{n_h}] = Partition(Q)$ ; - ; $Q_i \in R^{B \times L \times H}, i = 1, \dots, n_h$",
-    r"$[K_1, \dots, K_{n_h}] = Partition(K)$ ; - ; $K_i \in R^{B \times M \times H}, i = 1, \dots, n_h$",
-    r"$[V_1, \dots, V_{n_h}] = Partition(V)$ ; - ; $V_i \in R^{B \times M \times H}, i = 1, \dots, n_h$",
+    partition("Q"),
+    partition("K", "M"),
+    partition("V", "M"),
     r"$S_i = softmax(\frac{Q_i K_i^T}{\sqrt{H}}), i = 1, \dots, n_h$ ; - ; S_i [B,L,M]",
     r"$Z_i = S_i V_i, i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
     r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
@@ -168,7 +158,7 @@ CROSS_ATTENTION = table(
 PARALLEL_BLOCK = table(
     "h = layernorm(x) ; x [B,L,D] ; h [B,L,D]",
     *(f"{n} = h W^{n} ; W^{n} [D,D] ; {n} [B,L,D]" for n in "QKV"),
-    *(rf"$[{n}_1, \dots, {n}_{{n_h}}] = Partition({n})$ ; - ; ${n}_i \in R^{{B \times L \times H}}, i = 1, \dots, n_h$" for n in "QKV"),
+    *(partition(n) for n in "QKV"),
     r"$S_i = softmax(\frac{Q_i K_i^T}{\sqrt{H}}), i = 1, \dots, n_h$ ; - ; S_i [B,L,L]",
     r"$Z_i = S_i V_i, i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
     r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
@@ -253,8 +243,6 @@ LAYERS: dict[str, Layer] = {
 
 # -- one small table for each op kind ---------------------------------------------------------------------
 
-_HEADS = r"$Q_i \in R^{B \times L \times H}, i = 1, \dots, n_h$"
-
 
 def feed(of: str, features: str = "D") -> tuple[str, str]:
     """Two weights with an axis of their own between them; ``x`` is the input."""
@@ -279,7 +267,7 @@ def between(function: str) -> str:
     )
 
 
-# Functions whose shape rule is not that of a map: the rows that use them.
+# Functions of tables that are no maps, or maps with further operands, or spellings: the rows that use them.
 SHAPES: dict[str, Layer] = {}
 
 
@@ -291,7 +279,7 @@ for _name in ("partition", "merge"):
     _shape(
         _name,
         "Q = x W^Q ; x [B,L,D], W^Q [D,D] ; Q [B,L,D]",
-        rf"$[Q_1, \dots, Q_{{n_h}}] = Partition(Q)$ ; - ; {_HEADS}",
+        partition("Q"),
         r"$Z_i = relu(Q_i), i = 1, \dots, n_h$ ; - ; Z_i [B,L,H]",
         r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [B,L,D]",
         "y = Z W^O ; W^O [D,D] ; y [B,L,D]",
@@ -332,6 +320,12 @@ for _name in ("conv", "convolution", "conv2d"):
     _spelled = CONVOLUTIONS.replace("conv(", f"{_name}(")
     SHAPES[_name] = Layer(f"function {_name}", _spelled, LAYERS["convolutions"].lacks)
 _shape(
+    "conv3d",
+    "h = conv3d(x, W^1) ; x [B,c,3,2,4], W^1 [d,c,2,1,3] ; h [B,d,2,2,2]",
+    "y = conv3d(h, W^2) ; W^2 [e,d,2,2,2] ; y [B,e,1,1,1]",
+    lacks=LAYERS["convolutions"].lacks,
+)
+_shape(
     "conv1d",
     "h = conv1d(x, W^1) ; x [B,c,6], W^1 [d,c,3] ; h [B,d,4]",
     "y = conv1d(h, W^2) ; W^2 [e,d,2] ; y [B,e,2]",
@@ -344,6 +338,8 @@ for _name in ("causalsoftmax", "causalmask", "mask"):
         "z = S x ; - ; z [B,L,D]",
         *feed("z"),
     )
+_shape("layernorm", "h = layernorm(x, g, b') ; x [B,L,D], g [D], b' [D] ; h [B,L,D]", *feed("h"))
+_shape("rmsnorm", "h = rmsnorm(x, g) ; x [B,L,D], g [D] ; h [B,L,D]", *feed("h"))
 _shape(
     "linear",
     "h = linear(x, W^1, b^1) ; x [B,L,D], W^1 [D,F], b^1 [F] ; h [B,L,F]",
@@ -358,7 +354,10 @@ for _name in ("mean", "sum"):
 
 # Maps that no table can spell as a function of one operand.
 SPECIAL: dict[str, str] = {
-    "scale": table(r"$a = \frac{x W^1}{\sqrt{D}}$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = 3 a W^2 ; W^2 [F,D] ; y [B,L,D]"),
+    "scale": table(
+        r"$a = \frac{x W^1}{\sqrt{D}}$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]",
+        "y = 3 a W^2 ; W^2 [F,D] ; y [B,L,D]",
+    ),
     "crossentropy": table(
         *feed("x", "V"),
         r"$l = crossentropy(b, s)$ ; $s \in Z^{B \times L}$ ; l [B,L]",
@@ -368,7 +367,7 @@ SPECIAL: dict[str, str] = {
 
 
 def minimal() -> Iterator[Layer]:
-    """One small table or two for each record of ``ops.MAPS`` and each function of ``ops.SHAPED``."""
+    """One small table or two for each record of ``ops.MAPS`` and each function of ``functions.FUNCTIONS``."""
     for kind in MAPS:
         if kind.name in SPECIAL:
             yield Layer(kind.name, SPECIAL[kind.name], _DENSE)
@@ -376,10 +375,10 @@ def minimal() -> Iterator[Layer]:
         yield Layer(f"{kind.name}, around", around(kind.spellings[0]), _DENSE)
         if not kind.along:
             yield Layer(f"{kind.name}, between", between(kind.spellings[0]), _DENSE)
-    for name in SHAPED:
-        if name not in SHAPES:
-            raise LookupError(f"{name} is a function of symcomm.graph.ops.SHAPED: give it rows in SHAPES")
-        yield SHAPES[name]
+    for function in FUNCTIONS:
+        if function.name not in SHAPES and function.name not in MAP:
+            raise LookupError(f"{function.name} is a function of tables: give it rows in SHAPES")
+    yield from SHAPES.values()
 
 
 ALL: dict[str, Layer] = LAYERS | {layer.name: layer for layer in minimal()}

@@ -11,7 +11,7 @@ from proof_tables import ALL, LAYERS, STRATEGIES, applies, graph, parts
 
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError
-from symcomm.graph.ops import MAPS, SHAPED
+from symcomm.graph.ops import MAPS
 from symcomm.parallel.placement import plan, update_ops
 from symcomm.parallel.strategy import STRATEGIES as RECORDS
 from symcomm.parallel.strategy import parse_strategy
@@ -39,7 +39,7 @@ def prove(layer: str, strategy: str, accounting: Accounting | None = None, passe
         if tensor.axes:  # a loss may stay a sum, since nothing reads it
             assert not ranks.store[name].pending, name
         if tensor.axes and not graph.consumers.get(name):
-            assert ranks.store[name].layout == one.plan.placements[name], name
+            ranks.narrow(name, name, one.plan.placements[name])  # fails where a rank lacks a part of its own
 
 
 @pytest.mark.parametrize(("layer", "strategy"), APPLICABLE)
@@ -90,7 +90,6 @@ def test_every_op_kind_is_in_some_layer() -> None:
     gradients = {f"{kind.name}_gradient" for kind in MAPS if kind.differentiable and kind.name != "mask"}
     maps = {kind.name for kind in MAPS}
     assert found == {"contraction", "add", "convolution", "onehot", "route", "update", *maps, *gradients}
-    assert {f"function {name}" for name in SHAPED} <= set(ALL)
 
 
 def test_every_strategy_has_a_case_and_a_pipeline_cuts_no_tensor() -> None:

@@ -168,6 +168,11 @@ class Balanced(HTMLParser):
         if tag not in self.EMPTY:
             self.open.append(tag)
 
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.EMPTY:
+            self.handle_endtag(tag)
+
     def handle_endtag(self, tag: str) -> None:
         assert self.open
         assert self.open.pop() == tag
@@ -478,3 +483,17 @@ def test_latex_sets_any_plain_text(text: str) -> None:
 def test_latex_reports_its_fault() -> None:
     with pytest.raises(RenderError, match=r"Undefined control sequence.*line 3: \\frob"):
         pdf_module.latex_pdf("\\documentclass{article}\n\\begin{document}\n\\frob\n\\end{document}\n")
+
+
+# -- names in our own sentences -------------------------------------------------------------------
+
+
+def test_names_in_backquotes_are_maths() -> None:
+    d = all_reduce(reason="The gradient of `W^Q` is cut along `4D`, not along `]#panic()[`.")
+    doc = document(Answer("`V_AR`", d, (), None, span("x")))
+    assert "The gradient of $W^{Q}$ is cut along $4\\thinspace D$" in source(doc, "md")
+    assert "The gradient of $W^{Q}$ is cut along $4\\,D$" in source(doc, "tex")
+    assert 'cut along ";#eq("4D")[$4 thin D$]' in source(doc, "typ")
+    assert '<math xmlns="http://www.w3.org/1998/Math/MathML" alttext="W^Q">' in source(doc, "html")
+    assert "The gradient of W^Q is cut along 4D, not along ]#panic()[." in d.text()
+    assert contents(doc, ["pdf"])
