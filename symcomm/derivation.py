@@ -215,11 +215,11 @@ class Derivation:
         ordered = forms.names(forms.from_expr(self.expr))
         return tuple(n for n in ordered if n not in have and any(s.name == n for s in answer))
 
-    def values(self, **values: object) -> dict[str, Fraction]:
+    def values(self, /, **values: object) -> dict[str, Fraction]:
         """All known numbers: those given before, these, and what the relations imply."""
         return self.relations.complete(dict(self.given) | {name: exact(v, name) for name, v in values.items()})
 
-    def at(self, **values: object) -> Quantity:
+    def at(self, /, **values: object) -> Quantity:
         """The exact quantity at given numbers (int, Fraction, or text such as ``"80 GiB"``).
 
         Raises ``ValuesError`` where a number is missing or the numbers contradict one another.
@@ -280,7 +280,7 @@ class Derivation:
                 )
         return self.accounting
 
-    def with_given(self, **values: object) -> Derivation:
+    def with_given(self, /, **values: object) -> Derivation:
         """The same derivation with more numbers known."""
         return replace(self, given=tuple(self.values(**values).items()))
 

@@ -97,7 +97,7 @@ class Model:
         """The bytes of weights, gradients and optimizer states on one rank."""
         return self.derive("state_memory", strategy=strategy, recipe=recipe)
 
-    def at(self, **values: object) -> Model:
+    def at(self, /, **values: object) -> Model:
         """The same model with more values known."""
         return replace(self, values={**self.values, **{k: exact(v, k) for k, v in values.items()}})
 

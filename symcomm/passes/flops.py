@@ -18,9 +18,6 @@ from symcomm.units import FLOP
 if TYPE_CHECKING:
     from sympy import Expr
 
-TOUCHED = ("flops", "operations", "attention")
-
-
 def is_matrix_product(op: Op) -> bool:
     """Whether an op is a matrix product: it sums an index two operands share, and one has an index of its own."""
     if op.kind == "convolution":
@@ -103,6 +100,17 @@ def _other_flops(setting: Setting, graph: Graph, op: Op) -> Form | None:
     return product(num(per_element), setting.sizes(every)) if per_element else None
 
 
+def touched(setting: Setting, graph: Graph, ops: Iterable[Op]) -> tuple[str, ...]:
+    """The conventions that change the count of these ops: what does not occur is not mentioned."""
+    ops = tuple(ops)
+    found = ["flops"] if any(is_matrix_product(op) for op in ops) else []
+    if any(not is_matrix_product(op) and _other_flops(setting, graph, op) is not None for op in ops):
+        found.append("operations")
+    if any(is_matrix_product(op) and _masked(graph, op) for op in ops):
+        found.append("attention")
+    return tuple(found)
+
+
 def counted(setting: Setting, graph: Graph, ops: Iterable[Op]) -> list[tuple[Op, Form]]:
     """The ops that the accounting counts, each with its operations."""
     found: list[tuple[Op, Form]] = []
@@ -154,7 +162,7 @@ def _shown(graph: Graph, op: Op) -> str:
 def derive(setting: Setting, scope: str = "forward", op: str | None = None) -> Derivation:
     """The operations of the forward pass, the backward pass or both, of one row or of all layers."""
     graph, work = setting.graph, Work(setting)
-    touched = [*TOUCHED]
+    fields = [*touched(setting, graph, setting.rows(op).ops)]
     needs = setting.accounting.input_gradient == "needed"
     both = backward(graph, input_gradient=needs or bool(graph.repeat))
     wanted = {o.row for o in setting.rows(op).ops}
@@ -173,7 +181,7 @@ def derive(setting: Setting, scope: str = "forward", op: str | None = None) -> D
         else:
             whole = names[0] if names else num(0)
         parts.append(whole)
-        touched += ["input_gradient"] if phase == "backward" else []
+        fields += ["input_gradient"] if phase == "backward" else []
     answer: Form = parts[0] if len(parts) == 1 else Total(tuple(parts))
     if graph.repeat and op is None:
         answer = product(Sym(graph.repeat), answer)
@@ -184,7 +192,7 @@ def derive(setting: Setting, scope: str = "forward", op: str | None = None) -> D
         work.define(
             "F", answer, FLOP, "add", "Forward and backward together." if len(parts) > 1 else "Nothing is counted."
         )
-    return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps, touched)
+    return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps, fields)
 
 
 def _without_first_input(work: Work, setting: Setting, every: Form) -> None:

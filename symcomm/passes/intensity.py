@@ -27,4 +27,5 @@ def derive(setting: Setting, op: str | None = None, dtype: str | None = None) ->
         "I", Ratio(count, moved), Unit.parse("FLOP/byte"), "definition", "Operations for each byte that is moved."
     )
     title = "Arithmetic intensity" + (f" of {op}" if op else "")
-    return setting.derivation(title, work.steps, ("flops", "operations", "attention", "traffic"))
+    fields = flops.touched(setting, setting.graph, setting.rows(op).ops)
+    return setting.derivation(title, work.steps, (*fields, "traffic"))

@@ -7,7 +7,7 @@ from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Total, num, product
 from symcomm.graph.graph import Graph, Op
-from symcomm.passes.flops import counted
+from symcomm.passes.flops import counted, touched
 from symcomm.passes.setting import Setting, Work, slug
 from symcomm.units import BYTE
 
@@ -60,4 +60,5 @@ def derive(setting: Setting, op: str | None = None, dtype: str | None = None) ->
     """The bytes moved by the counted ops of the forward pass of one layer, or of one row."""
     work = Work(setting)
     write_down(work, op, dtype)
-    return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps, ("traffic", "operations"))
+    fields = [f for f in touched(setting, setting.graph, setting.rows(op).ops) if f == "operations"] + ["traffic"]
+    return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps, fields)
