@@ -1,0 +1,101 @@
+r"""One printer for forms, names, quantities and derivations; a record a dialect: LaTeX, Typst, MathML, plain text.
+
+What a formula says is decided once, in ``_Printer``: where a dot stands, what is put in parentheses, what is a
+subtraction. A ``Dialect`` only spells these decisions. The symbolic line and the substituted line are one call with
+and without ``names``, so they cannot disagree.
+
+>>> from symcomm.form import Power, Sym, num, product
+>>> form = product(num(24), Sym("N_layer"), Power(Sym("D"), num(2)))
+>>> plain(form), plain(form, {"N_layer": 32, "D": 4096})
+('24·N_layer·D²', '24·32·4096²')
+>>> tex(form)
+'24\\,N_{\\text{layer}}\\,D^{2}'
+"""
+
+from __future__ import annotations
+
+from symcomm.printing.derivations import (
+    DerivationDialect,
+    Line,
+    derivation,
+    html_sentence,
+    html_table,
+    lines,
+    markdown_maths,
+    markdown_sentence,
+    markdown_table,
+    math_element,
+    numbers,
+    result,
+    substituted,
+)
+from symcomm.printing.dialects import LATEX, MATHML, PLAIN, TYPST, Dialect, DialectName
+from symcomm.printing.escape import html_text, markdown_text, printable, tex_text, typst_string
+from symcomm.printing.forms import PRINTERS, Names, broken, mathml, name_in, plain, tall, tex, typst, width
+from symcomm.printing.names import GREEK_LETTERS, GREEK_NAMES, Glyph, Written, written
+from symcomm.printing.quantities import (
+    RELATIONS,
+    Said,
+    amounts,
+    quantity_in,
+    quantity_mathml,
+    quantity_plain,
+    quantity_tex,
+    quantity_typst,
+    said,
+    tex_text_unit,
+)
+from symcomm.printing.sentences import sentence
+
+__all__ = [
+    "GREEK_LETTERS",
+    "GREEK_NAMES",
+    "LATEX",
+    "MATHML",
+    "PLAIN",
+    "PRINTERS",
+    "RELATIONS",
+    "TYPST",
+    "DerivationDialect",
+    "Dialect",
+    "DialectName",
+    "Glyph",
+    "Line",
+    "Names",
+    "Said",
+    "Written",
+    "amounts",
+    "broken",
+    "derivation",
+    "html_sentence",
+    "html_table",
+    "html_text",
+    "lines",
+    "markdown_maths",
+    "markdown_sentence",
+    "markdown_table",
+    "markdown_text",
+    "math_element",
+    "mathml",
+    "name_in",
+    "numbers",
+    "plain",
+    "printable",
+    "quantity_in",
+    "quantity_mathml",
+    "quantity_plain",
+    "quantity_tex",
+    "quantity_typst",
+    "result",
+    "said",
+    "sentence",
+    "substituted",
+    "tall",
+    "tex",
+    "tex_text",
+    "tex_text_unit",
+    "typst",
+    "typst_string",
+    "width",
+    "written",
+]

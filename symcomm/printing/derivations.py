@@ -1,0 +1,299 @@
+"""Derivations as a person would write them down: steps, reasons, exhibits and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+from symcomm import form as forms
+from symcomm.errors import ValuesError
+from symcomm.form import Form
+from symcomm.notation import Notation
+from symcomm.printing.dialects import DialectName
+from symcomm.printing.escape import html_text, markdown_text, printable, tex_text
+from symcomm.printing.forms import PRINTERS, mathml, name_in, plain
+from symcomm.printing.quantities import RELATIONS, quantity_in, quantity_mathml, quantity_plain
+from symcomm.printing.sentences import sentence
+from symcomm.units import Quantity
+
+if TYPE_CHECKING:
+    from symcomm.derivation import Derivation, Exhibit, Step
+
+DerivationDialect = Literal["latex", "markdown", "text", "html"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a derivation: ``name`` is empty where the line above has the same left side.
+
+    ``number`` counts the steps from 1; ``names`` is what is substituted in the form, if anything.
+    """
+
+    number: int
+    name: str
+    relation: str
+    form: Form
+    reason: str
+    rule: str
+    condition: str
+    step: Step
+
+
+def lines(derivation: Derivation) -> tuple[Line, ...]:
+    """The steps as numbered lines, continuations without their left side."""
+    out: list[Line] = []
+    last = ""
+    for i, step in enumerate(derivation.steps, 1):
+        name = "" if step.name == last else step.name
+        last = step.name
+        reason = step.reason
+        out.append(Line(i, name, step.relation, step.form, reason.text, reason.rule, step.condition, step))
+    return tuple(out)
+
+
+def numbers(derivation: Derivation, values: Mapping[str, Fraction] | None = None) -> dict[str, Fraction]:
+    """All numbers known at the given values: the values, what relations imply, and the steps that follow.
+
+    A step whose number is unknown or irrational is left out.
+    """
+    known = derivation.values(**(values or {}))
+    for step in derivation.steps:
+        if step.relation == ":=":
+            try:
+                known[step.name] = forms.evaluate(step.form, known)
+            except ValuesError:
+                continue
+    return known
+
+
+def result(
+    derivation: Derivation, values: Mapping[str, Fraction] | None = None
+) -> tuple[dict[str, Fraction], Quantity] | None:
+    """The numbers and the exact quantity of the answer, or None where a value is missing."""
+    known = numbers(derivation, values)
+    form = derivation.answer.form
+    if any(name not in known for name in forms.names(form)):
+        return None
+    try:
+        return known, Quantity(forms.evaluate(form, known), derivation.unit)
+    except ValuesError:
+        return None
+
+
+def substituted(derivation: Derivation, known: Mapping[str, Fraction]) -> dict[str, Fraction] | None:
+    """The names of the answer with their numbers; None where the answer's form has no names (nothing to show)."""
+    used = {name: known[name] for name in forms.names(derivation.answer.form) if name in known}
+    return used or None
+
+
+def derivation(d: Derivation, dialect: DerivationDialect = "text", values: Mapping[str, Fraction] | None = None) -> str:
+    """A derivation as a person writes it: title, conventions, steps with reasons, exhibits, and the number.
+
+    The number needs all values, given in the derivation or in ``values``.
+    """
+    return {"text": _as_text, "latex": _as_latex, "markdown": _as_markdown, "html": _as_html}[dialect](d, values)
+
+
+def _cell(dialect: DialectName, cell: object, notation: Notation) -> str:
+    if isinstance(cell, Form):
+        return PRINTERS[dialect](cell, None, notation)
+    return quantity_in(dialect, cell) if isinstance(cell, Quantity) else _plain_sentence(str(cell))
+
+
+def _reason(line: Line) -> str:
+    return line.reason + (f" (if {line.condition})" if line.condition else "")
+
+
+def _plain_sentence(text: str) -> str:
+    return sentence("text", text, printable, lambda _, name: printable(name))
+
+
+def _tex_sentence(text: str, notation: Notation) -> str:
+    return sentence("latex", text, tex_text, lambda printed, _: f"${printed}$", notation)
+
+
+def markdown_sentence(text: str, notation: Notation | None = None) -> str:
+    """A sentence in Markdown.
+
+    >>> markdown_sentence("`D` * 2")
+    '$D$ \\\\* 2'
+    """
+    return sentence("latex", text, markdown_text, lambda printed, _: markdown_maths(printed), notation)
+
+
+def html_sentence(text: str, notation: Notation | None = None) -> str:
+    """A sentence in HTML.
+
+    >>> html_sentence("1 < 2")
+    '1 &lt; 2'
+    """
+    return sentence("mathml", text, html_text, math_element, notation)
+
+
+def _as_text(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
+    out = [_plain_sentence(d.title)]
+    out += [f"  convention {c.field}: {c.name}. {c.statement}" for c in d.conventions]
+    out.append("")
+    shown = [
+        (name_in("text", line.name) if line.name else "", line.relation.lstrip(":"), plain(line.form), _reason(line))
+        for line in lines(d)
+    ]
+    left = max(len(n) for n, *_ in shown)
+    right = min(48, max(len(f) for _, _, f, _ in shown))
+    for name, relation, formula, reason in shown:
+        body = f"  {name:>{left}} {relation} {formula}"
+        gap = right - len(formula)
+        beside = " " * gap + "   " if gap >= 0 else "\n" + " " * (left + 7)
+        out.append(body + beside + _plain_sentence(reason))
+    found = result(d, values)
+    if found:
+        known, quantity = found
+        used = substituted(d, known)
+        pad = f"  {'':>{left}} "
+        out.append("")
+        head = f"  {name_in('text', d.answer.name):>{left}} "
+        if used:
+            out.append(f"{head}= {plain(d.answer.form, used)}")
+            head = pad
+        out.append(f"{head}= {quantity_plain(quantity)}")
+    elif str(d.unit) != "1":
+        out.append(f"  {'':>{left}}   in {d.unit}")
+    for exhibit in d.exhibits:
+        out += ["", *_text_table(exhibit, d.notation)]
+    out += ["", *(_plain_sentence(n) for n in d.notes)] if d.notes else []
+    return "\n".join(line.rstrip() for line in out)
+
+
+def _text_table(e: Exhibit, notation: Notation) -> list[str]:
+    rows = [list(e.columns)] + [[_cell("text", c, notation) for c in row] for row in e.rows]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(e.columns))]
+    lined = ["  " + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
+    return [f"  {_plain_sentence(e.title)}", lined[0], "  " + "  ".join("-" * w for w in widths), *lined[1:]]
+
+
+def _equations(
+    d: Derivation, dialect: DialectName, values: Mapping[str, Fraction] | None
+) -> list[tuple[str, str, str, str]]:
+    """Rows of (left, relation, right, reason) with the substituted line and the quantity at the end."""
+    rel = RELATIONS[dialect]
+    rows = [
+        (
+            name_in(dialect, line.name, d.notation) if line.name else "",
+            rel[line.relation],
+            PRINTERS[dialect](line.form, None, d.notation),
+            _reason(line),
+        )
+        for line in lines(d)
+    ]
+    found = result(d, values)
+    if found:
+        known, quantity = found
+        used = substituted(d, known)
+        approximate = d.steps[-1].relation == "≈"
+        left = name_in(dialect, d.answer.name, d.notation) if approximate else ""
+        if used:
+            rows.append((left, rel["="], PRINTERS[dialect](d.answer.form, used, d.notation), "with the given numbers"))
+            left = ""
+        rows.append((left, rel["="], quantity_in(dialect, quantity), ""))
+    return rows
+
+
+def _as_latex(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
+    rows = [
+        f"{left} &{relation} {right}" + (rf" && \text{{{_tex_sentence(reason, d.notation)}}}" if reason else "")
+        for left, relation, right, reason in _equations(d, "latex", values)
+    ]
+    return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+
+
+def markdown_maths(latex: str) -> str:
+    r"""LaTeX for ``$...$`` in Markdown, where some readers take a backslash before a comma for an escape.
+
+    >>> markdown_maths(r"12\,884")
+    '$12\\thinspace 884$'
+    """
+    return "$" + latex.replace(r"\,", r"\thinspace ").replace("  ", " ").strip() + "$"
+
+
+def _as_markdown(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
+    out = [f"**{markdown_sentence(d.title, d.notation)}**", ""]
+    if d.conventions:
+        for c in d.conventions:
+            out.append(f"- *{markdown_text(f'{c.field}: {c.name}.')}* {markdown_text(c.statement)}")
+        out.append("")
+    out += ["| | | reason |", "|---:|:---|:---|"]
+    for left, relation, right, reason in _equations(d, "latex", values):
+        lhs = markdown_maths(left) if left else ""
+        out.append(f"| {lhs} | {markdown_maths(relation + ' ' + right)} | {markdown_sentence(reason, d.notation)} |")
+    for e in d.exhibits:
+        out += ["", *markdown_table(e, d.notation)]
+    out += [""] + [markdown_sentence(n, d.notation) for n in d.notes] if d.notes else []
+    return "\n".join(out)
+
+
+def markdown_table(e: Exhibit, notation: Notation) -> list[str]:
+    """An exhibit as the lines of a Markdown pipe table under its title."""
+
+    def maths(cell: object) -> str:
+        if isinstance(cell, (Form, Quantity)):
+            return markdown_maths(_cell("latex", cell, notation))
+        return markdown_sentence(str(cell), notation)
+
+    out = [f"*{markdown_sentence(e.title, notation)}*", ""] if e.title else []
+    out += ["| " + " | ".join(markdown_text(c) for c in e.columns) + " |", "|" + " --- |" * len(e.columns)]
+    return out + ["| " + " | ".join(maths(c) for c in row) + " |" for row in e.rows]
+
+
+def math_element(content: str, alt: str = "", display: bool = False) -> str:
+    """MathML content in its ``math`` element; ``alt`` is read where maths is not, ``display`` makes fractions large.
+
+    >>> math_element("<mn>7</mn>", "7")
+    '<math xmlns="http://www.w3.org/1998/Math/MathML" alttext="7"><mn>7</mn></math>'
+    """
+    block = ' displaystyle="true"' if display else ""
+    label = f' alttext="{html_text(alt)}"' if alt else ""
+    return f'<math xmlns="http://www.w3.org/1998/Math/MathML"{block}{label}>{content}</math>'
+
+
+def _as_html(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
+    rows: list[str] = []
+    mathml_rows = _equations(d, "mathml", values)
+    plain_rows = _equations(d, "text", values)
+    for (left, relation, right, reason), said_row in zip(mathml_rows, plain_rows, strict=True):
+        said_name, said_relation, said_form, _ = said_row
+        name = math_element(left, said_name) if left else ""
+        formula = math_element(relation + right, f"{said_relation} {said_form}")
+        rows.append(
+            f'<tr><td style="text-align:right">{name}</td><td style="text-align:left">{formula}</td>'
+            f'<td style="text-align:left">{html_sentence(reason, d.notation)}</td></tr>'
+        )
+    conventions = "".join(
+        f"<li><em>{html_text(c.field)}: {html_text(c.name)}.</em> {html_text(c.statement)}</li>" for c in d.conventions
+    )
+    head = f"<p><strong>{html_sentence(d.title, d.notation)}</strong></p>" + (
+        f"<ul>{conventions}</ul>" if conventions else ""
+    )
+    tables = "".join(html_table(e, d.notation) for e in d.exhibits)
+    notes = "".join(f"<p>{html_sentence(n, d.notation)}</p>" for n in d.notes)
+    steps = '<table class="symcomm-steps"><thead><tr><th></th><th>step</th><th>reason</th></tr></thead>'
+    return f'<div class="symcomm">{head}{steps}<tbody>{"".join(rows)}</tbody></table>{tables}{notes}</div>'
+
+
+def html_table(e: Exhibit, notation: Notation) -> str:
+    """An exhibit as an HTML table with a caption and column headers."""
+
+    def cell(c: object) -> str:
+        if isinstance(c, Form):
+            return math_element(mathml(c, None, notation), plain(c))
+        if isinstance(c, Quantity):
+            return math_element(quantity_mathml(c), quantity_plain(c))
+        return html_sentence(str(c), notation)
+
+    head = "".join(f'<th scope="col">{html_text(c)}</th>' for c in e.columns)
+    body = "".join("<tr>" + "".join(f"<td>{cell(c)}</td>" for c in row) + "</tr>" for row in e.rows)
+    return (
+        f'<table class="exhibit"><caption>{html_sentence(e.title, notation)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )

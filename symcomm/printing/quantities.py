@@ -1,0 +1,185 @@
+"""Exact quantities with their decimal and binary readings, in every dialect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from symcomm.printing.dialects import _NARROW, _SUPERSCRIPT, LATEX, DialectName
+from symcomm.printing.escape import html_text, printable, tex_text, typst_string
+from symcomm.units import Quantity
+
+_QUANTITY = re.compile(r"(-?)(\d+(?:\s\d{3})*)(\.\d+)?(?:/(\d+(?:\s\d{3})*))?(?:·10\^(-?\d+))?(?: (.*))?")
+
+
+@dataclass(frozen=True)
+class Said:
+    """One way to say a quantity: the relation before it, and its parts as they are read."""
+
+    relation: str
+    minus: bool
+    groups: tuple[str, ...]
+    decimals: str
+    below: tuple[str, ...]
+    exponent: str
+    unit: str
+
+
+def said(quantity: Quantity) -> tuple[Said, ...]:
+    """The ways to say a quantity, taken apart for the printers.
+
+    >>> from symcomm.units import BYTE
+    >>> from fractions import Fraction
+    >>> [s.unit for s in said(Quantity(Fraction(3 * 2**30), BYTE))]
+    ['B', 'GB', 'GiB']
+    """
+    out: list[Said] = []
+    for relation, text in quantity.lines():
+        match = _QUANTITY.fullmatch(text.strip())
+        if match is None:  # a text this pattern does not know is shown as it is
+            out.append(Said(relation, False, (), "", (), "", text))
+            continue
+        minus, whole, decimals, below, exponent, unit = match.groups()
+        groups = tuple(re.findall(r"\d+", whole))
+        lower = tuple(re.findall(r"\d+", below or ""))
+        out.append(Said(relation, bool(minus), groups, decimals or "", lower, exponent or "", unit or ""))
+    return tuple(out)
+
+
+_UNIT_POWER = re.compile(r"\^(-?\d+)")
+
+
+def _amount_tex(s: Said) -> str:
+    number = r"\,".join(s.groups) + s.decimals
+    if s.below:
+        number = LATEX.fraction(number, LATEX.digits(s.below))
+    if s.exponent:
+        number += rf" \cdot 10^{{{s.exponent}}}"
+    parts = [tex_text_unit(p) for p in _UNIT_POWER.split(s.unit)[::2]]
+    powers = _UNIT_POWER.findall(s.unit)
+    unit = "".join(
+        (rf"\text{{{p}}}" if p else "") + (f"^{{{powers[i]}}}" if i < len(powers) else "") for i, p in enumerate(parts)
+    )
+    space = r"\ " if number and unit else ""
+    return ("-" if s.minus else "") + number + space + unit
+
+
+def tex_text_unit(unit: str) -> str:
+    r"""A unit's name for LaTeX's text mode, inside maths.
+
+    >>> tex_text_unit("FLOP/(B·s)")
+    'FLOP/(B$\\cdot$s)'
+    """
+    return tex_text(unit).replace("·", r"$\cdot$").replace("µ", r"$\mu$")
+
+
+def _amount_typst(s: Said) -> str:
+    number = " thin ".join(s.groups)
+    if s.decimals:
+        # A dot between digits is one number only where the digits touch it.
+        number = " thin ".join([*s.groups[:-1], s.groups[-1] + s.decimals])
+    if s.below:
+        number = f"frac({number}, {' thin '.join(s.below)})"
+    if s.exponent:
+        number += f" dot.c 10^({s.exponent})"
+    unit = typst_string(_superscripts(s.unit)) if s.unit else ""
+    return ("-" if s.minus else "") + " med ".join(p for p in (number, unit) if p)
+
+
+def _superscripts(unit: str) -> str:
+    return _UNIT_POWER.sub(lambda m: m[1].translate(_SUPERSCRIPT), unit)
+
+
+def _amount_mathml(s: Said) -> str:
+    number = f"<mn>{_NARROW.join(s.groups)}{s.decimals}</mn>" if s.groups else ""
+    if s.below:
+        number = f"<mfrac>{number}<mn>{_NARROW.join(s.below)}</mn></mfrac>"
+    if s.exponent:
+        number += f"<mo>·</mo><msup><mn>10</mn><mn>{s.exponent.replace('-', '−')}</mn></msup>"
+    unit = f"<mtext>{html_text(_superscripts(s.unit))}</mtext>" if s.unit else ""
+    space = '<mspace width="0.25em"></mspace>' if number and unit else ""
+    return ('<mo form="prefix">−</mo>' if s.minus else "") + number + space + unit
+
+
+def _amount_text(s: Said) -> str:
+    number = " ".join(s.groups) + s.decimals + (f"/{' '.join(s.below)}" if s.below else "")
+    number += f"·10{s.exponent.translate(_SUPERSCRIPT)}" if s.exponent else ""
+    return ("-" if s.minus else "") + " ".join(p for p in (number, _superscripts(printable(s.unit))) if p)
+
+
+_AMOUNT: dict[str, Callable[[Said], str]] = {
+    "latex": _amount_tex,
+    "typst": _amount_typst,
+    "mathml": _amount_mathml,
+    "text": _amount_text,
+}
+RELATIONS: dict[str, dict[str, str]] = {
+    "latex": {"=": "=", ":=": "=", "≈": r"\approx", "": ""},
+    "typst": {"=": "=", ":=": "=", "≈": "approx", "": ""},
+    "mathml": {"=": "<mo>=</mo>", ":=": "<mo>=</mo>", "≈": "<mo>≈</mo>", "": ""},
+    "text": {"=": "=", ":=": "=", "≈": "≈", "": ""},
+}
+
+
+def amounts(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], ...]:
+    """The ways to say a quantity in a dialect, each with its printed relation.
+
+    >>> from symcomm.units import BYTE
+    >>> from fractions import Fraction
+    >>> amounts("latex", Quantity(Fraction(2**30), BYTE))[2]
+    ('=', '1\\\\ \\\\text{GiB}')
+    """
+    return tuple((RELATIONS[dialect][s.relation], _AMOUNT[dialect](s)) for s in said(quantity))
+
+
+def quantity_in(dialect: DialectName, quantity: Quantity) -> str:
+    """A quantity in all its ways on one line.
+
+    >>> from symcomm.units import BYTE
+    >>> from fractions import Fraction
+    >>> quantity_in("text", Quantity(Fraction(12 * 2**30), BYTE))
+    '12 884 901 888 B = 12.88 GB = 12 GiB'
+    """
+    joint = "" if dialect == "mathml" else " "
+    return joint.join(p for pair in amounts(dialect, quantity) for p in pair if p)
+
+
+def quantity_tex(quantity: Quantity) -> str:
+    r"""A quantity in LaTeX maths.
+
+    >>> from fractions import Fraction
+    >>> quantity_tex(Quantity(Fraction(12345)))
+    '12\\,345'
+    """
+    return quantity_in("latex", quantity)
+
+
+def quantity_typst(quantity: Quantity) -> str:
+    """A quantity in Typst maths.
+
+    >>> from fractions import Fraction
+    >>> quantity_typst(Quantity(Fraction(12345)))
+    '12 thin 345'
+    """
+    return quantity_in("typst", quantity)
+
+
+def quantity_mathml(quantity: Quantity) -> str:
+    """A quantity in MathML.
+
+    >>> from fractions import Fraction
+    >>> quantity_mathml(Quantity(Fraction(7)))
+    '<mn>7</mn>'
+    """
+    return quantity_in("mathml", quantity)
+
+
+def quantity_plain(quantity: Quantity) -> str:
+    """A quantity in plain text.
+
+    >>> from fractions import Fraction
+    >>> quantity_plain(Quantity(Fraction(1, 3)))
+    '1/3 ≈ 0.333333'
+    """
+    return quantity_in("text", quantity)
