@@ -482,7 +482,9 @@ def _factor_key(e: Expr) -> tuple[int, tuple[int, str]]:
     return (1, _rank(base.name)) if base.is_Symbol else (2, (0, str(e)))
 
 
-def _term_key(e: Expr) -> tuple[int, str]:
+def _term_key(e: Expr) -> tuple[int, tuple[tuple[str, int], ...]]:
     rest = e.as_coeff_Mul()[1]
-    degree = sum(int(p) if p.is_Integer else 0 for p in rest.as_powers_dict().values())
-    return (-degree, str(rest))
+    powers = [(b, p) for b, p in rest.as_powers_dict().items() if not b.is_Number]
+    degree = sum(int(p) if p.is_Integer else 0 for _, p in powers)
+    names = sorted((b.name if b.is_Symbol else str(b), int(p) if p.is_Integer else 0) for b, p in powers)
+    return (-degree, tuple(names))

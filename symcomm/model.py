@@ -51,8 +51,7 @@ class Model:
         chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
-        made = PASSES[quantity].derive(setting, **{k: v for k, v in options.items() if v is not None})
-        return replace(made, given=tuple({**known, **dict(made.given)}.items()))
+        return PASSES[quantity].derive(setting, **{k: v for k, v in options.items() if v is not None})
 
     def parameters(self) -> Derivation:
         """The number of parameters."""

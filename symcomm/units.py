@@ -49,8 +49,8 @@ _SYMBOLS = {"byte": "B", "second": "s", "device": "GPU"}
 class Unit:
     """A product of powers of base units, as sorted pairs.
 
-    >>> str(Unit.parse("FLOP/s") / Unit.parse("byte/s"))
-    'FLOP/B'
+    >>> str(Unit.parse("FLOP/s") / Unit.parse("byte/s")), str(Quantity.parse("1.41 GHz"))
+    ('FLOP/B', '1 410 000 000 Hz = 1.41 GHz')
     """
 
     powers: tuple[tuple[str, int], ...] = ()
@@ -80,6 +80,8 @@ class Unit:
                 if p * sign > 0
             )
 
+        if self.powers == (("cycle", 1), ("second", -1)):
+            return "Hz"
         top, bottom = side(1), side(-1)
         return (top or "1") + (f"/{bottom}" if "·" not in bottom else f"/({bottom})") if bottom else top or "1"
 
@@ -170,7 +172,7 @@ class Quantity:
         # Prefixes go on what the unit measures; a count of layers or stages takes none.
         rest = {base: power for base, power in bases.items() if power != 1 or base == "second"}
         plain = rest in ({}, {"second": -1}, {"second": 1})
-        lead = next((b for b in ("byte", "FLOP", "operation", "second") if plain and bases.get(b) == 1), None)
+        lead = next((b for b in ("byte", "FLOP", "operation", "cycle", "second") if plain and bases.get(b) == 1), None)
         if lead and (abs(self.value) >= 1000 or (lead == "second" and self.value and abs(self.value) < 1)):
             binary = BINARY if lead == "byte" and bases.get("second") != -1 else {}
             for table, base in ((_DISPLAY, 10), (binary, 2)):

@@ -92,7 +92,7 @@ class Setting:
         """A derivation with this setting's conventions, relations and names."""
         return Derivation(
             title, self.accounting, tuple(steps), tuple(dict.fromkeys(touched)), self.graph.relations, tuple(exhibits),
-            (), self.notation, tuple(notes),
+            tuple(self.values.items()), self.notation, tuple(notes),
         )  # fmt: skip
 
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
@@ -107,7 +107,8 @@ def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
 
     if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
         return expr
-    top, bottom = sp.fraction(sp.together(expr))
+    divided = any(power.exp.could_extract_minus_sign() for power in expr.atoms(sp.Pow))
+    top, bottom = sp.fraction(sp.together(expr)) if divided else (expr, sp.Integer(1))
     coefficient, bottom = bottom.as_coeff_Mul()
     top = gather(sp.expand(top / coefficient))
     if top.is_Add and len(top.args) <= 50:
