@@ -57,6 +57,11 @@ class Setting:
         import sympy as sp
 
         rest = list(sizes)
+        for size in sizes:  # groups of query heads over one key/value head: n_kv (n_H / n_kv) is n_H
+            top, bottom = sp.fraction(size)
+            if bottom != 1 and bottom in rest:
+                rest[rest.index(bottom)] = top
+                rest.remove(size)
         for name, right in self.graph.relations.equations:
             parts = list(sp.Mul.make_args(forms.value(right)))
             while all(rest.count(p) >= parts.count(p) for p in parts):
@@ -98,7 +103,18 @@ class Setting:
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
         """The step that writes a form's value collected; None where that is how it is written already."""
         neat = forms.from_expr(_collected(forms.value(form, known), self.graph.relations.gather))
-        return None if neat == form else Step(name, neat, unit, Reason("algebra", "Collect equal terms."), "=")
+        if _pieces(neat) == _pieces(form):  # the same factors or terms in another order need no line
+            return None
+        return Step(name, neat, unit, Reason("algebra", "Collect equal terms."), "=")
+
+
+def _pieces(form: Form) -> list[str]:
+    """The factors of a product or the terms of a sum, nested products taken apart, in an order of their own."""
+    if isinstance(form, forms.Product):
+        return sorted(piece for factor in form.factors for piece in _pieces(factor))
+    if isinstance(form, forms.Total):
+        return sorted("+" + "·".join(_pieces(term)) for term in form.terms)
+    return [repr(form)]
 
 
 def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
