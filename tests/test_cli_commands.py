@@ -1,7 +1,6 @@
 """The command line: what it prints, what it writes, and how it ends."""
 
 import json
-import os
 import subprocess
 import sys
 import tomllib
@@ -210,20 +209,14 @@ def test_a_bug_says_that_it_is_one_and_how_to_see_the_traceback(table: str, monk
 # -- the command itself ---------------------------------------------------------------------------------
 
 
-def test_help_answers_at_once_and_imports_nothing_heavy():
+def test_help_imports_nothing_heavy():
     code = (
         "import sys; sys.argv = ['symcomm', '--help']\n"
         "try:\n    from symcomm.cli import main; main()\nexcept SystemExit: pass\n"
         "print([m for m in ('sympy', 'rich', 'jinja2', 'networkx', 'lark', 'yaml') if m in sys.modules])"
     )
-    times = []
-    for _ in range(3):
-        start = os.times()
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        end = os.times()  # the work it did, whatever else the machine is doing
-        times.append(sum(end[2:4]) - sum(start[2:4]))
-        assert done.stdout.splitlines()[-1] == "[]"
-    assert min(times) < 0.2
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("command", ["solve", "derive", "show", "completion"])

@@ -89,7 +89,8 @@ class Reader(Drafts):
         if name in kinds.SPELLED:
             self.expect(node, 1)
             return self.map(kinds.SPELLED[name].name, self.tensor(node.arguments[0]), node.span)
-        raise FormulaError(f"unknown function '{node.function}'", node.span, nearest(name, list({**FUNCTION, **kinds.SPELLED})))
+        known = list({**FUNCTION, **kinds.SPELLED})
+        raise FormulaError(f"unknown function '{node.function}'", node.span, nearest(name, known))
 
     def expect(self, node: tree.Call, *counts: int) -> None:
         """Raises ``FormulaError`` unless a function has one of these numbers of arguments."""

@@ -311,7 +311,9 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
     if found:
         used = printing.substituted(d, found)
         if used:
-            wide = printing.width(d.answer.form, used, writer.notation) > beside
+            needed = printing.width(d.answer.form, used, writer.notation)
+            wide = needed > beside
+            taken = taken if wide else max(taken, needed)
             substituted = writer.row(name, "=", d.answer.form, room if wide else beside, used)
     # A number that is its own formula is said once, a long formula has been shown in the steps.
     short = printing.width(d.answer.form, None, writer.notation) < room - 4 and bool(names(d.answer.form))

@@ -61,7 +61,11 @@ def test_the_scores_of_self_attention_have_one_axis_twice_and_those_of_cross_att
 
 def test_weights_inputs_and_constants_are_told_apart_without_names() -> None:
     model = load(
-        (r"h = \text{Embed}(t, P)", rf"t \in \mathbb{{Z}}^{{B \times L}}, P {real('V', 'D')}", f"h {real('B', 'L', 'D')}"),
+        (
+            r"h = \text{Embed}(t, P)",
+            rf"t \in \mathbb{{Z}}^{{B \times L}}, P {real('V', 'D')}",
+            f"h {real('B', 'L', 'D')}",
+        ),
         ("y = h Q", f"Q {real('D', 'D')}", f"y {real('B', 'L', 'D')}"),
         ("z = y + m", f"m {real('B', 'L', 'D')}", f"z {real('B', 'L', 'D')}"),
     )
@@ -124,7 +128,11 @@ def test_a_name_that_differs_in_case_only_is_the_declared_one() -> None:
         ),
         (
             [
-                (r"[a_1, \dots, a_n] = \text{Partition}(x)", f"x {real('B', '4D')}", f"a_i {real('B', 'H')}, i = 1, \\dots, n"),
+                (
+                    r"[a_1, \dots, a_n] = \text{Partition}(x)",
+                    f"x {real('B', '4D')}",
+                    f"a_i {real('B', 'H')}, i = 1, \\dots, n",
+                ),
             ],
             "shapes do not fit: 4D is not n × H",
         ),
@@ -155,6 +163,7 @@ def loop_count(graph: Graph, op: Op, sizes: dict[str, int]) -> int:
     return count
 
 
+IMAGE = real("B", "C", "P", "R")
 TABLES = {
     "linear": [("y = xW", f"x {real('B', 'D')}, W {real('D', 'F')}", f"y {real('B', 'F')}")],
     "attention": [
@@ -162,7 +171,7 @@ TABLES = {
         ("Z = S v", f"v {real('B', 'L', 'H')}", f"Z {real('B', 'L', 'H')}"),
     ],
     "convolution": [
-        (r"Y = \text{Conv}(X, W)", f"X {real('B', 'C', 'P', 'R')}, W {real('D', 'C', '3', '3')}", f"Y {real('B', 'D', 'P', 'R')}")
+        (r"Y = \text{Conv}(X, W)", f"X {IMAGE}, W {real('D', 'C', '3', '3')}", f"Y {real('B', 'D', 'P', 'R')}")
     ],
     "swiglu": [
         ("g = xG", f"x {real('B', 'D')}, G {real('D', 'F')}", f"g {real('B', 'F')}"),

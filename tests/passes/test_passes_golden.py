@@ -30,11 +30,8 @@ def midterm() -> sc.Model:
 
 
 def product(rows: int, inner: int, cols: int) -> sc.Model:
-    return sc.load(
-        "| Computation | Input | Output |\n|---|---|---|\n"
-        f"| $Y = XW$ | $X \\in \\mathbb{{R}}^{{{rows} \\times {inner}}}, W \\in \\mathbb{{R}}^{{{inner} \\times {cols}}}$ "
-        f"| $Y \\in \\mathbb{{R}}^{{{rows} \\times {cols}}}$ |\n"
-    )
+    x, w, y = (f"\\in \\mathbb{{R}}^{{{a} \\times {b}}}" for a, b in ((rows, inner), (inner, cols), (rows, cols)))
+    return sc.load(f"Computation\tInput\tOutput\n$Y = XW$\t$X {x}, W {w}$\t$Y {y}$\n")
 
 
 def linear(letters: tuple[str, str, str], values: tuple[int, int, int]) -> sc.Model:
@@ -78,7 +75,9 @@ CASES = {
     "000.Q2.4.allgather_pass": lambda m: m.communication("fully-sharded(k)", collective="all-gather", phase="forward"),
     "000.Q2.4.reducescatter": lambda m: m.communication("fully-sharded(k)", collective="reduce-scatter"),
     "000.Q2.4.ag_wire_rank": lambda m: m.communication("fully-sharded(k)", collective="all-gather", accounting=SENT),
-    "000.Q2.4.rs_wire_rank": lambda m: m.communication("fully-sharded(k)", collective="reduce-scatter", accounting=SENT),
+    "000.Q2.4.rs_wire_rank": lambda m: m.communication(
+        "fully-sharded(k)", collective="reduce-scatter", accounting=SENT
+    ),
     "000.Q2.4.over_dp": lambda m: sc.ratio(
         m.communication("fully-sharded(k)", accounting=SENT), m.communication("data(k)", accounting=SENT)
     ),

@@ -345,6 +345,14 @@ _shape(
     "h = linear(x, W^1, b^1) ; x [B,L,D], W^1 [D,F], b^1 [F] ; h [B,L,F]",
     "y = linear(h, W^2, b^2) ; W^2 [F,D], b^2 [D] ; y [B,L,D]",
 )
+# Signs, a bias taken off, and one tensor as two factors of a product.
+_shape(
+    "minus and square",
+    "h = x - g ; x [B,L,D], g [D] ; h [B,L,D]",
+    *feed("h"),
+    "q = b - h ; - ; q [B,L,D]",
+    r"y = q \odot q ; - ; y [B,L,D]",
+)
 for _name in ("mean", "sum"):
     _shape(
         _name,
