@@ -235,7 +235,27 @@ def _write(trees: Sequence[list[Any]], target: Target, folder: Path, maths: Sequ
                 raise RenderError(error)
             refused = _refuse(piece, found[1] if found else tex, "", "")
             raise RenderError(error, refused.span, "write it with standard LaTeX maths commands")
+    if target == "typst":
+        out = _FORMULA.sub(lambda found: found[1] + _renamed(found[2]) + found[3], out)
     return [text.strip("\n") for text in out.split(comment.format(mark))[1:]]
+
+
+# Pandoc writes names of symbols that Typst has since changed; these are the names of today.
+_RENAMED = (
+    (re.compile(r"\bsect\b"), "inter"),
+    (re.compile(r"(?<!nothing)(?<!errorbar)\.circle\b"), ".o"),
+    (re.compile(r"\b((?:paren|bracket|brace)\.[lr])\.double\b"), r"\1.stroked"),
+)
+_FORMULA = re.compile(r"(\[\$)(.*?)(\$\])", re.DOTALL)
+_TYPST_TEXT = re.compile(r'("(?:[^"\\]|\\.)*")')
+
+
+def _renamed(formula: str) -> str:
+    """A formula of pandoc's with the names that symbols have now; what is quoted text stays as it is."""
+    parts = _TYPST_TEXT.split(formula)
+    for old, new in _RENAMED:
+        parts[::2] = [old.sub(new, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 # What goes around every formula: a description for screen readers, or a box that shrinks what a cell cannot hold.

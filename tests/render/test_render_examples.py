@@ -1,0 +1,34 @@
+"""Every example becomes every kind of document, and common symbols of mathematics survive the way there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from symcomm.cli import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(ROOT.glob("examples/**/*.md"))
+
+SYMBOLS = r"""\odot \otimes \oplus \ominus \bigotimes \bigoplus \cap \cup \bigcap \sqcap \in \notin \subseteq \leq \geq \approx
+\equiv \propto \sim \to \mapsto \Rightarrow \iff \forall \exists \nabla \partial \sum_{i=1}^{n} \prod \int \infty \pm \times
+\cdot \ldots \langle \rangle \lceil \rceil \lfloor \rfloor \|x\| \hat{x} \tilde{y} \bar{z} \vec{v} \mathbf{W} \mathbb{R}
+\mathcal{L} \text{softmax} \operatorname{argmax} \frac{a}{b} \sqrt{d} \left( \frac{1}{2} \right) \begin{pmatrix} a & b \\ c & d
+\end{pmatrix} \alpha \beta \gamma \Gamma \varepsilon \theta \lambda \ell \top \perp \angle \triangle \star \circ \bullet \mid"""
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[p.stem for p in EXAMPLES])
+def test_an_example_is_rendered_in_every_format(path: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["solve", str(path), "--to", "pdf,html,tex,md", "-o", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert {p.suffix for p in tmp_path.iterdir()} == {".pdf", ".html", ".tex", ".md"}
+    assert (tmp_path / f"{path.stem}.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_the_usual_symbols_of_mathematics_reach_the_page(tmp_path: Path) -> None:
+    source = tmp_path / "symbols.md"
+    source.write_text("# Symbols\n\n$" + SYMBOLS.replace("\n", " ") + "$\n", encoding="utf-8")
+    result = CliRunner().invoke(main, ["solve", str(source), "--to", "pdf,html", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
