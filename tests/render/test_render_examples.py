@@ -12,11 +12,13 @@ from symcomm.cli import main
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(ROOT.glob("examples/**/*.md"))
 
-SYMBOLS = r"""\odot \otimes \oplus \ominus \bigotimes \bigoplus \cap \cup \bigcap \sqcap \in \notin \subseteq \leq \geq \approx
-\equiv \propto \sim \to \mapsto \Rightarrow \iff \forall \exists \nabla \partial \sum_{i=1}^{n} \prod \int \infty \pm \times
-\cdot \ldots \langle \rangle \lceil \rceil \lfloor \rfloor \|x\| \hat{x} \tilde{y} \bar{z} \vec{v} \mathbf{W} \mathbb{R}
-\mathcal{L} \text{softmax} \operatorname{argmax} \frac{a}{b} \sqrt{d} \left( \frac{1}{2} \right) \begin{pmatrix} a & b \\ c & d
-\end{pmatrix} \alpha \beta \gamma \Gamma \varepsilon \theta \lambda \ell \top \perp \angle \triangle \star \circ \bullet \mid"""
+SYMBOLS = r"""\odot \otimes \oplus \ominus \bigotimes \bigoplus \cap \cup \bigcap \sqcap \in \notin \subseteq \leq
+\geq \approx
+\equiv \propto \sim \to \mapsto \Rightarrow \iff \forall \exists \nabla \partial \sum_{i=1}^{n} \prod \int \infty
+\pm \times \cdot \ldots \langle \rangle \lceil \rceil \lfloor \rfloor \|x\| \hat{x} \tilde{y} \bar{z} \vec{v} \mathbf{W}
+\mathbb{R} \mathcal{L} \text{softmax} \operatorname{argmax} \frac{a}{b} \sqrt{d} \left( \frac{1}{2} \right)
+\begin{pmatrix} a & b \\ c & d \end{pmatrix} \alpha \beta \gamma \Gamma \varepsilon \theta \lambda \ell \top \perp
+\angle \triangle \star \circ \bullet \mid"""
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[p.stem for p in EXAMPLES])
