@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from symcomm.text.tokens import DIGITS_LIMIT, EXPONENT_LIMIT
-from symcomm.text.tree import Call, Hadamard, Node, Number, Power, Product, Quotient, Root, Sum, Transpose
+from symcomm.text.tree import Node, Number, Power, Product, Quotient, Sum, children
 
 
 def degree(node: Node) -> Fraction:
@@ -17,17 +17,7 @@ def degree(node: Node) -> Fraction:
     if isinstance(node, Number):  # a number of many digits counts for as many as it is long
         digits = max(abs(node.value.numerator), node.value.denominator).bit_length() * 0.302
         return Fraction(max(1, int(digits) // DIGITS_LIMIT))
-    if isinstance(node, (Transpose, Root)):
-        return degree(node.inside)
-    if isinstance(node, (Product, Hadamard)):
-        return max(degree(one) for one in node.factors)
-    if isinstance(node, Sum):
-        return max(degree(one) for one in node.terms)
-    if isinstance(node, Quotient):
-        return max(degree(node.top), degree(node.bottom))
-    if isinstance(node, Call):
-        return max((degree(one) for one in node.arguments), default=Fraction(1))
-    return Fraction(1)
+    return max((degree(child) for child in children(node)), default=Fraction(1))
 
 
 def _constant(node: Node) -> Fraction | None:

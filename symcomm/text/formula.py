@@ -10,8 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from symcomm.errors import FormulaError, Span, TableError
-from symcomm.text.cells import CellReader, Target
-from symcomm.text.reader import Scope
+from symcomm.text.context import Context, Scope
+from symcomm.text.declarations import read_declarations
+from symcomm.text.equations import Target, read_equation
+from symcomm.text.expressions import read_whole
+from symcomm.text.parsing import parse
+from symcomm.text.ranges import read_ranges
 from symcomm.text.syntax import Branch
 from symcomm.text.table import Cell, Table, as_layer_table, layer_columns, single
 from symcomm.text.tree import Declaration, Equation, Name, Node, Range, bare, children
@@ -52,20 +56,17 @@ def parse_equation(
     ['x', 'W^Q']
     """
     cell = single(cell) if isinstance(cell, str) else cell
-    scope = Scope(sizes=None, functions=functions)
-    reader = CellReader(cell, scope)
-    items, ranges = reader.ranges(reader.parse())
-    indices = frozenset(one.index for one in ranges)
+    context, items, ranges = _items(cell)
+    indices = _indices(ranges)
+    tensors: dict[str, set[str]] = {}
     for name in names:
         head, _, letter = name.rpartition("_")
-        if head and letter in indices:
-            scope.tensors.setdefault(head, set()).add(letter)
-        else:
-            scope.tensors.setdefault(name, set()).add("")
+        key, index = (head, letter) if head and letter in indices else (name, "")
+        tensors.setdefault(key, set()).add(index)
     for name in families:
-        scope.tensors.setdefault(name, set()).update(indices or {"i"})
-    scope.sizes, scope.indices = frozenset(sizes) | frozenset(_keys(ranges)), indices
-    return reader.equation(items, tuple(ranges), Target(None))
+        tensors.setdefault(name, set()).update(indices or {"i"})
+    context.scope = Scope(tensors, frozenset(sizes) | _keys(ranges), indices, functions)
+    return read_equation(context, items, ranges, Target(None))
 
 
 def parse_declarations(cell: Cell | str, sizes: Iterable[str] | None = None) -> tuple[Declaration, ...]:
@@ -78,10 +79,8 @@ def parse_declarations(cell: Cell | str, sizes: Iterable[str] | None = None) -> 
     """
     cell = single(cell) if isinstance(cell, str) else cell
     known = frozenset(sizes) if sizes is not None else _distinct(_atoms(cell))
-    reader = CellReader(cell, Scope(sizes=known))
-    items, ranges = reader.ranges(reader.parse())
-    reader.scope.indices = frozenset(one.index for one in ranges)
-    return tuple(_with_ranges(one, ranges, {}) for one in reader.declarations(items))
+    context, items, ranges = _items(cell, Scope(sizes=known))
+    return tuple(_with_ranges(one, ranges, {}) for one in read_declarations(context, items))
 
 
 def parse_size(text_or_cell: Cell | str, known: Iterable[str] | None = None) -> Node:
@@ -91,8 +90,8 @@ def parse_size(text_or_cell: Cell | str, known: Iterable[str] | None = None) -> 
     'D'
     """
     cell = single(text_or_cell) if isinstance(text_or_cell, str) else text_or_cell
-    reader = CellReader(cell, Scope(sizes=None if known is None else frozenset(known), kind="size"))
-    return reader.whole(reader.parse())
+    context = Context(cell, Scope(sizes=None if known is None else frozenset(known), kind="size"))
+    return read_whole(context, parse(context))
 
 
 def parse_answer(text: str | Cell, known: Iterable[str]) -> Node:
@@ -103,9 +102,8 @@ def parse_answer(text: str | Cell, known: Iterable[str]) -> Node:
     'N'
     """
     cell = single(text, "answer") if isinstance(text, str) else text
-    scope = Scope(sizes=frozenset(known), functions=ANSWER_FUNCTIONS, kind="answer")
-    reader = CellReader(cell, scope)
-    return reader.whole(reader.parse())
+    context = Context(cell, Scope(sizes=frozenset(known), functions=ANSWER_FUNCTIONS, kind="answer"))
+    return read_whole(context, parse(context))
 
 
 def parse_layer(
@@ -151,13 +149,9 @@ class _Layer:
             found |= _range_sizes(row["Computation"])
         return _distinct(found)
 
-    def scope(self, ranges: tuple[Range, ...]) -> Scope:
-        indices = frozenset(one.index for one in ranges)
-        return Scope(self.tensors, self.sizes, indices, self.functions)
-
     def row(self, number: int, cells: dict[str, Cell]) -> LayerRow:
-        readers: dict[str, CellReader] = {}
-        items = {}
+        contexts: dict[str, Context] = {}
+        items: dict[str, list[Branch]] = {}
         ranges: tuple[Range, ...] = ()
         for name in ("Computation", "Input", "Output"):
             cell = cells[name]
@@ -165,30 +159,28 @@ class _Layer:
                 raise TableError(f"row {number} has no {name}", cell.span(), _MISSING[name])
             if cell.text in _NOTHING:
                 continue  # a dash says that nothing is declared anew
-            reader = CellReader(cell, self.scope(()))
-            items[name], found = reader.ranges(reader.parse())
-            readers[name] = reader
+            contexts[name], items[name], found = _items(cell, Scope(self.tensors, self.sizes, functions=self.functions))
             ranges = _merged(ranges, found)
+        scope = Scope(self.tensors, self.sizes, _indices(ranges), self.functions)
+        for context in contexts.values():
+            context.scope = scope  # a range may stand in another cell of the row
         declared: dict[str, tuple[Declaration, ...]] = {"Input": ()}
         for name in ("Input", "Output"):
-            if name in readers:
-                readers[name].scope = self.scope(ranges)
-                declared[name] = self.declared(readers[name], items[name], ranges)
+            if name in contexts:
+                declared[name] = self.declared(contexts[name], items[name], ranges)
         for one in (*declared["Input"], *declared["Output"]):
             self.learn(one)
-        reader = readers["Computation"]
-        reader.scope = self.scope(ranges)
         target = Target([one.name for one in declared["Output"]])
-        equation = reader.equation(items["Computation"], ranges, target)
+        equation = read_equation(contexts["Computation"], items["Computation"], ranges, target)
         equation = replace(equation, ranges=self.all_ranges(equation, ranges, declared))
         return LayerRow(
             number, equation, declared["Input"], declared["Output"], tuple(target.notes), cells["Computation"].span()
         )
 
-    def declared(self, reader: CellReader, items: list[Branch], ranges: tuple[Range, ...]) -> tuple[Declaration, ...]:
-        found = reader.declarations(items)
+    def declared(self, context: Context, items: list[Branch], ranges: tuple[Range, ...]) -> tuple[Declaration, ...]:
+        found = read_declarations(context, items)
         if not found:
-            raise FormulaError("this cell declares no shape", reader.cell.span(), reader.expects())
+            raise FormulaError("this cell declares no shape", context.cell.span(), context.expects())
         return tuple(_with_ranges(one, ranges, self.running) for one in found)
 
     def learn(self, one: Declaration) -> None:
@@ -226,22 +218,31 @@ def _keys(nodes: Iterable[Node]) -> set[str]:
     return {one.key for node in nodes for one in _walk(node) if isinstance(one, Name)}
 
 
+def _indices(ranges: Iterable[Range]) -> frozenset[str]:
+    return frozenset(one.index for one in ranges)
+
+
+_OPEN = Scope(sizes=None)  # any name may be a size, and nothing else is known
+
+
+def _items(cell: Cell, scope: Scope = _OPEN) -> tuple[Context, list[Branch], tuple[Range, ...]]:
+    """The items of a cell and its ranges, whose indices run in the context."""
+    context = Context(cell, scope)
+    items, ranges = read_ranges(context, parse(context))
+    context.scope = replace(scope, indices=_indices(ranges))
+    return context, items, ranges
+
+
 def _atoms(cell: Cell) -> set[str]:
     """The sizes a cell's shapes and ranges name."""
-    reader = CellReader(cell, Scope(sizes=None))
-    items, ranges = reader.ranges(reader.parse())
-    reader.scope.indices = frozenset(one.index for one in ranges)
-    reader.declarations(items)
-    return reader.sizes_found
+    context, items, _ = _items(cell)
+    read_declarations(context, items)
+    return context.sizes_found
 
 
 def _range_sizes(cell: Cell) -> set[str]:
     """The sizes in the ranges of a computation, whose names are not known yet."""
-    if cell.text in _NOTHING:
-        return set()
-    reader = CellReader(cell, Scope(sizes=None))
-    reader.ranges(reader.parse())
-    return reader.sizes_found
+    return _items(cell)[0].sizes_found if cell.text not in _NOTHING else set()
 
 
 def _distinct(sizes: set[str]) -> frozenset[str]:
@@ -249,7 +250,7 @@ def _distinct(sizes: set[str]) -> frozenset[str]:
     return frozenset(size for size in sizes if len(size) == 1 or not (size.isalpha() and set(size) <= sizes))
 
 
-def _merged(ranges: tuple[Range, ...], more: list[Range]) -> tuple[Range, ...]:
+def _merged(ranges: tuple[Range, ...], more: tuple[Range, ...]) -> tuple[Range, ...]:
     found = list(ranges)
     for one in more:
         same = [other for other in found if other.index == one.index]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from symcomm.errors import Span, TableError
-from symcomm.text.table import Cell, Jump, Table, build
+from symcomm.text.table import Cell, Jump, Table, build, cut
 
 BEGIN = re.compile(r"\\begin\s*\{(tabular\*?|tabularx|tabulary|longtable|array|tblr|longtblr)\}")
 _ENVIRONMENT = re.compile(r"\\(begin|end)\s*\{([a-zA-Z*]+)\}")
@@ -122,19 +122,7 @@ def _without_rules(cell: Cell) -> Cell:
         if found is None or found.end() == position:
             break
         position = found.end()
-    return _after(cell, position)
-
-
-def _after(cell: Cell, position: int) -> Cell:
-    here = Jump(0, cell.line, cell.line_text, cell.start)
-    kept: list[Jump] = []
-    for jump in cell.jumps:
-        if jump.offset <= position:
-            here = jump
-        else:
-            kept.append(jump._replace(offset=jump.offset - position))
-    start = here.column + position - here.offset
-    return Cell(cell.text[position:], cell.file, here.line, here.line_text, start, cell.column, tuple(kept))
+    return cut(cell, position, len(cell.text))
 
 
 def _arguments(body: Body, line: int, position: int, count: int, opening: Span) -> tuple[int, int]:

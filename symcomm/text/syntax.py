@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
-from importlib.resources import files
-
-from lark import Lark, Token, Tree
-from lark.lexer import Lexer
+from lark import Token, Tree
 
 Branch = Tree[Token]
 Part = Branch | Token
-
-
-class _Tokens(Lexer):
-    """Hands the tokens of :mod:`symcomm.text.tokens` to Lark."""
-
-    def __init__(self, lexer_conf: object) -> None:
-        pass
-
-    def lex(self, data: list[Token]) -> Iterator[Token]:  # type: ignore[override]  # Lark's custom lexers take one argument
-        """The tokens as they are."""
-        return iter(data)
-
-
-@lru_cache(maxsize=1)
-def grammar() -> Lark:
-    """The parser of ``formula.lark``, built once."""
-    source = files("symcomm.text").joinpath("formula.lark").read_text(encoding="utf-8")
-    return Lark(source, start="cell", parser="lalr", lexer=_Tokens, propagate_positions=True, maybe_placeholders=False)
 
 
 def start_of(part: Part) -> int:
@@ -157,3 +134,8 @@ def has_relation(item: Branch, relation: str) -> bool:
 def is_letter(text: str) -> bool:
     """Whether a text is one letter."""
     return len(text) == 1 and text.isalpha()
+
+
+def cut_short(items: list[Branch]) -> bool:
+    """Whether dots stand in a list."""
+    return any(item.data == "dots" for item in items)

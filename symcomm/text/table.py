@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -106,17 +106,20 @@ def trimmed(cell: Cell) -> Cell:
     """The cell without the white space around its text."""
     text = cell.text.strip()
     lead = len(cell.text) - len(cell.text.lstrip()) if text else 0
-    if text == cell.text:
-        return cell
+    return cell if text == cell.text else cut(cell, lead, lead + len(text))
+
+
+def cut(cell: Cell, start: int, stop: int) -> Cell:
+    """The cell with only ``text[start:stop]``, which stands where it stood."""
     here = Jump(0, cell.line, cell.line_text, cell.start)
     kept: list[Jump] = []
     for jump in cell.jumps:
-        if jump.offset <= lead:
+        if jump.offset <= start:
             here = jump
-        elif jump.offset < lead + len(text):
-            kept.append(jump._replace(offset=jump.offset - lead))
-    start = here.column + lead - here.offset
-    return Cell(text, cell.file, here.line, here.line_text, start, cell.column, tuple(kept))
+        elif jump.offset < stop:
+            kept.append(jump._replace(offset=jump.offset - start))
+    column = here.column + start - here.offset
+    return Cell(cell.text[start:stop], cell.file, here.line, here.line_text, column, cell.column, tuple(kept))
 
 
 def build(file: str, header: list[Cell], body: Iterable[list[Cell]]) -> Table:
@@ -136,9 +139,8 @@ def build(file: str, header: list[Cell], body: Iterable[list[Cell]]) -> Table:
         for number, raw_cell in enumerate(raw):
             cell = trimmed(raw_cell)
             column = columns[number] if number < len(columns) else ""
-            cell = Cell(cell.text, cell.file, cell.line, cell.line_text, cell.start, column, cell.jumps)
-            check_cell(cell)
-            cells.append(cell)
+            cells.append(replace(cell, column=column))
+            check_cell(cells[-1])
         last = raw[-1]
         for number in range(len(cells), len(columns)):
             cells.append(Cell("", file, last.line, last.line_text, len(last.line_text), columns[number]))

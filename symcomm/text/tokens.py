@@ -11,7 +11,23 @@ import re
 from lark import Token
 
 from symcomm.errors import FormulaError
+from symcomm.text.syntax import start_of, stop_of
 from symcomm.text.table import CELL_LIMIT, Cell
+from symcomm.text.vocabulary import (
+    ACCENTS,
+    CHARACTER_HINTS,
+    CHARACTERS,
+    COMMANDS,
+    FONTS,
+    GREEK,
+    GREEK_LETTERS,
+    LETTER_FONTS,
+    LOWERED,
+    RAISED,
+    REFUSED_COMMANDS,
+    SPACING_COMMANDS,
+    TEXT_FONTS,
+)
 
 DEPTH_LIMIT = 60
 NAME_LIMIT = 40
@@ -19,187 +35,18 @@ DIGITS_LIMIT = 40
 EXPONENT_LIMIT = 1_000
 
 
-def words(text: str) -> list[str]:
-    """The words of a text."""
-    return text.split()
-
-
-GREEK = words(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron pi varpi rho "
-    "varrho sigma varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi "
-    "Omega"
-)
-_GREEK_LETTERS = dict(
-    zip(
-        "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩϵϑϕϱς",
-        words(
-            "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau "
-            "upsilon varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega epsilon vartheta "
-            "phi varrho varsigma"
-        ),
-        strict=True,
-    )
-)
-
-# Commands that change only how the formula looks.
-_SPACING = words(
-    "left right bigl bigr Bigl Bigr biggl biggr Biggl Biggr big Big bigg Bigg middle quad qquad displaystyle textstyle "
-    "scriptstyle limits nolimits mathstrut strut enspace thinspace medspace thickspace negthinspace notag nonumber "
-    "mathopen mathclose mathbin mathrel mathord allowbreak nobreak hfill par noindent"
-)
-_TEXT_FONTS = words(
-    "text textrm textnormal textit textbf textsf texttt textsc mathrm mathsf mathtt mathit operatorname mbox "
-    "operatorname* textup mathop"
-)
-_FONTS = words("mathbf boldsymbol bm pmb mathnormal bf rm mathbfit symbf")
-_LETTER_FONTS = {"mathbb": "bb", "mathcal": "cal", "mathfrak": "frak", "mathscr": "scr", "Bbb": "bb"}
-_ACCENTS = {
-    "hat": "hat",
-    "widehat": "hat",
-    "tilde": "tilde",
-    "widetilde": "tilde",
-    "bar": "bar",
-    "overline": "bar",
-    "dot": "dot",
-    "ddot": "ddot",
-    "vec": "vec",
-    "check": "check",
-    "breve": "breve",
+# The token that closes a bracket: which one it closes, and how it is written.
+_BRACKETS = {
+    "RPAREN": ("LPAREN", ")"),
+    "RSQUARE": ("LSQUARE", "]"),
+    "RBRACE": ("LBRACE", "}"),
+    "RSET": ("LSET", r"\}"),
+    "RCEIL": ("LCEIL", r"\rceil"),
+    "RFLOOR": ("LFLOOR", r"\rfloor"),
 }
-_COMMANDS: dict[str, tuple[str, str]] = {
-    "frac": ("FRAC", ""),
-    "dfrac": ("FRAC", ""),
-    "tfrac": ("FRAC", ""),
-    "sqrt": ("SQRT", ""),
-    "times": ("TIMES", "*"),
-    "cdot": ("DOT", "*"),
-    "ast": ("DOT", "*"),
-    "cdotp": ("DOT", "*"),
-    "odot": ("ODOT", "o"),
-    "circ": ("ODOT", "o"),
-    "div": ("SLASH", "/"),
-    "in": ("RELATION", "in"),
-    "le": ("RELATION", "<="),
-    "leq": ("RELATION", "<="),
-    "leqslant": ("RELATION", "<="),
-    "gets": ("RELATION", "="),
-    "leftarrow": ("RELATION", "="),
-    "coloneqq": ("RELATION", "="),
-    "colon": ("RELATION", ":"),
-    "dots": ("DOTS", "..."),
-    "ldots": ("DOTS", "..."),
-    "cdots": ("DOTS", "..."),
-    "dotsc": ("DOTS", "..."),
-    "dotsb": ("DOTS", "..."),
-    "prime": ("PRIME", "'"),
-    "top": ("TRANSPOSED", "T"),
-    "intercal": ("TRANSPOSED", "T"),
-    "transpose": ("TRANSPOSED", "T"),
-    "lceil": ("LCEIL", "("),
-    "rceil": ("RCEIL", ")"),
-    "lfloor": ("LFLOOR", "("),
-    "rfloor": ("RFLOOR", ")"),
-    "lbrace": ("LSET", "{"),
-    "rbrace": ("RSET", "}"),
-    "lbrack": ("LSQUARE", "["),
-    "rbrack": ("RSQUARE", "]"),
-    "Re": ("TEXT", "bbR"),
-    "R": ("TEXT", "bbR"),
-    "reals": ("TEXT", "bbR"),
-    "Z": ("TEXT", "bbZ"),
-    "N": ("TEXT", "bbN"),
-    "newline": ("AND", ","),
-    "forall": ("AND", ","),
-    "_": ("UNDER", "_"),
-    "^": ("CARET", "^"),
-    "*": ("DOT", "*"),
-    "{": ("LSET", "{"),
-    "}": ("RSET", "}"),
-    "\\": ("AND", ","),
-}
-# Commands with a meaning that no cell can have here; they are named so that nobody takes them for functions.
-_REFUSED = {
-    "begin": "write the computation on one line",
-    "end": "write the computation on one line",
-    "sum": r"write the sum out, or as a function such as \text{Combine}(Y_e, M)",
-    "prod": "write the product out",
-    "int": "a layer has no integrals",
-    "otimes": r"for an elementwise product write \odot, for a matrix product nothing",
-    "oplus": "write `+`",
-    "partial": "a table states the forward computation; gradients are derived",
-    "nabla": "a table states the forward computation; gradients are derived",
-    "underbrace": "write the formula without the brace",
-    "overbrace": "write the formula without the brace",
-    "not": "write the formula without it",
-    "over": r"write \frac{a}{b}",
-    "stackrel": "write `=`",
-    "overset": "write the formula without it",
-    "underset": "write the formula without it",
-    "mid": "separate arguments with commas",
-    "vert": "separate arguments with commas",
-    "|": "norms are not read",
-    "lVert": "norms are not read",
-    "def": "macros are not read: write them out",
-    "newcommand": "macros are not read: write them out",
-    "input": "a cell reads no files",
-    "include": "a cell reads no files",
-    "write": "a cell writes no files",
-}
-_CHARACTERS: dict[str, tuple[str, str]] = {
-    "+": ("PLUS", "+"),
-    "-": ("MINUS", "-"),
-    "−": ("MINUS", "-"),
-    "–": ("MINUS", "-"),
-    "*": ("DOT", "*"),
-    "·": ("DOT", "*"),
-    "⋅": ("DOT", "*"),
-    "∙": ("DOT", "*"),
-    "@": ("DOT", "*"),
-    "×": ("TIMES", "*"),
-    "⨯": ("TIMES", "*"),
-    "/": ("SLASH", "/"),
-    "÷": ("SLASH", "/"),
-    "⊙": ("ODOT", "o"),
-    "∘": ("ODOT", "o"),
-    "=": ("RELATION", "="),
-    "≔": ("RELATION", "="),
-    "←": ("RELATION", "="),
-    "∈": ("RELATION", "in"),
-    ":": ("RELATION", ":"),
-    "≤": ("RELATION", "<="),
-    ",": ("COMMA", ","),
-    ";": ("COMMA", ","),
-    "_": ("UNDER", "_"),
-    "^": ("CARET", "^"),
-    "'": ("PRIME", "'"),
-    "’": ("PRIME", "'"),
-    "′": ("PRIME", "'"),
-    "″": ("PRIME", "''"),
-    "ᵀ": ("TRANSPOSED", "T"),
-    "⊤": ("TRANSPOSED", "T"),
-    "…": ("DOTS", "..."),
-    "⋯": ("DOTS", "..."),
-    "√": ("SQRT", ""),
-    "ℝ": ("TEXT", "bbR"),
-    "ℤ": ("TEXT", "bbZ"),
-    "ℕ": ("TEXT", "bbN"),
-    "ℓ": ("TEXT", "ell"),
-    "(": ("LPAREN", "("),
-    ")": ("RPAREN", ")"),
-    "[": ("LSQUARE", "["),
-    "]": ("RSQUARE", "]"),
-    "{": ("LBRACE", "{"),
-    "}": ("RBRACE", "}"),
-    "⌈": ("LCEIL", "("),
-    "⌉": ("RCEIL", ")"),
-    "⌊": ("LFLOOR", "("),
-    "⌋": ("RFLOOR", ")"),
-}
-_RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True))
-_LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₗₘₙₑₕ", "0123456789ijklmneh", strict=True))
-_CLOSING = {"RPAREN": "LPAREN", "RSQUARE": "LSQUARE", "RBRACE": "LBRACE", "RSET": "LSET", "RCEIL": "LCEIL"}
-_CLOSING["RFLOOR"] = "LFLOOR"
-_OPENING = set(_CLOSING.values())
+_CLOSING = {closing: opening for closing, (opening, _) in _BRACKETS.items()}
+_PARTNER = dict(_BRACKETS.values())
+_OPENING = set(_PARTNER)
 _ENDS = {"NUMBER", "WORD", "TEXT", "PRIME", "TRANSPOSED", *_CLOSING}
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|__[A-Za-z0-9_]+")
@@ -243,8 +90,8 @@ class Scanner:
             shown = self._source(token)
             raise self.error(
                 f"this `{shown}` is never closed",
-                _at(token),
-                _end(token),
+                start_of(token),
+                stop_of(token),
                 f"write a `{_PARTNER[token.type]}` where it ends",
             )
         return self._tidy()
@@ -254,7 +101,7 @@ class Scanner:
         return FormulaError(message, self.cell.span(start, stop), hint)
 
     def _source(self, token: Token) -> str:
-        return self.text[_at(token) : _end(token)]
+        return self.text[start_of(token) : stop_of(token)]
 
     def _add(self, kind: str, value: str, start: int, stop: int) -> None:
         token = Token(kind, value, start_pos=start, end_pos=stop)
@@ -276,8 +123,8 @@ class Scanner:
             if opened.type != _CLOSING[kind]:
                 raise self.error(
                     f"this `{self._source(opened)}` is never closed: `{self.text[start:stop]}` comes first",
-                    _at(opened),
-                    _end(opened),
+                    start_of(opened),
+                    stop_of(opened),
                     f"write a `{_PARTNER[opened.type]}` where it ends",
                 )
         self.found.append(token)
@@ -314,17 +161,17 @@ class Scanner:
         elif char == "*" and text.startswith("**", start):
             self._add("CARET", "^", start, start + 2)
             self.position += 2
-        elif char in _GREEK_LETTERS:
-            self._add("TEXT", _GREEK_LETTERS[char], start, start + 1)
+        elif char in GREEK_LETTERS:
+            self._add("TEXT", GREEK_LETTERS[char], start, start + 1)
             self.position += 1
-        elif char in _RAISED or char in _LOWERED:
-            self._raised(_RAISED if char in _RAISED else _LOWERED)
-        elif char in _CHARACTERS:
-            kind, value = _CHARACTERS[char]
+        elif char in RAISED or char in LOWERED:
+            self._raised(RAISED if char in RAISED else LOWERED)
+        elif char in CHARACTERS:
+            kind, value = CHARACTERS[char]
             self._add(kind, value, start, start + 1)
             self.position += 1
         else:
-            hint = _CHARACTER_HINTS.get(char, _USE)
+            hint = CHARACTER_HINTS.get(char, _USE)
             raise self.error(f"unexpected character `{_shown(char)}`", start, start + 1, hint)
 
     def _word(self) -> None:
@@ -363,7 +210,7 @@ class Scanner:
         found = _NUMBER.match(self.text, start)
         assert found is not None
         stop = found.end()
-        raised = bool(self.found) and self.found[-1].type in ("CARET", "UNDER") and _end(self.found[-1]) == start
+        raised = bool(self.found) and self.found[-1].type in ("CARET", "UNDER") and stop_of(self.found[-1]) == start
         single = self._wants_digit() and self.text[start] != "."
         if single:
             stop = start + 1
@@ -424,7 +271,7 @@ class Scanner:
         while stop < len(self.text) and self.text[stop] in letters:
             stop += 1
         value = "".join(letters[char] for char in self.text[start:stop])
-        self._add("CARET" if letters is _RAISED else "UNDER", "^" if letters is _RAISED else "_", start, start)
+        self._add("CARET" if letters is RAISED else "UNDER", "^" if letters is RAISED else "_", start, start)
         if value.isdigit() and len(value) > DIGITS_LIMIT:
             raise self.error(f"this number has more than {DIGITS_LIMIT} digits", start, stop)
         self._check_name(value, start, stop)
@@ -437,30 +284,30 @@ class Scanner:
         if found is None:
             raise self.error("this backslash starts no command", start, start + 1, "take it away")
         name, stop = found.group()[1:], found.end()
-        if name.endswith("*") and name not in _TEXT_FONTS:
+        if name.endswith("*") and name not in TEXT_FONTS:
             name, stop = name[:-1], stop - 1
         self.position = stop
-        if name in _SPACING:
+        if name in SPACING_COMMANDS:
             if name in ("left", "right", "middle") and text.startswith(".", stop):
                 self.position = stop + 1  # `\left.` stands for no bracket at all
         elif name in (",", ";", ":", "!", " ", ">", "/", "\n", "(", ")", "[", "]"):
             pass  # spacing, and the borders of inline math
         elif name == "$":
             raise self.error(r"unexpected character `\$`", start, stop, "write `$` around formulas, not `\\$`")
-        elif name in _TEXT_FONTS:
+        elif name in TEXT_FONTS:
             self._text_command(name, start, stop)
-        elif name in _LETTER_FONTS:
-            self._letter_font(_LETTER_FONTS[name], start, stop)
-        elif name in _FONTS:
+        elif name in LETTER_FONTS:
+            self._letter_font(LETTER_FONTS[name], start, stop)
+        elif name in FONTS:
             self._add("FONT", name, start, stop)
-        elif name in _ACCENTS:
-            self._add("ACCENT", _ACCENTS[name], start, stop)
+        elif name in ACCENTS:
+            self._add("ACCENT", ACCENTS[name], start, stop)
         elif name in GREEK:
             self._add("TEXT", name, start, stop)
-        elif name in _REFUSED:
-            raise self.error(f"`\\{name}` is not read here", start, stop, _REFUSED[name])
-        elif name in _COMMANDS:
-            kind, value = _COMMANDS[name]
+        elif name in REFUSED_COMMANDS:
+            raise self.error(f"`\\{name}` is not read here", start, stop, REFUSED_COMMANDS[name])
+        elif name in COMMANDS:
+            kind, value = COMMANDS[name]
             self._add(kind, value, start, stop)
         elif name.isalpha() and name.isascii():
             # A command of the author's own (\softmax, \Out): a word like any other.
@@ -528,7 +375,7 @@ class Scanner:
             wanted = soft or token.type == "DOTS" or bool(tidy and tidy[-1].type == "DOTS")
             starts = not tidy or tidy[-1].type in _OPENING or tidy[-1].type == "COMMA"
             if wanted and not starts and token.type != "COMMA" and token.type not in _CLOSING:
-                tidy.append(Token("COMMA", ",", start_pos=_at(token), end_pos=_at(token)))
+                tidy.append(Token("COMMA", ",", start_pos=start_of(token), end_pos=start_of(token)))
             if soft and token.type == "COMMA" and starts:
                 continue
             soft = False
@@ -538,28 +385,9 @@ class Scanner:
         return tidy
 
 
-_PARTNER = {"LPAREN": ")", "LSQUARE": "]", "LBRACE": "}", "LSET": r"\}", "LCEIL": r"\rceil", "LFLOOR": r"\rfloor"}
 _USE = "write formulas in LaTeX or plainly: x W^Q + b, \\frac{a}{b}, softmax(S), R^{B \\times L}"
-_CHARACTER_HINTS = {
-    "|": "separate arguments with commas; absolute values are not read",
-    "!": "factorials are not read",
-    "&": "write one computation in a cell",
-    "#": "names have letters, digits and scripts",
-    "%": "write a fraction: 5/100",
-    '"': "write the name without quotes",
-    ">": "a range is written i = 1, \\dots, n",
-    "<": "a range is written i = 1, \\dots, n",
-}
 
 
 def _shown(char: str) -> str:
     """A character as an error can show it."""
     return char if char.isprintable() else f"U+{ord(char[:1] or ' '):04X}"
-
-
-def _at(token: Token) -> int:
-    return token.start_pos or 0
-
-
-def _end(token: Token) -> int:
-    return token.end_pos or 0

@@ -1,0 +1,88 @@
+"""From the text of a cell to the grammar's tree, and what the grammar refuses in words about the formula."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.resources import files
+
+from lark import Lark, Token, UnexpectedInput, UnexpectedToken
+from lark.lexer import Lexer
+
+from symcomm.errors import FormulaError
+from symcomm.text.context import Context
+from symcomm.text.syntax import Branch, branches, levels, start_of, stop_of
+from symcomm.text.tokens import DEPTH_LIMIT, Scanner
+
+# A bracket is seven rules of the grammar within each other.
+_LEVEL_LIMIT = 8 * DEPTH_LIMIT
+
+
+class _Tokens(Lexer):
+    """Hands the tokens of :mod:`symcomm.text.tokens` to Lark."""
+
+    def __init__(self, lexer_conf: object) -> None:
+        pass
+
+    def lex(self, data: list[Token]) -> Iterator[Token]:  # type: ignore[override]  # Lark's custom lexers take one argument
+        """The tokens as they are."""
+        return iter(data)
+
+
+@lru_cache(maxsize=1)
+def grammar() -> Lark:
+    """The parser of ``formula.lark``, built once."""
+    source = files("symcomm.text").joinpath("formula.lark").read_text(encoding="utf-8")
+    return Lark(source, start="cell", parser="lalr", lexer=_Tokens, propagate_positions=True, maybe_placeholders=False)
+
+
+def parse(context: Context) -> list[Branch]:
+    """The items of the cell, which commas separate."""
+    cell = context.cell
+    tokens = Scanner(cell, words_join=context.scope.kind == "tensor").tokens()
+    if not tokens:
+        what = f"the cell {cell.column} is empty" if cell.column else "there is nothing to read"
+        raise FormulaError(what, cell.span(), context.expects())
+    try:
+        tree = grammar().parse(tokens)  # a custom lexer takes any input
+    except UnexpectedToken as error:
+        raise _translated(context, error, tokens) from None
+    except UnexpectedInput:  # pragma: no cover - a custom lexer meets no characters
+        raise FormulaError("this formula is not understood", cell.span(), context.expects()) from None
+    if levels(tree) > _LEVEL_LIMIT:  # \hat\hat\hat x nests without a bracket
+        raise context.deep(tree)
+    return branches(tree)
+
+
+def _translated(context: Context, error: UnexpectedToken, tokens: list[Token]) -> FormulaError:
+    """Lark's error in words about the formula."""
+    token = error.token
+    starts = bool({"WORD", "NUMBER"} & set(error.expected))
+    place = next((number for number, one in enumerate(tokens) if one is token), len(tokens))
+    before = context.source(tokens[place - 1]) if place else ""
+    if token.type == "COMMA" and start_of(token) == stop_of(token):
+        token = tokens[place + 1]  # this comma was only understood: name what stands there
+    if token.type == "$END":
+        last = tokens[-1]
+        return context.wrong(f"something is missing after `{context.source(last)}`", last, _after(last.type))
+    shown = context.source(token) or token.value
+    if token.type == "DOTS":
+        hint = r"a list is cut short like Q_1, Q_2, \dots, Q_n or i = 1, \dots, n"
+        return context.wrong(f"`{shown}` cannot stand here", token, hint)
+    if starts and place:
+        hint = _after(tokens[place - 1].type)
+        return context.wrong(f"something is missing between `{before}` and `{shown}`", token, hint)
+    if starts:
+        return context.wrong(f"the formula cannot begin with `{shown}`", token, context.expects())
+    return context.wrong(f"`{shown}` cannot stand after `{before}`", token, "is an operator missing between them?")
+
+
+def _after(kind: str) -> str:
+    """What belongs behind a token of a kind."""
+    if kind in ("UNDER", "CARET"):
+        return "a script is a letter, a number, or a group in braces"
+    if kind in ("FRAC", "SQRT", "ACCENT", "FONT"):
+        return r"give its argument in braces: \frac{a}{b}, \sqrt{a}, \hat{x}"
+    if kind == "RELATION":
+        return "a formula or a shape belongs there"
+    return "a name, a number or a group belongs there"
