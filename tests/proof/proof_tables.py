@@ -306,6 +306,7 @@ _shape(
     *feed("h"),
     "y = x + dropout(b) ; - ; y [B,L,D]",
 )
+_shape("first", *feed("x"), "p = first(b) ; - ; p [B,D]", "y = p W^P ; W^P [D,D] ; y [B,D]")
 for _name in ("embed", "embedding"):
     _shape(_name, rf"x = {_name}(t, W^E) ; $t \in Z^{{B \times L}}$, W^E [V,D] ; x [B,L,D]", *feed("x"))
 _shape(
