@@ -21,8 +21,17 @@ if TYPE_CHECKING:
     from symcomm.exam.load import load
     from symcomm.exam.problem import Problem, read_problem
     from symcomm.exam.solve import solve
+    from symcomm.fitting import fit
+    from symcomm.hardware.broadcast import broadcast
+    from symcomm.hardware.devices import Device, device, devices
+    from symcomm.hardware.paths import wiring
+    from symcomm.hardware.rates import balance
+    from symcomm.hardware.topology import read_topology
     from symcomm.model import Model, peak_rate, ratio
     from symcomm.notation import Notation
+    from symcomm.optimum.crossover import crossover
+    from symcomm.optimum.minimum import maximise, minimise
+    from symcomm.optimum.sensitivity import break_even, sensitivity
     from symcomm.parallel.strategy import (
         Context,
         Cut,
@@ -38,6 +47,8 @@ if TYPE_CHECKING:
         Zero2,
         parse_strategy,
     )
+    from symcomm.parts import Parts
+    from symcomm.passes.bound import judge
     from symcomm.units import Quantity
 
 # One row a public name: the module it lives in.
@@ -47,11 +58,13 @@ _HOMES = {
     "Cut": "symcomm.parallel.strategy",
     "Data": "symcomm.parallel.strategy",
     "Derivation": "symcomm.derivation",
+    "Device": "symcomm.hardware.devices",
     "Expert": "symcomm.parallel.strategy",
     "FullySharded": "symcomm.parallel.strategy",
     "HybridSharded": "symcomm.parallel.strategy",
     "Model": "symcomm.model",
     "Notation": "symcomm.notation",
+    "Parts": "symcomm.parts",
     "Pipeline": "symcomm.parallel.strategy",
     "Problem": "symcomm.exam.problem",
     "Quantity": "symcomm.units",
@@ -63,12 +76,25 @@ _HOMES = {
     "Tensor": "symcomm.parallel.strategy",
     "Zero1": "symcomm.parallel.strategy",
     "Zero2": "symcomm.parallel.strategy",
+    "balance": "symcomm.hardware.rates",
+    "break_even": "symcomm.optimum.sensitivity",
+    "broadcast": "symcomm.hardware.broadcast",
+    "crossover": "symcomm.optimum.crossover",
+    "device": "symcomm.hardware.devices",
+    "devices": "symcomm.hardware.devices",
+    "fit": "symcomm.fitting",
+    "judge": "symcomm.passes.bound",
     "load": "symcomm.exam.load",
+    "maximise": "symcomm.optimum.minimum",
+    "minimise": "symcomm.optimum.minimum",
     "parse_strategy": "symcomm.parallel.strategy",
     "peak_rate": "symcomm.model",
     "ratio": "symcomm.model",
     "read_problem": "symcomm.exam.problem",
+    "read_topology": "symcomm.hardware.topology",
+    "sensitivity": "symcomm.optimum.sensitivity",
     "solve": "symcomm.exam.solve",
+    "wiring": "symcomm.hardware.paths",
 }
 
 __all__ = [
@@ -77,11 +103,13 @@ __all__ = [
     "Cut",
     "Data",
     "Derivation",
+    "Device",
     "Expert",
     "FullySharded",
     "HybridSharded",
     "Model",
     "Notation",
+    "Parts",
     "Pipeline",
     "Problem",
     "Quantity",
@@ -94,12 +122,25 @@ __all__ = [
     "Zero1",
     "Zero2",
     "__version__",
+    "balance",
+    "break_even",
+    "broadcast",
+    "crossover",
+    "device",
+    "devices",
+    "fit",
+    "judge",
     "load",
+    "maximise",
+    "minimise",
     "parse_strategy",
     "peak_rate",
     "ratio",
     "read_problem",
+    "read_topology",
+    "sensitivity",
     "solve",
+    "wiring",
 ]
 
 

@@ -33,6 +33,32 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("input_gradient", "not_needed", "The first layer's input needs no gradient."),
     Convention("traffic", "compulsory", "Each operand is read once and the result written once."),
     Convention(
+        "traffic",
+        "weights_and_reloaded_activations",
+        "Weights are read for every product they are in, their gradients are read and written, saved activations are "
+        "read again in the backward pass, and what collectives send and receive goes through memory; all else stays "
+        "in the cache.",
+    ),
+    Convention("time", "overlap", "Computing, memory and network work side by side: the longest of them is the time."),
+    Convention("time", "per_op", "Computing and memory overlap within an op; ops and collectives follow one another."),
+    Convention("time", "serial", "Nothing overlaps: the times of computing, memory and network add up."),
+    Convention("rate", "of_format", "The peak rate is that of the number format in use."),
+    Convention("rate", "eight_bit", "The peak rate is that of 8-bit numbers; a format of w bytes runs at 1/w of it."),
+    Convention("link", "full_duplex", "The bandwidth of a link is that of one direction; both are used at once."),
+    Convention(
+        "link", "bidirectional", "The bandwidth of a link is that of both directions; bytes sent and received add up."
+    ),
+    Convention("gradient_sync", "end_of_batch", "Gradients of weights are reduced after the last backward pass."),
+    Convention("gradient_sync", "with_backward", "Gradients of weights are reduced while the last backward pass runs."),
+    Convention("recomputation", "activations_kept", "Activations are kept for the backward pass."),
+    Convention("recomputation", "full_recomputation", "The forward pass of a layer is computed again for backward."),
+    Convention("model_flops", "training_flops", "Model FLOPs are the forward and backward operations of the graph."),
+    Convention("model_flops", "6nd", "Model FLOPs are six for each parameter and token."),
+    Convention("capacity", "unnamed", "What the GB of a device mean is not said, so no answer may depend on it."),
+    Convention("capacity", "nominal_GB", "The capacity of a device is what it is sold with, in GB of 10^9 bytes."),
+    Convention("capacity", "nominal_GiB", "The capacity of a device is what it is sold with, in GiB of 2^30 bytes."),
+    Convention("capacity", "usable", "The capacity of a device is what its driver reports."),
+    Convention(
         "communication", "payload", "Bytes are those of the full tensor a collective works on, counted once per call."
     ),
     Convention("communication", "sent_per_rank", "Bytes are those one rank sends."),
@@ -40,10 +66,41 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("communication", "all_links", "Bytes are those that all ranks together send over all links."),
     Convention("communication", "contributed", "Bytes are what all ranks together put into the collectives."),
     Convention("algorithm", "ring", "Collectives run on a ring, which is optimal in bytes sent."),
+    Convention("algorithm", "tree", "Collectives run on a binomial tree."),
+    Convention("algorithm", "double_tree", "Collectives run on two binary trees, each for half of the tensor."),
+    Convention("algorithm", "recursive_doubling", "Collectives run by recursive doubling."),
+    Convention("algorithm", "halving_doubling", "Collectives run by recursive halving and doubling."),
+    Convention("algorithm", "bruck", "Collectives run by Bruck's algorithm."),
+    Convention("algorithm", "pairwise", "Collectives exchange between pairs of ranks."),
+    Convention("algorithm", "scatter_allgather", "A broadcast scatters the tensor and gathers it again."),
+    Convention("algorithm", "chain", "Collectives run in chunks along a chain of ranks."),
+    Convention(
+        "algorithm", "owner_multicast", "Each rank owns a part of the sum, and the network multicasts it for free."
+    ),
+    Convention("algorithm", "hierarchical", "Collectives run on rings inside nodes of g ranks and between the nodes."),
+    Convention("algorithm", "torus_2d", "Collectives run on the rings along the two axes of a torus."),
+    Convention("algorithm", "torus_3d", "Collectives run on the rings along the three axes of a torus."),
+    Convention("chunks", "padded", "A payload that does not divide is padded to equal chunks of whole elements."),
+    Convention("chunks", "divisible", "The payload is taken to divide into equal chunks."),
+    Convention("message_cost", "alpha_beta", "A message costs its latency, and its bytes over the bandwidth."),
+    Convention("message_cost", "alpha_beta_gamma", "A message costs latency, bytes over bandwidth, and additions."),
+    Convention("message_cost", "bandwidth_only", "A message costs its bytes over the bandwidth; latency is left out."),
+    Convention("bandwidth", "algbw", "The bandwidth of a collective is its payload over its time."),
+    Convention(
+        "bandwidth",
+        "busbw",
+        "The bandwidth of a collective is the least share of the payload that a rank must move, over its time.",
+    ),
     Convention(
         "gathered_weights",
         "reshard",
         "Gathered weights are dropped after the forward pass and gathered again for backward.",
+    ),
+    Convention(
+        "gathered_weights",
+        "whole_units",
+        "Gathered weights are dropped after the forward pass; for backward all of them are gathered again, also those "
+        "that no gradient reads (biases, embeddings), because a unit of modules is gathered as a whole.",
     ),
     Convention("gathered_weights", "keep", "Gathered weights are kept from the forward to the backward pass."),
     Convention("gathered_activations", "keep", "Gathered activations are kept from the forward to the backward pass."),
@@ -56,6 +113,15 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("pipeline", "both_directions", "Pipeline traffic is that over one boundary, both directions together."),
     Convention("pipeline", "all_boundaries", "Pipeline traffic is that over all boundaries, both directions together."),
     Convention("pipeline", "per_microbatch", "Pipeline traffic is that of one microbatch over one boundary."),
+    Convention("saved", "ideal", "What the derived gradients read is kept; statistics of a row are computed again."),
+    Convention("saved", "pytorch", "What eager PyTorch keeps for backward is kept, each storage counted once."),
+    Convention("softmax", "library", "Softmax is one function: it keeps its result."),
+    Convention(
+        "softmax",
+        "by_hand",
+        "Softmax is written by hand: exponentials, their sums and the places of the maxima are kept.",
+    ),
+    Convention("softmax", "fused", "Attention is one kernel: it keeps its operands, its result and a number a row."),
 )
 
 _CHOICES: dict[str, dict[str, Convention]] = {}
@@ -81,11 +147,23 @@ class Accounting:
     attention: str = "full"
     input_gradient: str = "needed"
     traffic: str = "compulsory"
+    time: str = "overlap"
+    rate: str = "of_format"
+    link: str = "full_duplex"
+    gradient_sync: str = "end_of_batch"
+    recomputation: str = "activations_kept"
+    model_flops: str = "training_flops"
+    capacity: str = "unnamed"
     communication: str = "payload"
     algorithm: str = "ring"
+    chunks: str = "padded"
+    message_cost: str = "alpha_beta"
+    bandwidth: str = "algbw"
     gathered_weights: str = "reshard"
     gathered_activations: str = "keep"
     pipeline: str = "one_direction"
+    saved: str = "ideal"
+    softmax: str = "library"
 
     def __post_init__(self) -> None:
         for name, choice in asdict(self).items():

@@ -136,6 +136,12 @@ def _model(file: Path, name: str, repeat: str, batch: str, dtype: str | None = N
     from symcomm.exam.problem import read_problem
     from symcomm.exam.solve import load_model
 
+    if file.suffix in (".json", ".txt"):
+        from symcomm.parts import load_parts
+
+        parts = load_parts(file, repeat=repeat, batch=batch, dtype=dtype or "fp16")
+        if parts is not None:
+            return parts.part(name) if name else parts
     return load_model(read_problem(file), name, repeat=repeat, batch=batch, dtype=dtype or "")
 
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Literal
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting, Convention
-from symcomm.errors import AccountingError, DerivationError, Span, ValuesError
+from symcomm.errors import AccountingError, DerivationError, IrrationalError, Span, ValuesError
 from symcomm.form import Form
 from symcomm.notation import Notation
-from symcomm.units import ONE, Quantity, Unit
+from symcomm.units import ONE, Irrational, Quantity, Unit
 
 if TYPE_CHECKING:
     from sympy import Expr
@@ -141,6 +141,24 @@ class Relations:
         return known
 
 
+def _irrational(number: Expr, unit: Unit) -> Quantity:
+    """A number that exact fractions cannot say: SymPy's exact one, with a fraction within 10^-30 to read it by."""
+    import sympy as sp
+
+    if number.is_Rational:  # a floor or a ceiling of a root
+        return Quantity(Fraction(int(number.p), int(number.q)), unit)
+    if not (number.is_real and number.is_finite):
+        raise ValuesError(f"{number} is not a real number")
+    from symcomm.printing import plain
+
+    near = sp.Rational(str(sp.N(number, 40)))
+    halves = all(p.exp.is_Rational and p.exp.q <= 2 for p in number.atoms(sp.Pow)) and not number.has(sp.log)
+    form = forms.from_expr(number)
+    text = plain(form) if halves else ""
+    text = f"({text})" if isinstance(form, forms.Total) and unit != ONE else text
+    return Irrational(Fraction(int(near.p), int(near.q)), unit, form, text if len(text) <= 40 else "")
+
+
 def _rational(number: Fraction) -> Expr:
     import sympy as sp
 
@@ -231,7 +249,10 @@ class Derivation:
             raise ValuesError(
                 f"{self.title} needs a value for {', '.join(missing)}", hint=f"for instance {missing[0]}=8"
             )
-        return Quantity(forms.evaluate(result, known), self.unit)
+        try:
+            return Quantity(forms.evaluate(result, known), self.unit)
+        except IrrationalError:
+            return _irrational(forms.value(result, {n: _rational(known[n]) for n in forms.names(result)}), self.unit)
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -334,6 +355,8 @@ def exact(value: object, name: str = "a value") -> Fraction:
         raise ValuesError(f"{name} is {value}: a number is needed")
     if isinstance(value, (int, Fraction)):
         return Fraction(value)
+    if isinstance(value, Irrational):
+        raise ValuesError(f"{name} is irrational, about {float(value.value):.6g}: an exact number is needed")
     if isinstance(value, Quantity):
         return value.value
     if isinstance(value, str):

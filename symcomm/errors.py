@@ -107,6 +107,10 @@ class ValuesError(SymcommError):
     """Given numbers that are missing, contradict one another or break a constraint."""
 
 
+class IrrationalError(ValuesError):
+    """A number that exact fractions cannot say, such as the square root of 2."""
+
+
 class DerivationError(SymcommError):
     """A step that is not an identity, a name used before it is defined, a unit that changed."""
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, cast
 
 from symcomm import notation
-from symcomm.errors import DerivationError, ValuesError
+from symcomm.errors import DerivationError, IrrationalError, ValuesError
 from symcomm.units import ONE, Unit
 
 if TYPE_CHECKING:
@@ -282,6 +282,11 @@ def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
                 return _power(go(base), go(exponent))
             case Root(inside):
                 return _power(go(inside), Fraction(1, 2))
+            # The logarithm of 6 is not rational, but its floor and ceiling are exact whole numbers.
+            case Ceiling(Logarithm(argument, base)) if base > 1:
+                return Fraction(-_floor_logarithm(1 / _positive(go(argument)), base))
+            case Floor(Logarithm(argument, base)) if base > 1:
+                return Fraction(_floor_logarithm(_positive(go(argument)), base))
             case Ceiling(inside):
                 return Fraction(-((-go(inside)).__floor__()))
             case Floor(inside):
@@ -313,7 +318,24 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
         top, bottom = isqrt(base.numerator), isqrt(base.denominator)
         if top * top == base.numerator and bottom * bottom == base.denominator:
             return Fraction(top, bottom) ** int(exponent.numerator)
-    raise ValuesError(f"{base} to the power {exponent} is not a rational number")
+    if abs(exponent) > 1000:
+        raise ValuesError(f"a power with the exponent {exponent} is too large")
+    raise IrrationalError(f"{base} to the power {exponent} is not a rational number")
+
+
+def _positive(argument: Fraction) -> Fraction:
+    if argument <= 0:
+        raise ValuesError(f"the logarithm of {argument} is not a number")
+    return argument
+
+
+def _floor_logarithm(argument: Fraction, base: int) -> int:
+    """The greatest whole ``x`` with ``base**x <= argument``, by exact comparison."""
+    bits = argument.numerator.bit_length() - argument.denominator.bit_length()
+    x = bits // base.bit_length() - 1 if bits > 0 else bits - 1
+    while Fraction(base) ** (x + 1) <= argument:
+        x += 1
+    return x
 
 
 def _whole_logarithm(argument: Fraction, base: int) -> Fraction:
@@ -323,7 +345,7 @@ def _whole_logarithm(argument: Fraction, base: int) -> Fraction:
             n, power = n // base, power + 1
         if n == 1:
             return Fraction(power)
-    raise ValuesError(f"the logarithm of {argument} is not a rational number")
+    raise IrrationalError(f"the logarithm of {argument} is not a rational number")
 
 
 def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
@@ -445,6 +467,12 @@ def from_expr(expr: Expr) -> Form:
             return Total(tuple(go(t) for t in sorted(e.args, key=_term_key)))
         if e.is_Mul:
             top, bottom = sp.fraction(e)
+            # SymPy writes a logarithm to base 2 as log(k)/log(2).
+            above = [f for f in sp.Mul.make_args(top) if isinstance(f, sp.log)]
+            below = [f for f in sp.Mul.make_args(bottom) if isinstance(f, sp.log) and f.args[0].is_Integer]
+            if above and below:
+                logarithm = Logarithm(go(above[0].args[0]), int(below[0].args[0]))
+                return product(go(e * below[0] / above[0]), logarithm)
             if bottom != 1:
                 return Ratio(go(top), go(bottom))
             return product(*(go(f) for f in sorted(e.args, key=_factor_key)))

@@ -92,9 +92,70 @@ class Model:
         """The number of pipeline stages."""
         return self.derive("stages", strategy=strategy)
 
-    def state_memory(self, strategy: Strategy | str | None = None, recipe: str = "mixed_adam") -> Derivation:
-        """The bytes of weights, gradients and optimizer states on one rank."""
-        return self.derive("state_memory", strategy=strategy, recipe=recipe)
+    def state_memory(
+        self, strategy: Strategy | str | None = None, recipe: str = "mixed_adam", frozen: str | None = None
+    ) -> Derivation:
+        """The bytes of weights, gradients and optimizer states on one rank; ``frozen`` weights have no states."""
+        return self.derive("state_memory", strategy=strategy, recipe=recipe, frozen=frozen)
+
+    def activation_memory(self, strategy: Strategy | str | None = None, accounting: Any = None,
+                          **options: Any) -> Derivation:  # fmt: skip
+        """The bytes of activations that one rank keeps for backward (``recomputation``, ``schedule``, ``frozen``)."""
+        return self.derive("activation_memory", strategy=strategy, accounting=accounting, **options)
+
+    def recomputation(self, recomputation: str = "full", count: str = "flops", **options: Any) -> Derivation:
+        """What recomputation runs again: ``flops``, ``hardware_flops``, ``all-reduces`` or ``bytes``."""
+        return self.derive("recomputation", recomputation=recomputation, count=count, **options)
+
+    def allocated_memory(self, accounting: Any = None, **options: Any) -> Derivation:
+        """The bytes given out when backward begins (``held``, ``workspace``, ``rounding``)."""
+        return self.derive("allocated_memory", accounting=accounting, **options)
+
+    def peak_memory(self, strategy: Strategy | str | None = None, recipe: str = "mixed_adam", accounting: Any = None,
+                    **options: Any) -> Derivation:  # fmt: skip
+        """The most bytes alive at once in a training step, the op during which they are, and the timeline."""
+        return self.derive("peak_memory", strategy=strategy, recipe=recipe, accounting=accounting, **options)
+
+    def capacity(
+        self, solve_for: str, capacity: object, capacity_is: str | None = None,
+        strategy: Strategy | str | None = None, accounting: Any = None, **options: Any,
+    ) -> Derivation:  # fmt: skip
+        """The fewest ranks or the largest size that fits; ``capacity_is`` says what 80 GB means."""
+        return self.derive("capacity", solve_for=solve_for, capacity=capacity, capacity_is=capacity_is,
+                           strategy=strategy, accounting=accounting, **options)  # fmt: skip
+
+    def time(self, strategy: Strategy | str | None = None, phase: str = "microbatch", accounting: Any = None,
+             **options: Any) -> Derivation:  # fmt: skip
+        """The time of one layer on one rank; ``options`` are ``term``, ``op`` and the rates of the machine."""
+        return self.derive("time", strategy=strategy, phase=phase, accounting=accounting, **options)
+
+    def roofline(self, op: str | None = None, accounting: Any = None, **options: Any) -> Derivation:
+        """The rate that an op, or a pass over one layer, can reach: the lower of the two roofs."""
+        return self.derive("roofline", op=op, accounting=accounting, **options)
+
+    def crossover(self, between: str, over: str, strategy: Strategy | str | None = None, accounting: Any = None,
+                  **options: Any) -> Derivation:  # fmt: skip
+        """The value of ``over`` at which two of the terms compute, memory and network are equal."""
+        return self.derive("crossover", between=between, over=over, strategy=strategy, accounting=accounting, **options)
+
+    def bound(self, of: str = "least_time", accounting: Any = None, **options: Any) -> Derivation:
+        """The least time that physics allows, or the rate that a ``measured`` time implies."""
+        return self.derive("bound", of=of, accounting=accounting, **options)
+
+    def step_time(self, strategy: Strategy | str | None = None, of: str = "step", accounting: Any = None,
+                  **options: Any) -> Derivation:  # fmt: skip
+        """The time of a training step, or its ``exposed``, ``hidden`` or whole ``network`` time."""
+        return self.derive("step_time", strategy=strategy, of=of, accounting=accounting, **options)
+
+    def throughput(self, strategy: Strategy | str | None = None, of: str = "tokens_per_second", accounting: Any = None,
+                   **options: Any) -> Derivation:  # fmt: skip
+        """Tokens a second, ``mfu``, ``hfu``, ``days``, ``device_hours``, ``flops_per_token`` or ``devices``."""
+        return self.derive("throughput", strategy=strategy, of=of, accounting=accounting, **options)
+
+    def scaling(self, strategy: Strategy | str, kind: str = "strong", accounting: Any = None,
+                **options: Any) -> Derivation:  # fmt: skip
+        """The ``strong`` or ``weak`` efficiency of a strategy, or its ``speedup``."""
+        return self.derive("scaling", strategy=strategy, kind=kind, accounting=accounting, **options)
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""

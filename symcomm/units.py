@@ -6,8 +6,12 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from typing import TYPE_CHECKING
 
 from symcomm.errors import ValuesError, nearest
+
+if TYPE_CHECKING:
+    from symcomm.form import Form
 
 # One row a unit: the spellings people write, the power of bases it is, and whether it takes prefixes.
 # A hertz is a clock cycle a second, so that clock x SMs x FMA/clock/SM works out as a unit, too.
@@ -17,6 +21,8 @@ _BASES: dict[str, tuple[tuple[str, ...], bool]] = {
     "FLOP": (("FLOPs", "flop", "flops"), True),
     "operation": (("op", "ops", "operations"), True),
     "second": (("s", "sec", "seconds"), True),
+    "hour": (("hours",), False),
+    "day": (("days",), False),
     "cycle": (("clock", "clk", "cycles"), True),
     "FMA": (("fma",), False),
     "SM": (("SMs",), False),
@@ -183,6 +189,11 @@ class Quantity:
             said.append(("≈", decimal_text(self.value) + suffix))
         return tuple(said)
 
+    @property
+    def relation(self) -> str:
+        """What stands before its first reading: ``=``, or ``≈`` where that one is rounded."""
+        return "="
+
     @classmethod
     def parse(cls, text: str) -> Quantity:
         """``1.41 GHz``, ``80 GiB``, ``512 FMA/clock/SM``, ``1/2``, ``4096``; exact.
@@ -200,6 +211,32 @@ class Quantity:
         number = Fraction(re.sub(r"[_ ]", "", match[1]))
         scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
         return cls(number * scale, unit)
+
+
+@dataclass(frozen=True)
+class Irrational(Quantity):
+    """A number that no fraction says: ``value`` is a fraction within 10^-30 of it, for reading and comparing only.
+
+    ``form`` is the exact number, written; ``text`` is its plain spelling, empty where that is too long to read.
+
+    >>> from symcomm.form import Root, num
+    >>> str(Irrational(Fraction(14142135623731, 10**13), ONE, Root(num(2)), "√2"))
+    '√2 ≈ 1.41421'
+    """
+
+    form: Form | None = None
+    text: str = ""
+
+    @property
+    def relation(self) -> str:
+        return "=" if self.text else "≈"
+
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        suffix = "" if self.unit == ONE else f" {self.unit}"
+        read = [text for _, text in super().lines()[1:]] or [decimal_text(self.value) + suffix]
+        if self.text:
+            return (("", self.text + suffix), *(("≈", text) for text in read))
+        return (("", read[0]), *(("≈", text) for text in read[1:]))
 
 
 _DISPLAY = {name: power for name, power in DECIMAL.items() if name not in ("", "K", "u", "m", "µ", "n")}

@@ -156,9 +156,7 @@ def quantity(scalar: Scalar) -> Quantity:
     if found.value <= 0:
         raise DocumentError(f"'{scalar.text[:60]}' is not positive", scalar.span)
     if not Fraction(1, _HUGE) < found.value < _HUGE:
-        raise DocumentError(
-            f"'{scalar.text[:60]}' is out of range", scalar.span, "between 10^-60 and 10^60"
-        )
+        raise DocumentError(f"'{scalar.text[:60]}' is out of range", scalar.span, "between 10^-60 and 10^60")
     return found
 
 

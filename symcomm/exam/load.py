@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from symcomm.model import Model
 
 
-def load(source: str | Path | Table, name: str = "", **options: Any) -> Model:
+def load(source: Any, name: str = "", **options: Any) -> Model:
     """The model of a problem file, of a file or text with a layer table, or of a ``Table``.
+
+    Also of a Hugging Face ``config.json`` (path, text or mapping), of a printed PyTorch module (text, or a path that
+    ends in ``.txt``), of a live module or a function that makes one: see ``symcomm.parts``. There, ``architecture``
+    names a class and ``leaves`` declares layers of one's own.
 
     ``name`` chooses among the models of a problem file (the last one by default). ``options`` are those of
     ``symcomm.model.load``: ``repeat``, ``batch``, ``dtype``, ``values``, ``inputs``, ``weights``, ``notation``.
@@ -22,6 +26,12 @@ def load(source: str | Path | Table, name: str = "", **options: Any) -> Model:
     from symcomm import model
 
     if not isinstance(source, Table):
+        from symcomm.parts import load_parts
+
+        parts = load_parts(source, name=name, **options)
+        if parts is not None:
+            return parts
+        options = {k: v for k, v in options.items() if k not in ("architecture", "leaves")}
         is_path = isinstance(source, Path) or ("\n" not in source and len(source) < 1000)
         problem = read_problem(source) if is_path else parse_problem(str(source))
         if problem.models:

@@ -85,6 +85,21 @@ def _sum(reader: Reader, node: tree.Call) -> Value:
     return reader.reduce(reader.tensor(node.arguments[0]), node.span, mean=False)
 
 
+def _first(reader: Reader, node: tree.Call) -> Value:
+    reader.expect(node, 1)
+    value = reader.tensor(node.arguments[0])
+    if len(value.dims) < 2:
+        raise ShapeError("First takes the first position of a sequence: it needs two axes", node.span)
+    of, labels = reader.fresh_labels(value)
+    where = reader.constant(f"first({value.tensor.name})", value.dims[-2:-1], node.span)
+    where.tensor.virtual = True  # a slice: nothing is stored or multiplied
+    kept = [*zip(labels[:-2], value.dims[:-2], strict=True), (labels[-1], value.dims[-1])]
+    return reader.emit(
+        "contraction", (value, where), (value.labels(of, labels), (labels[-2],)), reader.letters_of((value, of)), kept,
+        node.span, lookup=True,
+    )  # fmt: skip
+
+
 def _dropout(reader: Reader, node: tree.Call) -> Value:
     reader.expect(node, 1, 2)
     value = reader.tensor(node.arguments[0])
@@ -324,6 +339,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("transpose", ("transpose",), "exchanges the last two axes", _transpose),
     Function("repeat", ("repeat",), "repeats key/value heads for the query heads that share them", _repeat),
     Function("linear", ("linear",), "a matrix product, with a bias where one is given", _linear),
+    Function("first", ("first",), "takes the first position of a sequence", _first),
     Function("dropout", ("dropout",), "multiplies by a random 0/1 mask", _dropout),
     Function("mask", ("mask", "causalmask", "causal_mask"), "hides the positions after the query's own", _mask),
     Function(

@@ -53,6 +53,10 @@ class MapKind:
     maps let a pending partial sum pass. ``gradient`` may be left out for a pointwise expression: it is then
     ``dy`` times the derivative; where a framework keeps the result instead of the operand, it is written in ``y``.
     ``operands`` names the further operands; they get no gradient. ``collapses`` says the axis is gone in the result.
+
+    ``eager`` is what eager PyTorch keeps, where it is not what the gradient reads: operands by name, ``copy`` (a tensor
+    as large as the operand), ``row`` or ``row:dtype`` (a number a row), ``one`` (a number). ``fused_gain`` says that a
+    gain belongs to the library's function, so that the normalised values are not kept for the gain's gradient.
     """
 
     name: str
@@ -65,6 +69,8 @@ class MapKind:
     collapses: bool = False
     differentiable: bool = True
     source: str = ""
+    eager: tuple[str, ...] | None = None
+    fused_gain: bool = False
 
     @property
     def derivative(self) -> Any:
@@ -105,6 +111,8 @@ MAPS: tuple[MapKind, ...] = (
         _norm_gradient(_CENTRED / _SPREAD, _SPREAD, centred=True),
         along=True,
         source="Ba et al., arXiv 1607.06450",
+        eager=("u", "row", "row"),
+        fused_gain=True,
     ),
     MapKind(
         "rmsnorm",
@@ -113,6 +121,7 @@ MAPS: tuple[MapKind, ...] = (
         _norm_gradient(u / _SIZE, _SIZE, centred=False),
         along=True,
         source="Zhang and Sennrich, arXiv 1910.07467",
+        eager=("u", "row"),
     ),
     MapKind(
         "rope",
@@ -132,10 +141,13 @@ MAPS: tuple[MapKind, ...] = (
         along=True,
         operands=("t",),
         collapses=True,
+        eager=("copy", "t", "one"),
     ),
     MapKind("scale", (), u * c, dy * c, linear=True),  # c is the scale of the op, a number
     MapKind("mask", (), u + t, dy, linear=False, operands=("t",)),
 )
+# What hand-written versions of a function keep in eager PyTorch: exp(u - max), its sums, the places of the maxima.
+BY_HAND: dict[str, tuple[str, ...]] = {"softmax": ("copy", "row", "row:int64")}
 MAP: dict[str, MapKind] = {kind.name: kind for kind in MAPS}
 SPELLED: dict[str, MapKind] = {spelling: kind for kind in MAPS for spelling in kind.spellings}
 

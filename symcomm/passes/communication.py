@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.collectives.algorithms import ALGORITHMS, share
+from symcomm.collectives.algorithms import algorithm, share
+from symcomm.collectives.cost import Case
 from symcomm.derivation import Derivation, Exhibit
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import StrategyError, ValuesError
@@ -60,6 +61,14 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
         dtype = (gradient_dtype if weight_gradient else None) or of.dtype or setting.dtype
         every = needed or (c.kind, c.tensor, c.phase) in spared
         found.append(Call(c.kind, of.name, what, c.elements, c.mesh, c.phase, c.why, dtype, every))
+    if accounting.gathered_weights == "whole_units":
+        again = {(c.tensor, c.mesh) for c in found if c.kind == "all-gather" and c.phase == "backward"}
+        why = "the unit it belongs to is gathered as a whole, though no gradient reads it"
+        found += [
+            replace(c, phase="backward", why=why)
+            for c in found
+            if (c.kind, c.phase, c.what) == ("all-gather", "forward", "weight ") and (c.tensor, c.mesh) not in again
+        ]
     if strategy.pipeline is not None:
         for message in pipeline.messages(graph):
             tensor = graph.tensors[message.tensor]
@@ -225,15 +234,19 @@ def _volume(work: Work, strategy: Strategy, name: str, n: Form, kind: str, mesh:
 def _counted_text(accounting: Accounting, kind: str) -> str:
     if accounting.communication == "contributed":
         return "Every rank puts its own tensor in."
-    statement = ALGORITHMS[accounting.algorithm].statement
-    return (
-        statement
-        + {
-            "sent_per_rank": "",
-            "sent_and_received_per_rank": " It receives as much as it sends.",
-            "all_links": " All k ranks do so.",
-        }[accounting.communication]
-    )
+    record = algorithm(accounting.algorithm)
+    made = record.run(kind, Case(num(1), Sym("k"), nodes=tuple(Sym(name) for name in record.inner)))
+    # Whether all ranks are alike shows in numbers, however the forms are written: eight ranks, in pairs.
+    numbers = {"k": Fraction(8), "q": Fraction(2), **{name: Fraction(2) for name in record.inner}}
+    sent, moved, everyone = (forms.evaluate(f, numbers) for f in (made.sent, made.moved, made.total))
+    said = {
+        "sent_per_rank": "" if everyone == 8 * sent else " Counted for the rank that sends most.",
+        "sent_and_received_per_rank": (
+            " It receives as much as it sends." if moved == 2 * sent else " Counted for the rank that moves most."
+        ),
+        "all_links": " All k ranks do so." if everyone == 8 * sent else " Counted over all ranks.",
+    }
+    return record.statement + said[accounting.communication]
 
 
 def _answer(work: Work, strategy: Strategy, chosen: list[Call], counted: list[Form], phase: str | None) -> None:

@@ -18,6 +18,7 @@ from symcomm.units import FLOP
 if TYPE_CHECKING:
     from sympy import Expr
 
+
 def is_matrix_product(op: Op) -> bool:
     """Whether an op is a matrix product: it sums an index two operands share, and one has an index of its own."""
     if op.kind == "convolution":

@@ -102,10 +102,20 @@ class Setting:
 
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
         """The step that writes a form's value collected; None where that is how it is written already."""
-        neat = forms.from_expr(_collected(forms.value(form, known), self.graph.relations.gather))
-        if _pieces(neat) == _pieces(form):  # the same factors or terms in another order need no line
+        neat = self._neat(form, known)
+        bare = forms.substitute(form, lambda s: Sym(s.name, s.whole))  # a collected form has no units
+        if _pieces(neat) == _pieces(bare):  # the same factors or terms in another order need no line
             return None
         return Step(name, neat, unit, Reason("algebra", "Collect equal terms."), "=")
+
+    def _neat(self, form: Form, known: Mapping[str, Expr]) -> Form:
+        """A form with its terms collected; what holds the largest of several keeps its shape and names."""
+        import sympy as sp
+
+        worth = forms.value(form, known)
+        if not worth.has(sp.Max, sp.Min):
+            return forms.from_expr(_collected(worth, self.graph.relations.gather))
+        return form
 
 
 def _pieces(form: Form) -> list[str]:

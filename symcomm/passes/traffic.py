@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from symcomm.derivation import Derivation
 from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError
-from symcomm.form import Form, Total, num, product
+from symcomm.form import Form, Num, Total, num, product
 from symcomm.graph.graph import Graph, Op
 from symcomm.passes.flops import counted, touched
+from symcomm.passes.load import uses
 from symcomm.passes.setting import Setting, Work, slug
 from symcomm.units import BYTE
 
 
 def op_bytes(setting: Setting, graph: Graph, op: Op, dtypes: dict[str, str]) -> Form:
     """The bytes of an op: its operands and its result, each in its own format."""
-    names = [n for n in (*dict.fromkeys(op.inputs), op.output) if not graph.tensors[n].virtual]
+    moved = uses(setting, graph, op)
+    names = [n for n, (_, times) in moved.items() for _ in range(times)]
+    if not names:
+        return Num(Fraction(0), BYTE)
     formats = [dtypes.get(n) or graph.tensors[n].dtype or setting.dtype for n in names]
     sizes = [setting.sizes([graph.axes[a].size for a in graph.tensors[n].axes]) for n in names]
     if len(set(formats)) == 1:
@@ -47,7 +53,10 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
     ops = [o for o, _ in counted(setting, setting.graph, setting.rows(op).ops)]
     for one in ops:
         name = "M" if len(ops) == 1 else f"M_{slug(one.output)}"
-        text = f"Read {' and '.join(f'`{n}`' for n in dict.fromkeys(one.inputs))}, write `{one.output}`, each once."
+        moved = uses(setting, setting.graph, one)
+        read = " and ".join(f"`{n}`" for n in moved if n != one.output)
+        said = [f"Read {read}" if read else "", f"write `{one.output}`, each once" if one.output in moved else ""]
+        text = ", ".join(filter(None, said)) + "." if moved else "Everything stays in the cache."
         names.append(
             work.define(name, op_bytes(setting, setting.graph, one, dtypes), BYTE, "move each once", text, one)
         )

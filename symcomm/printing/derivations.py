@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from symcomm import form as forms
-from symcomm.errors import ValuesError
+from symcomm.errors import IrrationalError, ValuesError
 from symcomm.form import Form
 from symcomm.notation import Notation
 from symcomm.printing.dialects import DialectName
@@ -78,6 +78,8 @@ def result(
         return None
     try:
         return known, Quantity(forms.evaluate(form, known), derivation.unit)
+    except IrrationalError:
+        return known, derivation.at(**(values or {}))
     except ValuesError:
         return None
 
@@ -157,7 +159,7 @@ def _as_text(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
         if used:
             out.append(f"{head}= {plain(d.answer.form, used)}")
             head = pad
-        out.append(f"{head}= {quantity_plain(quantity)}")
+        out.append(f"{head}{quantity.relation} {quantity_plain(quantity)}")
     elif str(d.unit) != "1":
         out.append(f"  {'':>{left}}   in {d.unit}")
     for exhibit in d.exhibits:
@@ -196,7 +198,7 @@ def _equations(
         if used:
             rows.append((left, rel["="], PRINTERS[dialect](d.answer.form, used, d.notation), "with the given numbers"))
             left = ""
-        rows.append((left, rel["="], quantity_in(dialect, quantity), ""))
+        rows.append((left, rel[quantity.relation], quantity_in(dialect, quantity), ""))
     return rows
 
 

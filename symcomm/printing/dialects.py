@@ -222,7 +222,7 @@ TYPST = Dialect(
     parens=lambda inside, tall: f"({inside})",
     # Escaped, since the two stand in different lines; given the height that their contents would give them.
     opening=lambda tall: "lr(size: #2.3em, \\()" if tall else "\\(",
-    closing=lambda tall: "lr(size: #2.3em, \\))" if tall else "\\)",
+    closing=lambda tall: " lr(size: #2.3em, \\))" if tall else "\\)",
     fraction=lambda top, bottom: f"frac({top}, {bottom})",
     power=lambda base, exponent: f"{base}^({exponent})",
     root=lambda inside: f"sqrt({inside})",

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from symcomm.printing.dialects import _NARROW, _SUPERSCRIPT, LATEX, DialectName
 from symcomm.printing.escape import html_text, printable, tex_text, typst_string
-from symcomm.units import Quantity
+from symcomm.printing.forms import PRINTERS
+from symcomm.units import ONE, Irrational, Quantity
 
 _QUANTITY = re.compile(r"(-?)(\d+(?:\s\d{3})*)(\.\d+)?(?:/(\d+(?:\s\d{3})*))?(?:·10\^(-?\d+))?(?: (.*))?")
 
@@ -130,7 +131,16 @@ def amounts(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], 
     >>> amounts("latex", Quantity(Fraction(2**30), BYTE))[2]
     ('=', '1\\\\ \\\\text{GiB}')
     """
-    return tuple((RELATIONS[dialect][s.relation], _AMOUNT[dialect](s)) for s in said(quantity))
+    ways = tuple((RELATIONS[dialect][s.relation], _AMOUNT[dialect](s)) for s in said(quantity))
+    if isinstance(quantity, Irrational) and quantity.text and quantity.form is not None:
+        # The exact number is a formula; its unit is written as that of an amount without a number.
+        unit = _AMOUNT[dialect](Said("", False, (), "", (), "", str(quantity.unit))) if quantity.unit != ONE else ""
+        gap = {"latex": r"\ ", "typst": " med ", "mathml": '<mspace width="0.25em"></mspace>', "text": " "}[dialect]
+        written = PRINTERS[dialect](quantity.form, None, None)
+        if unit and quantity.text.startswith("("):
+            written = f"<mo>(</mo>{written}<mo>)</mo>" if dialect == "mathml" else f"({written})"
+        return (("", written + (gap + unit if unit else "")), *ways[1:])
+    return ways
 
 
 def quantity_in(dialect: DialectName, quantity: Quantity) -> str:

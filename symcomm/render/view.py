@@ -221,8 +221,8 @@ class _Writer:
             else:
                 lines.append((f"{relation}{space}{text}" if relation else text, f"{said_relation} {said}".strip()))
         right = tuple(self.bare(text, said) for text, said in lines)
-        sign = self.bare(printing.RELATIONS[self.dialect]["="], "=")
-        alt = f"{name} = {printing.quantity_plain(quantity)}".strip()
+        sign = self.bare(printing.RELATIONS[self.dialect][quantity.relation], quantity.relation)
+        alt = f"{name} {quantity.relation} {printing.quantity_plain(quantity)}".strip()
         return RowView(self.bare(left, name), sign, right, alt, quantity.value.denominator != 1)
 
 

@@ -1,0 +1,1 @@
+"""Hardware: devices and links with sources, topologies, and the times of broadcast plans."""

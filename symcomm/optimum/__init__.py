@@ -1,0 +1,1 @@
+"""Where costs meet, and where they are least."""

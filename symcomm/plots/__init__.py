@@ -1,0 +1,1 @@
+"""Pictures of costs, with matplotlib (the extra ``plot``), which is imported when a picture is made."""

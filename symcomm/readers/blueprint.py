@@ -1,0 +1,97 @@
+"""What a reader found: the parts of a model as layer tables, how often each stands, and the known sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from symcomm.errors import SymcommError
+
+if TYPE_CHECKING:
+    from symcomm.graph.graph import Graph
+
+HEADER = "Computation\tInput\tOutput\n"
+
+
+class ReaderError(SymcommError):
+    """A configuration or a module tree that cannot be read."""
+
+
+@dataclass(frozen=True)
+class PartTable:
+    """A part of a model: a layer table, and the symbol that says how often the part stands (or nothing).
+
+    ``inputs`` and ``weights`` say what a tensor is where the table alone would mislead. ``mark`` stands behind the
+    names of the part's own steps where several parts have them.
+
+    >>> PartTable("head", "y = xW\\tx [B, D], W [D, F]\\ty [B, F]\\n").graph().weights[0].name
+    'W'
+    """
+
+    name: str
+    rows: str
+    repeat: str = ""
+    inputs: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
+    mark: str = ""
+
+    @property
+    def text(self) -> str:
+        """The layer table as text."""
+        return HEADER + self.rows
+
+    def graph(self) -> Graph:
+        """The graph of the table; equal tables share one graph."""
+        return _graph(self)
+
+
+@lru_cache(maxsize=64)
+def _graph(part: PartTable) -> Graph:
+    from symcomm.graph.build import build
+    from symcomm.text.formula import parse_layer
+    from symcomm.text.table import layer_tables
+
+    [table] = layer_tables(part.text, f"<{part.name}>")
+    return build(parse_layer(table), name=part.name, repeat=part.repeat, inputs=part.inputs, weights=part.weights)
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """The parts of a model with the sizes a reader found.
+
+    ``meanings`` explains the symbols. ``notes`` say what was repaired or left out. ``flow`` is false where only the
+    weights are known and not what feeds what. ``literal`` is the other reading of a damaged text.
+    """
+
+    name: str
+    parts: tuple[PartTable, ...]
+    values: Mapping[str, int]
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    flow: bool = True
+    literal: Blueprint | None = None
+
+    @cached_property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graph of each part."""
+        return tuple(part.graph() for part in self.parts)
+
+    def count(self) -> int | None:
+        """The number of parameters, or None where a size is unknown."""
+        from fractions import Fraction
+
+        from symcomm import form as forms
+
+        total = Fraction(0)
+        for graph in self.graphs:
+            known = graph.relations.complete({name: Fraction(value) for name, value in self.values.items()})
+            if graph.repeat and graph.repeat not in known:
+                return None
+            for weight in graph.weights:
+                size = forms.from_expr(graph.relations.gather(graph.elements(weight.name)))
+                if any(name not in known for name in forms.names(size)):
+                    return None
+                total += forms.evaluate(size, known) * (known[graph.repeat] if graph.repeat else 1)
+        return int(total)

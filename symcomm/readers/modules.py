@@ -1,0 +1,268 @@
+"""Module trees: what a printed or a live PyTorch module is made of, and the weights of its leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NoReturn
+
+from symcomm.errors import Span, nearest
+from symcomm.readers.blueprint import Blueprint, PartTable, ReaderError
+
+Setting = int | Fraction | str | tuple["Setting", ...]
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+SIZE_LIMIT = 10**9
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module: its name in its parent, its class, its settings and its children.
+
+    ``count`` says how often it stands, for ``(0-11): 12 x BertLayer(``. ``shapes`` are those of its own weights where
+    they are known (a live module); else they follow from its class and settings.
+    """
+
+    name: str
+    kind: str
+    settings: tuple[tuple[str, Setting], ...] = ()
+    children: tuple[Module, ...] = ()
+    count: int = 1
+    span: Span | None = None
+    shapes: Shapes | None = None
+
+    def at(self, path: str) -> Module | None:
+        """The module at a path such as ``encoder.layer.0.attention``; a repeated child stands for all of its kind."""
+        here: Module | None = self
+        for name in path.split("."):
+            if here is None:
+                return None
+            here = next((c for c in here.children if c.name == name or (name == "0" and c.name.startswith("0-"))), None)
+        return here
+
+    def walk(self, times: int = 1, path: str = "") -> Iterator[tuple[str, Module, int]]:
+        """Every module with its path and how often it stands in all."""
+        times *= self.count
+        yield path, self, times
+        for child in self.children:
+            yield from child.walk(times, f"{path}.{child.name}" if path else child.name)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A layer whose weights are known: its class, or how its class name ends, and the shapes of its weights."""
+
+    kind: str
+    shapes: Callable[[Reading], Shapes]
+    ending: bool = False
+
+
+class Reading:
+    """The settings of a leaf by position and name."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.named = {name: value for name, value in module.settings if name}
+        self.placed = [value for name, value in module.settings if not name]
+
+    def size(self, place: int, name: str, default: int | None = None) -> int:
+        """A size: by name, or by position."""
+        value = self.named.get(name, self.placed[place] if place < len(self.placed) else default)
+        if value is None:
+            self.fail(f"{self.module.kind} does not say its {name}")
+        if not isinstance(value, int) or not 0 < value <= SIZE_LIMIT:
+            self.fail(f"{name} of {self.module.kind} is {_told(value)}", "a size is a positive whole number")
+        return value
+
+    def sizes(self, place: int, name: str) -> tuple[int, ...]:
+        """Several sizes."""
+        value = self.named.get(name, self.placed[place] if place < len(self.placed) else None)
+        found: list[int] = []
+        for one in value if isinstance(value, tuple) else (value,):
+            if not isinstance(one, int) or not 0 < one <= SIZE_LIMIT:
+                self.fail(f"{name} of {self.module.kind} is {_told(one)}", "a size is a positive whole number")
+            found.append(one)
+        return tuple(found)
+
+    def flag(self, name: str, default: bool = True) -> bool:
+        """Whether a setting is on."""
+        value = self.named.get(name, "True" if default else "False")
+        if value not in ("True", "False"):
+            self.fail(f"{name} of {self.module.kind} is {_told(value)}", "it is True or False")
+        return value == "True"
+
+    def fail(self, message: str, hint: str = "") -> NoReturn:
+        """Raises an error at the module."""
+        raise ReaderError(message, self.module.span, hint)
+
+
+def _told(value: object) -> str:
+    return str(value)[:40] if value is not None else "missing"
+
+
+def _linear(r: Reading) -> Shapes:
+    n, m = r.size(0, "in_features"), r.size(1, "out_features")
+    return (("W", (n, m)), *((("b", (m,)),) if r.flag("bias") else ()))
+
+
+def _turned(r: Reading) -> Shapes:  # transformers' Conv1D: a linear layer with its sizes the other way round
+    m, n = r.size(0, "nf"), r.size(1, "nx")
+    return (("W", (n, m)), ("b", (m,)))
+
+
+def _embedding(r: Reading) -> Shapes:
+    return (("W", (r.size(0, "num_embeddings"), r.size(1, "embedding_dim"))),)
+
+
+def _layernorm(r: Reading) -> Shapes:
+    if not r.flag("elementwise_affine"):
+        return ()
+    shape = r.sizes(0, "normalized_shape")
+    return (("gamma", shape), *((("beta", shape),) if r.flag("bias") else ()))
+
+
+def _rmsnorm(r: Reading) -> Shapes:
+    return (("gamma", r.sizes(0, "normalized_shape")),) if r.flag("elementwise_affine") else ()
+
+
+def _convolution(r: Reading) -> Shapes:
+    n, m, taps = r.size(0, "in_channels"), r.size(1, "out_channels"), r.sizes(2, "kernel_size")
+    groups = r.size(99, "groups", 1)
+    if n % groups:
+        r.fail(f"{groups} groups do not divide {n} channels")
+    return (("W", (m, n // groups, *taps)), *((("b", (m,)),) if r.flag("bias") else ()))
+
+
+def _batchnorm(r: Reading) -> Shapes:
+    n = r.size(0, "num_features")
+    return (("gamma", (n,)), ("beta", (n,))) if r.flag("affine") else ()
+
+
+def _groupnorm(r: Reading) -> Shapes:
+    n = r.size(1, "num_channels")
+    return (("gamma", (n,)), ("beta", (n,))) if r.flag("affine") else ()
+
+
+def _nothing(r: Reading) -> Shapes:
+    return ()
+
+
+_WITHOUT = """
+    Dropout Dropout1d Dropout2d Identity Flatten ReLU ReLU6 LeakyReLU ELU GELU SiLU Mish Tanh Sigmoid Softmax
+    LogSoftmax Softplus Hardswish Hardsigmoid GELUActivation NewGELUActivation FastGELUActivation QuickGELUActivation
+    PytorchGELUTanh GELUTanh SiLUActivation SwiGLU MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d
+    AdaptiveAvgPool2d Upsample CrossEntropyLoss
+"""
+
+# One row a layer. An ending comes after the exact names.
+LEAVES: tuple[Leaf, ...] = (
+    Leaf("Linear", _linear),
+    Leaf("NonDynamicallyQuantizableLinear", _linear),
+    Leaf("Conv1D", _turned),
+    Leaf("Embedding", _embedding),
+    Leaf("LayerNorm", _layernorm),
+    Leaf("Conv1d", _convolution),
+    Leaf("Conv2d", _convolution),
+    Leaf("BatchNorm1d", _batchnorm),
+    Leaf("BatchNorm2d", _batchnorm),
+    Leaf("GroupNorm", _groupnorm),
+    *(Leaf(name, _nothing) for name in _WITHOUT.split()),
+    Leaf("RMSNorm", _rmsnorm, ending=True),
+    Leaf("RotaryEmbedding", _nothing, ending=True),
+)
+CONTAINERS = frozenset({"ModuleList", "Sequential", "ModuleDict"})
+
+
+def leaf(kind: str, declared: dict[str, Leaf] | None = None) -> Leaf | None:
+    """The record of a leaf class."""
+    if declared and kind in declared:
+        return declared[kind]
+    exact = next((one for one in LEAVES if not one.ending and one.kind == kind), None)
+    return exact or next((one for one in LEAVES if one.ending and kind.endswith(one.kind)), None)
+
+
+def weights(module: Module) -> Shapes:
+    """The shapes of a module's own weights; raises ``ReaderError`` for a leaf class that is not known."""
+    if module.shapes is not None:
+        return module.shapes
+    known = leaf(module.kind)
+    if known is not None:
+        return known.shapes(Reading(module))
+    if module.children or module.kind in CONTAINERS:
+        return ()
+    near = nearest(module.kind, [one.kind for one in LEAVES])
+    raise ReaderError(
+        f"unknown layer class '{module.kind[:60]}'",
+        module.span,
+        (f"{near}; " if near.startswith("did") else "")
+        + f"declare its weights: leaves={{'{module.kind[:60]}': [(768, 768), (768,)]}}, or [] if it has none",
+    )
+
+
+def count(module: Module) -> int:
+    """The number of parameters of a module and all below it."""
+    total = 0
+    for _, one, times in module.walk():
+        for _, shape in weights(one):
+            size = times
+            for n in shape:
+                size *= n
+            total += size
+    return total
+
+
+def declare(module: Module, leaves: dict[str, list[tuple[int, ...]]]) -> Module:
+    """The tree with the weights of its own layer classes declared: shapes by class name."""
+    from dataclasses import replace
+
+    shapes = module.shapes
+    if shapes is None and module.kind in leaves:
+        shapes = tuple((f"W{n}", tuple(shape)) for n, shape in enumerate(leaves[module.kind], start=1))
+        for _, shape in shapes:
+            if not shape or not all(isinstance(n, int) and 0 < n <= SIZE_LIMIT for n in shape):
+                raise ReaderError(f"{module.kind} is declared with the shape {shape}", hint="sizes are positive")
+    return replace(module, shapes=shapes, children=tuple(declare(c, leaves) for c in module.children))
+
+
+def from_tree(module: Module, notes: tuple[str, ...] = ()) -> Blueprint:
+    """The blueprint of any module tree of known leaves: its weights, each used once; what feeds what is not known.
+
+    Weights that stand equally often make a part; a symbol says how often.
+    """
+    parts: dict[int, list[str]] = {}
+    number = 0
+    for _, one, times in module.walk():
+        for letter, shape in weights(one):
+            number += 1
+            rows = parts.setdefault(times, [])
+            rows += _use(number, letter, shape)
+    if not parts:
+        raise ReaderError(f"{module.kind} has no weights", module.span)
+    repeats = sorted(times for times in parts if times > 1)
+    symbols = {times: "N_layer" if len(repeats) == 1 else f"N_{n}" for n, times in enumerate(repeats, start=1)}
+    tables = tuple(
+        PartTable(f"{symbols[t]} times" if t > 1 else "once", "".join(rows), symbols.get(t, ""), ("z",),
+                  mark="once" if t == 1 else "layers" if len(repeats) == 1 else f"x{t}")
+        for t, rows in sorted(parts.items())
+    )  # fmt: skip
+    values = {symbol: times for times, symbol in symbols.items()}
+    meanings = dict.fromkeys(symbols.values(), "how often these weights stand")
+    said = "a module tree says which weights there are, not what feeds what; each is used once on a batch of its own"
+    return Blueprint(module.kind, tables, values, meanings, (*notes, said), flow=False)
+
+
+_LETTERS = {"gamma": r"\gamma", "beta": r"\beta", "weight": "W", "bias": "b"}
+
+
+def _use(number: int, letter: str, shape: tuple[int, ...]) -> list[str]:
+    """Two rows: an operand made of the part's one input, so that all share its batch axis, and the weight's use."""
+    rows = shape[0]
+    columns = 1
+    for n in shape[1:]:
+        columns *= n
+    kind = _LETTERS.get(letter, letter[0] if letter[0] in "Wb" else "W")
+    w, c, x, y = (f"{one}^{{{number}}}" for one in (kind, "C", "x", "y"))
+    made = f"{x} = z {c}\tz [B, 1], {c} \\in \\mathbb{{Z}}^{{1 \\times {rows}}}\t{x} [B, {rows}]\n"
+    if len(shape) == 1:
+        return [made, f"{y} = {x} \\odot {w}\t{x} [B, {rows}], {w} [{rows}]\t{y} [B, {rows}]\n"]
+    return [made, f"{y} = {x} {w}\t{x} [B, {rows}], {w} [{rows}, {columns}]\t{y} [B, {columns}]\n"]

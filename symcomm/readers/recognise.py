@@ -1,0 +1,112 @@
+"""Recognises a known architecture in a module tree: its configuration, as far as the tree says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from symcomm.errors import SymcommError
+from symcomm.readers.architectures import class_names
+from symcomm.readers.blueprint import Blueprint
+from symcomm.readers.config import KEY_WIDTH, QUERY_WIDTH, Config, read_config
+from symcomm.readers.modules import Module, Reading, count
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Where a module tree keeps the sizes of an architecture.
+
+    ``inner`` is the name of the base model in models with a head. ``sizes`` maps a key of the configuration to a path
+    and to which of the leaf's sizes it is; ``layers`` is the path of the repeated layers.
+    """
+
+    model_type: str
+    inner: str
+    sizes: Mapping[str, tuple[str, str]]
+    layers: str
+    layers_key: str = "num_hidden_layers"
+    dropouts: Mapping[str, str] | None = None
+
+
+TRACES: tuple[Trace, ...] = (
+    Trace(
+        "bert", "bert",
+        {
+            "vocab_size": ("embeddings.word_embeddings", "num_embeddings"),
+            "hidden_size": ("embeddings.word_embeddings", "embedding_dim"),
+            "max_position_embeddings": ("embeddings.position_embeddings", "num_embeddings"),
+            "type_vocab_size": ("embeddings.token_type_embeddings", "num_embeddings"),
+            "intermediate_size": ("encoder.layer.0.intermediate.dense", "out_features"),
+        },
+        "encoder.layer",
+        dropouts={
+            "hidden_dropout_prob": "embeddings.dropout",
+            "attention_probs_dropout_prob": "encoder.layer.0.attention.self.dropout",
+        },
+    ),
+    Trace(
+        "gpt2", "transformer",
+        {
+            "vocab_size": ("wte", "num_embeddings"), "n_embd": ("wte", "embedding_dim"),
+            "n_positions": ("wpe", "num_embeddings"), "n_inner": ("h.0.mlp.c_fc", "nf"),
+        },
+        "h", "n_layer",
+        dropouts={"embd_pdrop": "drop", "attn_pdrop": "h.0.attn.attn_dropout", "resid_pdrop": "h.0.attn.resid_dropout"},
+    ),
+    Trace(
+        "llama", "model",
+        {
+            "vocab_size": ("embed_tokens", "num_embeddings"), "hidden_size": ("embed_tokens", "embedding_dim"),
+            "intermediate_size": ("layers.0.mlp.gate_proj", "out_features"),
+            QUERY_WIDTH: ("layers.0.self_attn.q_proj", "out_features"),
+            KEY_WIDTH: ("layers.0.self_attn.k_proj", "out_features"),
+        },
+        "layers",
+    ),
+)  # fmt: skip
+_PLACE = {"num_embeddings": 0, "embedding_dim": 1, "in_features": 0, "out_features": 1, "nf": 0}
+
+
+def recognise(module: Module, known: Mapping[str, Any] | None = None) -> Blueprint | None:
+    """The blueprint of a tree whose class is known and whose parameters its tables account for; else None.
+
+    ``known`` are entries of a configuration besides (a live module's). The number of heads stands in no printed tree:
+    it stays a symbol.
+    """
+    record, _ = class_names().get(module.kind, (None, None))
+    if record is None:
+        return None
+    if known is not None:
+        entries = dict(known)
+    else:
+        trace = next((t for t in TRACES if t.model_type == record.model_type), None)
+        found = _entries(module, trace) if trace else None
+        if found is None:
+            return None
+        entries = found
+    try:
+        blueprint = read_config(Config({**entries, "architectures": [module.kind]}, f"<{module.kind}>", partial=True))
+        return blueprint if blueprint.count() == count(module) else None
+    except SymcommError:
+        return None
+
+
+def _entries(module: Module, trace: Trace) -> dict[str, Any] | None:
+    """The entries of a configuration that a tree shows."""
+    base = module.at(trace.inner) or module
+    layers = base.at(trace.layers)
+    if layers is None or not layers.children:
+        return None
+    entries: dict[str, Any] = {"model_type": trace.model_type, trace.layers_key: sum(c.count for c in layers.children)}
+    for key, (path, which) in trace.sizes.items():
+        leaf = base.at(path)
+        if leaf is None:
+            return None
+        entries[key] = Reading(leaf).size(_PLACE[which], which)
+    for key, path in (trace.dropouts or {}).items():
+        leaf = base.at(path)
+        rate = dict(leaf.settings).get("p", 0) if leaf is not None else 0
+        entries[key] = float(Fraction(str(rate)))
+    return entries

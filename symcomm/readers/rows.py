@@ -1,0 +1,200 @@
+r"""The rows of transformer parts in the language of layer tables, written from a few choices.
+
+A tensor's shape is written where the tensor is first mentioned and remembered for the rows after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+STREAM = "B, L, D"
+
+
+@dataclass
+class Rows:
+    r"""Rows of a layer table while they are written down.
+
+    >>> rows = Rows()
+    >>> rows.add("y = x W", "x [B, D]", "W [D, F]", to="y [B, F]")
+    >>> rows.add("z = gelu(y)", "y", to="z [B, F]")
+    >>> rows.lines[1]
+    'z = gelu(y)\ty [B, F]\tz [B, F]\n'
+    """
+
+    shapes: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, computation: str, *inputs: str, to: str) -> None:
+        """One row; an input without a shape has the one it had before."""
+        written = [self.declared(one) for one in inputs if one]
+        self.lines.append(f"{computation}\t{', '.join(dict.fromkeys(written))}\t{self.declared(to)}\n")
+
+    def declared(self, one: str) -> str:
+        """A tensor with its shape."""
+        name = one.split(" [")[0].split(" \\in")[0]
+        if name == one:
+            return self.shapes[name]
+        self.shapes[name] = one
+        return one
+
+    @property
+    def text(self) -> str:
+        """The rows as the body of a tab-separated table."""
+        return "".join(self.lines)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The choices of an attention block of heads."""
+
+    qkv_bias: bool = False
+    out_bias: bool = False
+    grouped: bool = False
+    rope: bool = False
+    head_norm: bool = False
+    causal: bool = True
+    dropout: bool = False
+    width: str = "D"  # heads times head dimension
+    narrow: str = "D"  # key/value heads times head dimension
+
+
+def linear(
+    rows: Rows, target: str, source: str, weight: str, shape: str, to: str, bias: str = "", act: str = ""
+) -> None:
+    """A row ``target = act(source W + b)``; ``shape`` is that of the weight."""
+    formula = f"{source} W^{{{weight}}}" + (f" + b^{{{bias}}}" if bias else "")
+    formula = f"{act}({formula})" if act else formula
+    out = shape.split(",")[-1].strip()
+    rows.add(
+        f"{target} = {formula}", source, f"W^{{{weight}}} [{shape}]", f"b^{{{bias}}} [{out}]" if bias else "",
+        to=f"{target} [{to}]",
+    )  # fmt: skip
+
+
+def norm(
+    rows: Rows, target: str, argument: str, inputs: tuple[str, ...], kind: str, mark: str, to: str = STREAM
+) -> None:
+    """A row that normalises, with its scale and, for layer norms, its shift."""
+    size = to.split(",")[-1].strip()
+    weights = [rf"\gamma^{{{mark}}} [{size}]"] + ([rf"\beta^{{{mark}}} [{size}]"] if kind == "layernorm" else [])
+    names = ", ".join(w.split(" [")[0] for w in weights)
+    rows.add(f"{target} = {kind}({argument}, {names})", *inputs, *weights, to=f"{target} [{to}]")
+
+
+def _heads(index: str, count: str) -> str:
+    return rf"{index} = 1, \dots, {count}"
+
+
+def _parts(rows: Rows, whole: str, size: str, count: str, index: str = "i") -> None:
+    rows.add(
+        rf"[{whole}_1, \dots, {whole}_{{{count}}}] = Partition_{{-1}}({whole})", whole,
+        to=f"{whole}_{index} [B, L, {size}], {_heads(index, count)}",
+    )  # fmt: skip
+
+
+def attention(rows: Rows, source: str, target: str, a: Attention) -> None:
+    """Multi-head attention from ``source``; the result is ``target``."""
+    rows.declared(f"{source} [{STREAM}]")
+    for letter, width in (("Q", a.width), ("K", a.narrow), ("V", a.narrow)):
+        linear(rows, letter, source, letter, f"D, {width}", f"B, L, {width}", letter if a.qkv_bias else "")
+    few, j = ("n_{kv}", "j") if a.grouped else ("n_H", "i")
+    _parts(rows, "Q", "H", "n_H")
+    _parts(rows, "K", "H", few, j)
+    _parts(rows, "V", "H", few, j)
+    q, k, v = "Q_i", f"K_{j}", f"V_{j}"
+
+    def each(name: str, count: str, mark: str) -> str:
+        letter, index = {"Q": "R", "K": "S"}[name[0]], name[-1]
+        inner = rf"rmsnorm({name}, \gamma^{{{mark}}})" if a.head_norm else name
+        formula = f"rope({inner})" if a.rope else inner
+        rows.add(
+            f"{letter}_{index} = {formula}, {_heads(index, count)}", name,
+            rf"\gamma^{{{mark}}} [H]" if a.head_norm else "", to=f"{letter}_{index} [B, L, H]",
+        )  # fmt: skip
+        return f"{letter}_{index}"
+
+    if a.rope or a.head_norm:
+        q, k = each("Q_i", "n_H", "Q"), each(k, few, "K")
+    if a.grouped:
+        for name, letter in ((k, "T"), (v, "U")):
+            rows.add(
+                f"{letter}_i = Repeat({name}), {_heads('i', 'n_H')}",
+                f"{name} [B, L, H], {_heads('j', few)}",
+                to=f"{letter}_i [B, L, H]",
+            )
+        k, v = "T_i", "U_i"
+    scores(rows, rf"\frac{{{q} {k}^T}}{{\sqrt{{H}}}}", (q, k), v, "H", a)
+    z = f"Z_i [B, L, H], {_heads('i', 'n_H')}"
+    rows.add(r"Z = Merge_{-1}([Z_1, \dots, Z_{n_H}])", z, to=f"Z [B, L, {a.width}]")
+    linear(rows, target, "Z", "O", f"{a.width}, D", STREAM, "O" if a.out_bias else "")
+
+
+def scores(rows: Rows, formula: str, inputs: tuple[str, ...], values: str, size: str, a: Attention) -> None:
+    """The rows of the softmax and of its product with the values."""
+    softmax = f"{'causalsoftmax' if a.causal else 'softmax'}({formula})"
+    rows.add(f"P_i = {softmax}, {_heads('i', 'n_H')}", *inputs, to="P_i [B, L, L]")
+    p = "P_i"
+    if a.dropout:
+        rows.add(f"A_i = dropout(P_i), {_heads('i', 'n_H')}", "P_i", to="A_i [B, L, L]")
+        p = "A_i"
+    rows.add(f"Z_i = {p} {values}, {_heads('i', 'n_H')}", p, values, to=f"Z_i [B, L, {size}]")
+
+
+def latent_attention(rows: Rows, source: str, target: str, query_rank: bool, bias: bool) -> None:
+    """Multi-head latent attention as in DeepSeek-V2, arXiv 2405.04434, section 2.1, its matrices named as there."""
+    rows.declared(f"{source} [{STREAM}]")
+    low, rank = source, "D"
+    if query_rank:
+        linear(rows, "a", source, "DQ", "D, r_Q", "B, L, r_Q", "DQ" if bias else "")
+        norm(rows, "c", "a", ("a",), "rmsnorm", "DQ", "B, L, r_Q")
+        low, rank = "c", "r_Q"
+    linear(rows, "Q", low, "UQ", f"{rank}, n_H H", "B, L, n_H H")
+    linear(rows, "R", low, "QR", f"{rank}, n_H H_R", "B, L, n_H H_R")
+    linear(rows, "v", source, "DKV", "D, r_{KV}", "B, L, r_{KV}", "DKV" if bias else "")
+    norm(rows, "f", "v", ("v",), "rmsnorm", "DKV", "B, L, r_{KV}")
+    linear(rows, "l", source, "KR", "D, H_R", "B, L, H_R", "KR" if bias else "")
+    rows.add("k = rope(l)", "l", to="k [B, L, H_R]")
+    linear(rows, "K", "f", "UK", "r_{KV}, n_H H", "B, L, n_H H")
+    linear(rows, "V", "f", "UV", "r_{KV}, n_H H_V", "B, L, n_H H_V")
+    for letter, size in (("Q", "H"), ("R", "H_R"), ("K", "H"), ("V", "H_V")):
+        _parts(rows, letter, size, "n_H")
+    rows.add(f"S_i = rope(R_i), {_heads('i', 'n_H')}", "R_i", to="S_i [B, L, H_R]")
+    a = Attention()
+    scores(rows, r"\frac{Q_i K_i^T + S_i k^T}{\sqrt{H + H_R}}", ("Q_i", "K_i", "S_i", "k"), "V_i", "H_V", a)
+    rows.add(r"Z = Merge_{-1}([Z_1, \dots, Z_{n_H}])", f"Z_i [B, L, H_V], {_heads('i', 'n_H')}", to="Z [B, L, n_H H_V]")
+    linear(rows, target, "Z", "O", "n_H H_V, D", STREAM, "O" if bias else "")
+
+
+def plain_mlp(rows: Rows, source: str, target: str, act: str, bias: bool) -> None:
+    """Up, an activation function, down."""
+    linear(rows, "u", source, "1", "D, F", "B, L, F", "1" if bias else "", act)
+    linear(rows, target, "u", "2", "F, D", STREAM, "2" if bias else "")
+
+
+def gated_mlp(rows: Rows, source: str, target: str, act: str, bias: bool, size: str = "F", mark: str = "") -> None:
+    """A gate times the way up, then down (arXiv 2002.05202); ``mark`` tells several blocks of a layer apart."""
+    wide = f"B, L, {size}"
+    g, u, w = (f"{letter}^{{{mark}}}" if mark else letter for letter in "guw")
+    linear(rows, g, source, f"gate{mark}", f"D, {size}", wide, f"gate{mark}" if bias else "", act)
+    linear(rows, u, source, f"up{mark}", f"D, {size}", wide, f"up{mark}" if bias else "")
+    rows.add(rf"{w} = {g} \odot {u}", g, u, to=f"{w} [{wide}]")
+    linear(rows, target, w, f"down{mark}", f"{size}, D", STREAM, f"down{mark}" if bias else "")
+
+
+def experts(rows: Rows, source: str, target: str, act: str, shared: bool) -> None:
+    """Routed experts of gated blocks; every expert takes an equal share of the tokens and none is dropped."""
+    share = r"\frac{n_{top} L}{E}"
+    each = _heads("e", "E")
+    rows.add("r = softmax(" + source + " W^R)", source, "W^R [D, E]", to="r [B, L, E]")
+    rows.add("M = TopK_{n_{top}}(r)", "r", to=f"M [B, L, E, {share}]")
+    rows.add(f"X_e = Dispatch({source}, M), {each}", source, "M", to=f"X_e [B, {share}, D]")
+    up = f"B, {share}, F_E"
+    rows.add(f"G_e = {act}(X_e W_e^{{gate}}), {each}", "X_e", "W_e^{gate} [D, F_E]", to=f"G_e [{up}]")
+    rows.add(f"J_e = X_e W_e^{{up}}, {each}", "X_e", "W_e^{up} [D, F_E]", to=f"J_e [{up}]")
+    rows.add(rf"I_e = G_e \odot J_e, {each}", "G_e", "J_e", to=f"I_e [{up}]")
+    rows.add(f"Y_e = I_e W_e^{{down}}, {each}", "I_e", "W_e^{down} [F_E, D]", to=f"Y_e [B, {share}, D]")
+    routed = "q" if shared else target
+    rows.add(f"{routed} = Combine(Y_e, M)", f"Y_e [B, {share}, D], {each}", "M", to=f"{routed} [{STREAM}]")
+    if shared:
+        gated_mlp(rows, source, "s", act, False, "F_S", "S")
+        rows.add(f"{target} = q + s", "q", "s", to=f"{target} [{STREAM}]")

@@ -1,0 +1,325 @@
+"""Seconds of a collective: published values, the simulated exchange, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import exchange as ex
+from test_collectives_algorithms import ITEM, LEVELED, PLAIN, SIMULATED, Setup
+
+from symcomm import load
+from symcomm.collectives.algorithms import algorithm, share
+from symcomm.derivation import Derivation
+from symcomm.errors import AccountingError, SymcommError, ValuesError
+from symcomm.exam.solve import no_model
+from symcomm.form import Sym, evaluate, num
+from symcomm.units import Quantity, Unit
+
+GOLDEN = {
+    row["id"]: row
+    for row in json.loads((Path(__file__).parents[1] / "data" / "golden_collectives.json").read_text(encoding="utf-8"))
+}
+ALPHA, WIDTH, ADDING = Fraction(1, 50_000), Fraction(10**11), Fraction(5 * 10**11)
+
+
+def timed(accounting: object = None, **options: object) -> Derivation:
+    return no_model().derive("collective_time", accounting=accounting, **options)
+
+
+def golden(name: str) -> tuple[dict[str, int], Fraction]:
+    row = GOLDEN[name]
+    return row["params"], Fraction(row["value"])
+
+
+# -- published values --------------------------------------------------------------------------------------
+
+
+def test_the_ring_without_latency_takes_the_published_time() -> None:
+    params, value = golden("001.ring.time")
+    d = timed(
+        {"message_cost": "bandwidth_only"}, payload=params["payload"], ranks=params["k"], bandwidth=params["link"]
+    )
+    assert d.at() == Quantity(value, Unit.parse("s"))
+    assert [s.name for s in d.steps] == ["c", "S", "T_bw", "T", "T"]
+
+
+def test_the_ring_with_latency_takes_the_published_time() -> None:
+    params, value = golden("001.ring.latency")
+    d = timed(payload=params["payload"], ranks=params["k"], bandwidth=params["link"], latency=params["lat"])
+    assert d.at().value == value
+
+
+def test_the_ring_has_the_published_steps_and_chunk() -> None:
+    params, chunk = golden("001.ring.chunk")
+    d = timed(payload=params["payload"], ranks=params["k"])
+    values = d.values()
+    by_name = {step.name: step for step in d.steps if step.relation == ":="}
+    from symcomm.form import from_expr
+
+    assert evaluate(from_expr(d.worth["c"]), values) == chunk
+    assert evaluate(from_expr(d.worth["R"]), values) == golden("001.ring.steps")[1]
+    assert str(by_name["c"].unit) == "B"
+
+
+def test_owners_that_multicast_move_the_published_words() -> None:
+    params, words = golden("004.allreduce")
+    part = share("all-reduce", "sent_and_received_per_rank", "owner_multicast", Sym("k"), num(1))
+    assert evaluate(part, {"k": Fraction(params["p"])}) * params["n0"] == words
+
+
+def test_words_sent_and_received_can_share_one_bandwidth() -> None:
+    d = timed(
+        {"link": "bidirectional", "message_cost": "bandwidth_only"}, algorithm="owner_multicast", payload=2 * 4194304,
+        ranks=8, bandwidth=1,
+    )  # fmt: skip
+    assert d.at().value == 2 * golden("004.allreduce")[1]
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("all-reduce", Fraction(7, 4)), ("all-gather", Fraction(7, 8)),
+                                              ("reduce-scatter", Fraction(7, 8)), ("broadcast", 1)])  # fmt: skip
+def test_the_bus_bandwidth_is_that_of_nccl_tests(kind: str, factor: Fraction) -> None:
+    """NCCL's performance page: the algorithm bandwidth times 2(n-1)/n, (n-1)/n or 1."""
+    options = {"collective": kind, "payload": "3 GB", "ranks": 8, "time": "10 ms"}
+    alg = no_model().derive("collective_bandwidth", **options)
+    bus = no_model().derive("collective_bandwidth", accounting="busbw", **options)
+    assert alg.at() == Quantity(Fraction(300 * 10**9), Unit.parse("byte/second"))
+    assert bus.at().value == alg.at().value * factor
+    with pytest.raises(AccountingError, match="bandwidth: algbw"):
+        alg.same_accounting(bus)
+
+
+# -- the simulated exchange --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "kind"), PLAIN)
+def test_seconds_are_those_of_the_simulated_rounds_bytes_and_additions(name: str, kind: str) -> None:
+    for k in (2, 5, 8, 12, 17):
+        n, q = k * k + 5, 3
+        setup = Setup(kind, k, n)
+        SIMULATED[name, kind](setup, q=q)
+        net = setup.net
+        d = timed(
+            {"message_cost": "alpha_beta_gamma"}, collective=kind, algorithm=name, payload=n * ITEM, ranks=k,
+            latency=ALPHA, bandwidth=WIDTH, reduction=ADDING, chunks=q, dtype="fp64",
+        )  # fmt: skip
+        seconds = net.rounds * ALPHA + net.path / WIDTH + net.reduced / ADDING
+        if name == "double_tree" and kind != "send":
+            slot = 2 * ITEM * -(-n // (2 * q))
+            assert d.at().value >= seconds
+            assert d.at().value == net.rounds * (ALPHA + slot / WIDTH) + net.rounds // 2 * slot / ADDING
+        else:
+            assert d.at().value == seconds
+
+
+@pytest.mark.parametrize(("name", "kind"), LEVELED)
+def test_links_inside_and_between_nodes_have_their_own_times(name: str, kind: str) -> None:
+    sizes = (2, 3) if len(algorithm(name).inner) == 1 else (2, 3, 2)
+    k, n = 12 if len(sizes) == 3 else 6, 101
+    setup = Setup(kind, k, n)
+    SIMULATED[name, kind](setup, sizes=sizes)
+    d = timed(
+        collective=kind, algorithm=name, payload=n * ITEM, ranks=k, group=2, x_ranks=2, y_ranks=3, latency=ALPHA,
+        bandwidth=WIDTH, latency_between=3 * ALPHA, bandwidth_between=WIDTH / 4, dtype="fp64",
+    )  # fmt: skip
+    if name != "hierarchical":
+        assert d.at().value == setup.net.rounds * ALPHA + setup.net.path / WIDTH
+        return
+    # The rounds of the first and last level are inside a node.
+    inside = [i for i, size in enumerate(setup.net.slots) if size == ITEM * -(-n // 2)]
+    outside = [i for i in range(setup.net.rounds) if i not in inside]
+    path = [sum(setup.net.slots[i] for i in rounds) for rounds in (inside, outside)]
+    assert d.at().value == (len(inside) * ALPHA + path[0] / WIDTH + len(outside) * 3 * ALPHA + path[1] / (WIDTH / 4))
+
+
+def test_two_directions_halve_the_way_of_a_ring() -> None:
+    one, two = (timed(payload=8000, ranks=8, latency=1, bandwidth=1, directions=d) for d in (1, 2))
+    assert one.at().value == 14 + 14 * 1000
+    assert two.at().value == 8 + 8 * 1000
+
+
+def test_a_rank_symbol_of_the_author_is_kept() -> None:
+    d = timed(ranks="p", payload="1 MB", latency="1 us", bandwidth="1 GB/s")
+    assert d.needs == ("p",)
+    assert d.at(p=4).value == timed(ranks=4, payload="1 MB", latency="1 us", bandwidth="1 GB/s").at().value
+
+
+def test_latency_bandwidth_and_reduction_are_separate_steps_in_seconds() -> None:
+    d = timed({"message_cost": "alpha_beta_gamma"})
+    terms = {s.name: str(s.unit) for s in d.steps if s.name.startswith("T_")}
+    assert terms == {"T_lat": "s", "T_bw": "s", "T_red": "s"}
+    assert {s.name for s in d.expr.free_symbols} == {"n", "k", "alpha", "W", "W_red"}
+
+
+def test_a_network_rate_in_bits_is_an_eighth_in_bytes() -> None:
+    options = {"payload": "1 MB", "ranks": 4, "latency": "1 us"}
+    assert timed(bandwidth="400 Gbps", **options).at() == timed(bandwidth="50 GB/s", **options).at()
+
+
+def test_formulas_for_powers_of_two_do_not_answer_for_other_numbers_of_ranks() -> None:
+    options = {"collective": "all-to-all", "algorithm": "bruck", "payload": 36, "latency": 1, "bandwidth": 1}
+    assert timed(ranks=6, **options).at().value == 3 + 7  # 0 ... 5 have 7 ones in binary
+    assert timed(ranks=4, **options).at().value == 2 + 4 * 3
+    with pytest.raises(ValuesError, match="a division by zero"):
+        timed(ranks=4, **options).at(k=6)
+
+
+def test_the_lower_bounds_stand_beside_the_algorithm_with_their_source() -> None:
+    d = timed(algorithm="tree")
+    assert d.exhibits[0].columns == ("what", "this algorithm", "least possible")
+    assert any("Chan" in note for note in d.notes)
+
+
+# -- a model's communication under other algorithms ----------------------------------------------------------
+
+TABLE = "Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n"
+
+
+def test_a_model_is_counted_under_every_algorithm_that_can_run_its_collective() -> None:
+    model = load(TABLE).at(D=64, F=64, B=8)
+    volume = 64 * 64 * 2
+    expected = {  # by hand, for 8 ranks: bytes the busiest rank sends
+        "ring": Fraction(14, 8),
+        "tree": 3,
+        "double_tree": 2,
+        "recursive_doubling": 3,
+        "halving_doubling": Fraction(14, 8),
+        "chain": 2,
+        "owner_multicast": Fraction(7, 8),
+        "hierarchical": Fraction(14, 8),
+        "torus_2d": Fraction(14, 8),
+        "torus_3d": Fraction(14, 8),
+    }
+    for name, part in expected.items():
+        d = model.communication(
+            "data(8)", "all-reduce", accounting={"communication": "sent_per_rank", "algorithm": name}
+        )
+        sizes = dict.fromkeys(algorithm(name).inner, 2)
+        assert d.at(**sizes).value == part * volume, name
+        assert ("algorithm", name) in [(c.field, c.name) for c in d.conventions]
+
+
+def test_a_model_whose_collective_an_algorithm_cannot_run_is_refused() -> None:
+    with pytest.raises(AccountingError) as caught:
+        load(TABLE).communication(
+            "fully-sharded(8)", accounting={"communication": "sent_per_rank", "algorithm": "tree"}
+        )
+    assert "the algorithm 'tree' cannot run all-gather" in str(caught.value)
+    assert "hint: these can: ring, recursive_doubling, halving_doubling, bruck, pairwise" in str(caught.value)
+
+
+def test_what_a_count_says_follows_from_the_ranks_being_alike() -> None:
+    def said(name: str, counted: str) -> str:
+        d = load(TABLE).communication("data(8)", accounting={"communication": counted, "algorithm": name})
+        return " ".join(s.reason.text for s in d.steps)
+
+    assert "Counted for the rank that sends most." in said("tree", "sent_per_rank")
+    assert "Counted for the rank that moves most." in said("owner_multicast", "sent_and_received_per_rank")
+    assert "It receives as much as it sends." in said("ring", "sent_and_received_per_rank")
+    assert "All k ranks do so." in said("ring", "all_links")
+
+
+# -- what is refused -----------------------------------------------------------------------------------------
+
+GOOD: dict[str, object] = {"payload": "1 MB", "ranks": 8, "latency": "20 us", "bandwidth": "100 GB/s"}
+BAD = [
+    ({"bandwidth": "0 GB/s"}, "the bandwidth is 0, but it must be positive"),
+    ({"bandwidth": "-1 GB/s"}, "the bandwidth is -1000000000, but it must be positive"),
+    ({"latency": "0 s"}, "the latency is 0, but it must be positive\nhint: to leave latency out, count under "
+                         "message_cost: bandwidth_only"),
+    ({"latency": "-5 us"}, "the latency is -1/200000, but it must be positive"),
+    ({"payload": "0 B"}, "the payload is 0, but it must be positive"),
+    ({"ranks": 1}, "one rank has nobody to exchange with: it moves 0 bytes\nhint: give at least two ranks"),
+    ({"ranks": 0}, "the ranks is 0, but it must be positive"),
+    ({"ranks": Fraction(5, 2)}, "the ranks is 5/2, but it must be a whole number"),
+    ({"payload": 5, "ranks": 8}, "8 chunks are more than the 5 bytes that are to be cut"),
+    ({"payload": 16, "ranks": 8, "dtype": "fp32"}, "8 chunks are more than the 4 elements that are to be cut"),
+    ({"payload": 7, "ranks": 2, "dtype": "fp16"}, "a payload of 7 B is no whole number of fp16 elements"),
+    ({"bandwidth": "100 GB"}, "the bandwidth is given in B, but it is in B/s: the bandwidth of a link in one "
+                              "direction\nhint: write B/s for a rate"),
+    ({"payload": "8 s"}, "the payload is given in s, but it is in B: the bytes of the full tensor"),
+    ({"latency": "3 GB/s"}, "the latency is given in B/s, but it is in s: the latency of a message"),
+    ({"ranks": "8 GPUs"}, "the ranks is given in GPU, but it is a plain number: the number of ranks in the collective"),
+    ({"algorithm": "rnig"}, "unknown algorithm 'rnig'\nhint: did you mean 'ring'?"),
+    ({"algorithm": "bruck"}, "the algorithm 'bruck' cannot run all-reduce\nhint: these can: ring, tree, double_tree"),
+    ({"collective": "allreduce"}, "unknown collective 'allreduce'\nhint: did you mean 'all-reduce'"),
+    ({"directions": 3}, "directions = 3: a ring runs in 1 or 2 directions"),
+    ({"directions": 2, "algorithm": "tree"}, "the algorithm 'tree' runs in one direction"),
+    ({"algorithm": "hierarchical", "group": 3}, "8 ranks do not divide into groups of g = 3"),
+    ({"algorithm": "chain", "chunks": 2_000_000}, "2000000 chunks are more than the 1000000 bytes"),
+    ({"ranks": "W"}, "'W' cannot name the ranks: it is the bandwidth of a link in one direction"),
+    ({"bandwidth": 0.5}, "the bandwidth is the float 0.5, which is not exact"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "said"), BAD, ids=lambda x: x if isinstance(x, str) else "")
+def test_numbers_that_make_no_sense_are_refused_with_their_reason(change: dict[str, object], said: str) -> None:
+    with pytest.raises(SymcommError) as caught:
+        timed(**{**GOOD, **change})
+    assert said in str(caught.value)
+
+
+def test_a_table_without_numbers_says_which_are_missing() -> None:
+    with pytest.raises(ValuesError, match="the table of all-reduce needs a value for latency, bandwidth"):
+        no_model().derive("collective_table", payload="1 MB", ranks=8)
+
+
+def test_a_measured_time_must_be_positive_and_a_time() -> None:
+    for text, said in (("0 s", "the time is 0, but it must be positive"), ("3 GB", "the time is given in B")):
+        with pytest.raises(ValuesError, match=said):
+            no_model().derive("collective_bandwidth", payload="1 GB", ranks=8, time=text)
+
+
+def test_a_number_that_the_document_gives_is_checked_like_an_option() -> None:
+    model = replace(no_model(), values={"k": Fraction(1)})
+    with pytest.raises(ValuesError, match="one rank has nobody to exchange with"):
+        model.derive("collective_time")
+
+
+# -- the table -----------------------------------------------------------------------------------------------
+
+
+def table(**change: object) -> Derivation:
+    return no_model().derive("collective_table", **{**GOOD, **change})
+
+
+def test_the_table_lists_every_algorithm_that_can_run_and_says_what_the_others_need() -> None:
+    d = table(collective="all-reduce", chunks=4)
+    listed = {row[0] for row in d.exhibits[0].rows}
+    assert listed == {"ring", "tree", "double tree", "recursive doubling", "halving doubling", "chain",
+                      "owner multicast"}  # fmt: skip
+    assert any("Torus 3d is left out: it needs x_ranks, y_ranks." in note for note in d.notes)
+
+
+def test_the_answer_of_the_table_is_its_fastest_row() -> None:
+    d = table(chunks=4)
+    times = [row[3].value for row in d.exhibits[0].rows]
+    assert times == sorted(times)
+    assert d.at().value == times[0]
+    # 8 ranks, 1 MB: doubling needs 3 rounds and 3 MB.
+    assert times[0] == 3 * ALPHA + Fraction(3_000_000) / WIDTH
+
+
+def test_the_payloads_in_the_table_are_those_where_the_fastest_algorithm_changes() -> None:
+    rows = {row[0]: row[4] for row in table().exhibits[0].rows}
+    # Doubling and halving: 3 alpha + 3 n/W = 6 alpha + 14/8 n/W, so n = 3 alpha W / (5/4) = 4.8 MB; the padding of
+    # chunks moves it by some bytes.
+    assert re.fullmatch(r"8 B to 4\.8000\d* MB", rows["recursive doubling"])
+    assert re.fullmatch(r"from 4\.8000\d* MB", rows["halving doubling"])
+    assert rows["ring"] == rows["tree"] == "never"
+
+
+def test_the_simulation_and_the_table_agree_on_rounds() -> None:
+    d = table(collective="broadcast", ranks=6, payload=6000)
+    rounds = {row[0]: row[1] for row in d.exhibits[0].rows}
+    setup = Setup("broadcast", 6, 750)
+    SIMULATED["scatter_allgather", "broadcast"](setup)
+    assert rounds["scatter allgather"] == num(setup.net.rounds) == num(3 + 5)
+    assert ex.power_below(6) == 4

@@ -1,0 +1,345 @@
+"""Optima in closed form agree with trying every whole number; what cannot be told is said."""
+
+import random
+from fractions import Fraction as F  # noqa: N817
+
+import pytest
+import sympy as sp
+
+from symcomm import form as forms
+from symcomm.accounting import Accounting
+from symcomm.derivation import Derivation, Reason, Step
+from symcomm.errors import AccountingError, ValuesError
+from symcomm.form import Largest, Logarithm, Num, Power, Ratio, Root, Smallest, Sym, Total, num, product, total
+from symcomm.notation import amount, symbol
+from symcomm.optimum import candidates
+from symcomm.optimum.bracket import sign_at
+from symcomm.optimum.cost import course, neat, terms, written
+from symcomm.optimum.minimum import maximise, minimise
+from symcomm.optimum.sensitivity import break_even, elasticities, sensitivity
+from symcomm.units import ONE, Irrational, Unit
+
+SECOND = Unit.parse("second")
+n, s, w, o, x = (Sym(name, False) for name in "nswox")
+OVERHEAD = total(product(n, o), Ratio(s, product(n, w)))
+
+
+def least(form: forms.Form, low: int, high: int, sense: int = 1, **values: F) -> tuple[list[int], F]:
+    """The best whole numbers by trying each."""
+    worth = {k: sense * forms.evaluate(form, {**values, "n": F(k)}) for k in range(low, high + 1)}
+    best = min(worth.values())
+    return [k for k, v in worth.items() if v == best], sense * best
+
+
+def number(rng: random.Random) -> F:
+    return F(rng.randint(1, 200), rng.randint(1, 20))
+
+
+# -- closed forms and brute force ----------------------------------------------------------------------
+
+
+def test_the_closed_whole_optimum_is_the_best_of_all_whole_numbers_in_1000_cases_with_ties_and_bounds():
+    """The smaller one of two that tie is given, and bounds are kept."""
+    rng = random.Random(1)
+    plain = minimise(OVERHEAD, "n")
+    bounded = {(low, high): minimise(OVERHEAD, "n", lower=low, upper=high) for low, high in
+               ((1, 3), (4, 9), (2, 2), (7, 60), (1, 12))}  # fmt: skip
+    ties = 0
+    for case in range(1000):
+        values = {"s": number(rng), "w": number(rng), "o": number(rng)}
+        if case % 4 == 0:  # s / (w o) = k (k + 1): two neighbours cost the same
+            k = rng.randint(1, 20)
+            values["s"] = k * (k + 1) * values["w"] * values["o"]
+        top = 2 + sp.integer_nthroot(int(values["s"] / values["w"] / values["o"]) + 1, 2)[0]
+        expected, _ = least(OVERHEAD, 1, int(top) + 2, **values)
+        ties += len(expected) > 1
+        if case % 3:
+            assert plain.at(**values).value == expected[0]
+        else:
+            (low, high), found = rng.choice(list(bounded.items()))
+            assert found.at(**values).value == least(OVERHEAD, low, high, **values)[0][0]
+    assert ties >= 200
+
+
+def test_the_exact_condition_of_a_whole_optimum_holds_exactly_for_the_best_ones():
+    made = minimise(OVERHEAD, "n")
+    low, ratio, high = (made.exhibits[0].rows[0][i] for i in range(3))
+    rng = random.Random(2)
+    for _ in range(20):
+        values = {"s": number(rng), "w": number(rng), "o": number(rng)}
+        best, _ = least(OVERHEAD, 1, 100, **values)
+        middle = forms.evaluate(ratio, values)
+        holds = [
+            k for k in range(1, 100)
+            if forms.evaluate(low, {"n": F(k)}) <= middle <= forms.evaluate(high, {"n": F(k)})
+        ]  # fmt: skip
+        assert not holds or holds == best
+
+
+@pytest.mark.parametrize("sense", [1, -1])
+def test_the_search_with_numbers_agrees_with_brute_force_on_piecewise_and_rational_costs(sense):
+    rng = random.Random(3 + sense)
+    for case in range(60):
+        a, b, c, d = (num(rng.randint(1, 60)) for _ in range(4))
+        rising, falling = product(a, n), Ratio(product(b, num(5)), n)
+        form = rng.choice(
+            [
+                Largest((total(rising, c), total(falling, d))),
+                total(Largest((rising, falling)), Ratio(c, n)),
+                Smallest((total(rising, falling), total(product(d, n), c))),
+                total(product(a, Power(n, num(3))), forms.negative(product(b, Power(n, num(2)))), Ratio(c, n)),
+                Ratio(total(product(n, n), a), total(n, b)),
+                Largest((Largest((rising, c)), Smallest((falling, d)))),
+            ]
+        )
+        low, high = rng.randint(1, 4), rng.randint(4, 40)
+        expected, value = least(form, low, high, sense)
+        found = candidates.whole(forms.value(form), amount("n"), low, high, None, sense)
+        assert (set(found.best) <= set(expected), found.value) == (True, value)
+        if case % 20 == 0:
+            search = minimise if sense > 0 else maximise
+            assert search(form, "n", lower=low, upper=high).at().value in expected
+            assert search(form, "n", lower=low, upper=high, wanted="value").at().value == value
+
+
+def test_a_divisor_is_the_best_of_all_divisors():
+    rng = random.Random(5)
+    for _ in range(15):
+        values = {"s": number(rng), "w": number(rng), "o": number(rng)}
+        batch = rng.choice([1, 12, 64, 60, 97])
+        allowed = [k for k in range(1, batch + 1) if batch % k == 0]
+        worth = {k: forms.evaluate(OVERHEAD, {**values, "n": F(k)}) for k in allowed}
+        assert worth[int(minimise(OVERHEAD, "n", values, divides=batch).at().value)] == min(worth.values())
+
+
+def test_a_tie_is_said():
+    made = minimise(Largest((product(num(1), n), Ratio(num(6), n))), "n")
+    assert made.at().value in (2, 3)
+    assert "shares the least cost with 3" in made.steps[-1].reason.text
+
+
+# -- the working ------------------------------------------------------------------------------------------
+
+
+def test_the_working_shows_slope_second_order_place_value_and_one_more():
+    made = minimise(OVERHEAD, "n")
+    assert [step.name for step in made.steps] == ["f", "f'", "f''", "n^*", "f^*", "f^*", "Delta", "Delta", "n^whole"]
+    worth = made.worth
+    S, W, overhead, N = (amount(name) for name in "swon")
+    assert sp.expand(worth["f'"] - sp.diff(worth["f"], N)) == 0
+    assert sp.expand(worth["f''"] - sp.diff(worth["f"], N, 2)) == 0
+    assert worth["n^*"] == sp.sqrt(S / (W * overhead))
+    assert sp.expand(forms.value(made.steps[5].form) - 2 * sp.sqrt(S * overhead / W)) == 0
+    assert "Every term is positive" in made.steps[2].reason.text
+
+
+def test_units_are_followed():
+    units = {"o": SECOND, "s": Unit.parse("byte"), "w": Unit.parse("byte/second")}
+    form = forms.substitute(OVERHEAD, lambda y: Sym(y.name, False, units.get(y.name, ONE)))
+    made = minimise(form, "n", integer=False, wanted="value")
+    assert made.unit == SECOND
+    assert made.steps[1].unit == SECOND
+
+
+def test_an_irrational_optimum_is_exact_with_a_decimal_reading():
+    made = minimise(OVERHEAD, "n", {"s": 8, "w": 1, "o": 1}, integer=False)
+    found = made.at()
+    assert isinstance(found, Irrational)
+    assert str(found) == "2·√(2) ≈ 2.82843"
+    assert "≈ 2.82843" in made.text()
+    assert r"2\,\sqrt{2} \approx 2.82843" in made.latex()
+    assert abs(found.value**2 - 8) < F(1, 10**25)
+
+
+def test_an_irrational_number_is_not_taken_for_an_exact_one():
+    found = minimise(OVERHEAD, "n", {"s": 8, "w": 1, "o": 1}, integer=False).at()
+    with pytest.raises(ValuesError, match=r"s is irrational, about 2\.82843: an exact number is needed"):
+        minimise(OVERHEAD, "n", {"s": found})
+
+
+def test_the_square_root_of_a_negative_number_is_no_answer():
+    step = Step("r", Root(Total((x, num(-3)))), ONE, Reason("r", "t."))
+    made = Derivation("root", Accounting(), (step,))
+    with pytest.raises(ValuesError, match="is not a real number"):
+        made.at(x=1)
+
+
+def test_real_optima_are_brought_into_their_range():
+    made = minimise(OVERHEAD, "n", integer=False, lower=3, upper=5)
+    assert made.at(s=1, w=1, o=1).value == 3
+    assert made.at(s=16, w=1, o=1).value == 4
+    assert made.at(s=100, w=1, o=1).value == 5
+
+
+def test_three_terms_of_a_slope_are_solved_by_the_quadratic_formula():
+    form = total(product(num(2), Power(x, num(2))), product(num(3), x), negative_log := Ratio(num(5), Sym("y", False)))
+    assert negative_log in form.parts
+    made = minimise(total(Power(x, num(3)), product(o, x, x), forms.negative(product(s, x))), "x", integer=False)
+    for a, b in ((1, 7), (3, 2), (F(1, 2), 9)):
+        place = made.at(o=a, s=b).value
+        assert abs(3 * place**2 + 2 * a * place - b) < F(1, 10**20)
+
+
+def test_powers_that_are_symbols_have_a_closed_form():
+    alpha, beta = Sym("alpha", False), Sym("beta", False)
+    made = minimise(total(Ratio(s, Power(x, alpha)), product(o, Power(x, beta))), "x", integer=False)
+    assert "sign" in made.steps[2].reason.text
+    place = made.at(s=3, o=2, alpha=F(1, 2), beta=F(1, 3)).value
+    assert abs(float(F(3, 2) * F(1, 2) * 3) ** (6 / 5) - float(place)) < 1e-9
+
+
+def test_without_a_closed_form_the_optimum_is_bracketed_by_exact_fractions():
+    quintic = total(Power(x, num(5)), Power(x, num(3)), Ratio(num(3), x))
+    made = minimise(quintic, "x", integer=False)
+    high = made.at().value
+    slope = sp.diff(made.worth["f"], amount("x"))
+    assert "There is no closed form" in made.notes[-1]
+    below, above = (slope.subs(amount("x"), sp.Rational(v.numerator, v.denominator)) for v in
+                    (high - F(1, 10**10), high))  # fmt: skip
+    assert below < 0 < above
+
+
+def test_a_logarithm_is_bracketed_by_interval_arithmetic():
+    form = total(product(num(3), n), forms.negative(product(num(10), Logarithm(n))))
+    made = minimise(form, "n", integer=False)
+    assert abs(made.at().value - F(10, 3)) < F(1, 10**10)
+    assert minimise(form, "n").at().value == 3
+    assert sign_at(sp.log(amount("n")) - 1, amount("n"), F(3)) == 1
+
+
+def test_a_kink_is_found_exactly():
+    made = minimise(Largest((product(num(2), x), Ratio(num(7), x))), "x", integer=False)
+    assert made.expr == sp.sqrt(14) / 2
+    assert "two pieces of the cost meet" in made.steps[-1].reason.text
+
+
+def test_maximise_finds_the_top():
+    form = total(product(num(7), x), forms.negative(product(x, x)))
+    assert maximise(form, "x", integer=False).at().value == F(7, 2)
+    assert maximise(form, "x").at().value == 3
+    assert maximise(form, "x", integer=False, wanted="value").at().value == F(49, 4)
+
+
+# -- what cannot be told ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "message"),
+    [
+        (OVERHEAD, {"over": "q"}, "does not depend on 'q'"),
+        (OVERHEAD, {"lower": 9, "upper": 3}, "there is no n from 9 to 3"),
+        (OVERHEAD, {"lower": F(5, 2), "upper": F(14, 5)}, "there is no whole n from 3 to 2"),
+        (OVERHEAD, {"upper": -1}, "upper = -1: the values are positive"),
+        (OVERHEAD, {"divides": 12}, "cannot be told: whether a divisor above or below"),
+        (OVERHEAD, {"divides": 12, "integer": False}, "only whole numbers divide"),
+        (OVERHEAD, {"divides": 0}, "a positive whole number is needed"),
+        (OVERHEAD, {"given": {"s": -3}}, "s = -3: costs are functions of positive numbers"),
+        (OVERHEAD, {"given": {"s": 1, "w": 1, "o": 1}, "divides": 7, "lower": 2, "upper": 6}, "no divisor of 7 lies"),
+        (product(s, n), {"integer": False}, "there is no optimum: every term of the slope has one sign"),
+        (Ratio(s, n), {}, "the cost falls for all n > 0"),
+        (forms.negative(product(s, n)), {}, "the cost falls for all n > 0"),
+        (total(product(s, n), forms.negative(product(n, n))), {}, "its greatest value"),
+        (total(product(Total((s, forms.negative(w))), n), Ratio(o, n)), {}, "the sign of s - w is not known"),
+        (total(Power(n, num(3)), forms.negative(product(s, n, n)), product(w, n)), {}, "change 2 times"),
+        (Largest((product(s, n), Ratio(w, n))), {}, "give numbers for s, w"),
+        (Largest((Ratio(num(1), n), Ratio(num(3), product(n, n)))), {}, "comes ever nearer to 0 as n grows"),
+        (Smallest((total(num(5), forms.negative(n)), Ratio(num(1), n))), {}, "the cost has no bound as n grows"),
+        (Ratio(num(1), Total((n, num(-3)))), {"upper": 9}, "a division by zero"),
+        (total(Power(n, num(4)), product(s, n, n), Ratio(w, n)), {}, "its slope has no root in closed form"),
+        (total(n, Logarithm(n), forms.negative(product(Logarithm(n), n))), {}, "not shown to have one valley"),
+    ],
+)  # fmt: skip
+def test_what_has_no_optimum_or_cannot_be_told_is_said(form, options, message):
+    with pytest.raises(ValuesError) as error:
+        minimise(form, **{"over": "n", **options})
+    assert message in str(error.value)
+
+
+def test_a_sign_that_the_symbols_do_not_tell_is_told_by_the_numbers():
+    form = total(product(Total((s, forms.negative(w))), n), Ratio(o, n))
+    assert minimise(form, "n", {"s": 5, "w": 1, "o": 100}).at().value == 5
+    with pytest.raises(ValuesError, match="falls"):
+        minimise(form, "n", {"s": 1, "w": 5, "o": 100})
+
+
+def test_a_cost_that_only_rises_is_least_at_its_lower_bound():
+    assert minimise(product(s, n), "n").at(s=3).value == 1
+    assert minimise(product(s, n), "n", lower=4).at(s=3).value == 4
+    assert minimise(Ratio(s, n), "n", upper=9, wanted="value").at(s=3).value == F(1, 3)
+
+
+def test_a_weak_sign_never_gives_less_than_one():
+    p, t = Sym("p"), Sym("t", False)
+    form = product(Total((n, p, num(-1))), total(Ratio(t, n), o))
+    made = minimise(form, "n")
+    assert made.at(p=1, t=5, o=1).value == 1
+    assert "Where a coefficient of the slope is zero" in made.notes[0]
+    with pytest.raises(ValuesError, match="there is no optimum: every term of the slope has one sign"):
+        minimise(form, "n", {"p": 1, "t": 5, "o": 1}, integer=False)
+
+
+# -- elasticities and break-even ---------------------------------------------------------------------------
+
+
+def derivation(form: forms.Form, title: str = "cost", unit: Unit = ONE, **accounting: str) -> Derivation:
+    step = Step("T", form, unit, Reason("r", "t."))
+    return Derivation(title, Accounting.of(**accounting), (step,), ("communication",))
+
+
+def test_elasticities_of_the_optimum_are_the_powers_of_its_parameters():
+    made = minimise(derivation(OVERHEAD), "n", integer=False)
+    assert [sensitivity(made, to=name).expr for name in "swo"] == [
+        sp.Rational(1, 2),
+        -sp.Rational(1, 2),
+        -sp.Rational(1, 2),
+    ]
+    assert len(elasticities(made).rows) == 3
+
+
+def test_an_elasticity_of_a_sum_is_its_share():
+    made = sensitivity(OVERHEAD, to="o")
+    assert made.at(n=2, o=3, s=8, w=2).value == F(6, 8)
+
+
+def test_a_ceiling_has_no_elasticity():
+    with pytest.raises(ValuesError, match="steps or kinks"):
+        sensitivity(minimise(derivation(OVERHEAD), "n"), to="s")
+
+
+def test_break_even_says_which_cost_is_less_before_it():
+    made = break_even(derivation(product(o, n), "small"), derivation(Ratio(s, n), "large"), over="n")
+    assert made.at(o=1, s=9).value == 3
+    assert "below it, 'small' costs less" in made.steps[-1].reason.text
+
+
+def test_costs_that_are_never_equal_have_no_break_even():
+    with pytest.raises(ValuesError, match="'less' is the smaller one for all n"):
+        break_even(derivation(product(num(2), n), "more"), derivation(n, "less"), over="n")
+    with pytest.raises(ValuesError, match="use crossover with numbers"):
+        break_even(derivation(Largest((n, s)), "a"), derivation(w, "b"), over="n")
+
+
+def test_break_even_refuses_different_units_and_conventions():
+    with pytest.raises(AccountingError, match="is in s, but"):
+        break_even(derivation(product(Num(F(1), SECOND), n), "a", SECOND), derivation(s, "b"), over="n")
+    with pytest.raises(AccountingError):
+        break_even(derivation(n, "a"), derivation(s, "b", communication="all_links"), over="n")
+
+
+# -- pieces ---------------------------------------------------------------------------------------------------
+
+
+def test_terms_are_sorted_by_their_power_and_roots_are_gathered():
+    X, S = amount("x"), amount("s")
+    assert terms(S * X**2 + 3 / X - X, X) == ((-1, 3), (1, -1), (2, S))
+    assert terms(sp.log(X), X) is None
+    assert terms(X ** amount("a") + X ** amount("b"), X) is None  # which power is the larger is not known
+    assert course(((sp.Integer(-1), -S), (sp.Integer(1), S))).kind == "valley"
+    assert course(()).kind == "flat"
+    assert neat(3 - 3 * symbol("p")) == -3 * (symbol("p") - 1)
+    assert isinstance(written(sp.sqrt(S / X)), Root)
+
+
+def test_a_range_without_whole_numbers_is_refused():
+    with pytest.raises(ValuesError, match="there is no whole number from 5 to 4"):
+        candidates.whole(amount("n") + 1, amount("n"), 5, 4, None)

@@ -1,0 +1,253 @@
+"""A printed module tree gives the counts of its modules; damage is repaired aloud, everything else is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import symcomm as sc
+from symcomm.errors import SymcommError, ValuesError
+from symcomm.parts import Parts
+from symcomm.readers.module_text import parse_module
+from symcomm.readers.modules import LEAVES, Module, count
+
+DATA = Path(__file__).parents[1] / "data"
+GOLDEN = {g["id"]: g for g in json.loads((DATA / "golden_models.json").read_text())}
+PRINTED = (DATA / "bert_printed.txt").read_text()
+LAYER = "encoder.layer.0"
+
+LLAMA = """LlamaForCausalLM(
+  (model): LlamaModel(
+    (embed_tokens): Embedding(128256, 4096)
+    (layers): ModuleList(
+      (0-31): 32 x LlamaDecoderLayer(
+        (self_attn): LlamaAttention(
+          (q_proj): Linear(in_features=4096, out_features=4096, bias=False)
+          (k_proj): Linear(in_features=4096, out_features=1024, bias=False)
+          (v_proj): Linear(in_features=4096, out_features=1024, bias=False)
+          (o_proj): Linear(in_features=4096, out_features=4096, bias=False)
+        )
+        (mlp): LlamaMLP(
+          (gate_proj): Linear(in_features=4096, out_features=14336, bias=False)
+          (up_proj): Linear(in_features=4096, out_features=14336, bias=False)
+          (down_proj): Linear(in_features=14336, out_features=4096, bias=False)
+          (act_fn): SiLU()
+        )
+        (input_layernorm): LlamaRMSNorm((4096,), eps=1e-05)
+        (post_attention_layernorm): LlamaRMSNorm((4096,), eps=1e-05)
+      )
+    )
+    (norm): LlamaRMSNorm((4096,), eps=1e-05)
+    (rotary_emb): LlamaRotaryEmbedding()
+  )
+  (lm_head): Linear(in_features=4096, out_features=128256, bias=False)
+)
+"""
+
+GPT2 = """GPT2Model(
+  (wte): Embedding(50257, 768)
+  (wpe): Embedding(1024, 768)
+  (drop): Dropout(p=0.1, inplace=False)
+  (h): ModuleList(
+    (0-11): 12 x GPT2Block(
+      (ln_1): LayerNorm((768,), eps=1e-05, elementwise_affine=True)
+      (attn): GPT2Attention(
+        (c_attn): Conv1D(nf=2304, nx=768)
+        (c_proj): Conv1D(nf=768, nx=768)
+        (attn_dropout): Dropout(p=0.1, inplace=False)
+        (resid_dropout): Dropout(p=0.1, inplace=False)
+      )
+      (ln_2): LayerNorm((768,), eps=1e-05, elementwise_affine=True)
+      (mlp): GPT2MLP(
+        (c_fc): Conv1D(nf=3072, nx=768)
+        (c_proj): Conv1D(nf=768, nx=3072)
+        (act): NewGELUActivation()
+        (dropout): Dropout(p=0.1, inplace=False)
+      )
+    )
+  )
+  (ln_f): LayerNorm((768,), eps=1e-05, elementwise_affine=True)
+)
+"""
+
+
+def load(text: str, **options: object) -> Parts:
+    made = sc.load(text, **options)
+    assert isinstance(made, Parts)
+    return made
+
+
+def test_the_damaged_print_of_bert_has_two_readings() -> None:
+    model = load(PRINTED)
+    assert model.parameters().at().value == int(GOLDEN["003.bert.total"]["value"]) == 109_482_240
+    assert model.literal is not None
+    assert model.literal.parameters().at().value == 57_518_592
+
+
+def test_what_was_repaired_is_said_with_its_lines() -> None:
+    notes = "\n".join(load(PRINTED).notes)
+    assert "line 27: (intermediate) stands in a ModuleList" in notes
+    assert "line 31: (output) stands in a ModuleList" in notes
+    assert "the bracket that closes BertLayer came too early" in notes
+    assert "settings that run on in the next line are read as one: lines 21, 33" in notes
+
+
+@pytest.mark.parametrize(
+    ("golden", "path"),
+    [
+        ("word", "embeddings.word_embeddings"),
+        ("position", "embeddings.position_embeddings"),
+        ("token_type", "embeddings.token_type_embeddings"),
+        ("layernorm", "embeddings.LayerNorm"),
+        ("embeddings", "embeddings"),
+        ("attention", f"{LAYER}.attention"),
+        ("intermediate", f"{LAYER}.intermediate"),
+        ("output", f"{LAYER}.output"),
+        ("pooler", "pooler"),
+        ("encoder", "encoder"),
+    ],
+)
+def test_each_module_of_bert_has_its_golden_count(golden: str, path: str) -> None:
+    module = parse_module(PRINTED).repaired.at(path)
+    assert module is not None
+    assert count(module) == int(GOLDEN[f"003.bert.{golden}"]["value"])
+
+
+def test_the_repeated_layer_and_its_projections_have_their_golden_counts() -> None:
+    tree = parse_module(PRINTED).repaired
+    layer, own = tree.at(LAYER), tree.at(f"{LAYER}.attention.self")
+    assert layer is not None
+    assert own is not None
+    assert count(layer) == 12 * int(GOLDEN["003.bert.layer"]["value"])
+    assert count(own) == int(GOLDEN["003.bert.qkv"]["value"])
+
+
+def test_a_recognised_tree_gives_the_graph_of_its_architecture() -> None:
+    printed, config = load(PRINTED), load(LLAMA)
+    assert printed.blueprint.flow
+    assert config.blueprint.flow
+    assert printed.flops("training").at(B=1, L=128, n_H=12).value > 0
+    assert config.parameters().at().value == 8_030_261_248
+    assert config.part("layer").communication("tensor(8)").at(B=1, L=8, n_H=32).value == 32 * 4 * 8 * 4096 * 2
+
+
+def test_gpt2_is_recognised_by_its_turned_linear_layers() -> None:
+    assert load(GPT2).blueprint.flow
+    assert load(GPT2).parameters().at().value == 124_439_808
+
+
+def test_a_damaged_tree_that_is_not_the_architecture_is_not_taken_for_it() -> None:
+    literal = load(PRINTED).literal
+    assert literal is not None
+    assert not literal.blueprint.flow
+
+
+def test_a_tree_without_an_architecture_knows_its_weights_only() -> None:
+    text = "Net(\n  (a): Linear(in_features=3, out_features=5, bias=True)\n  (b): Tanh()\n)"
+    model = load(text, dtype="fp32")
+    assert model.parameters().at().value == 20
+    assert model.communication("data(2)").at().value == 80
+    assert model.communication("fsdp(2)").at().value == 3 * 80
+    with pytest.raises(ValuesError, match="not what feeds what"):
+        model.flops()
+    with pytest.raises(ValuesError, match="not what feeds what"):
+        model.communication("tensor(2)")
+
+
+def test_nested_repeats_multiply() -> None:
+    text = (
+        "Net(\n  (blocks): ModuleList(\n    (0-2): 3 x Block(\n      (experts): ModuleList(\n"
+        "        (0-7): 8 x Linear(in_features=2, out_features=2, bias=False)\n      )\n"
+        "      (gate): Linear(in_features=2, out_features=8, bias=False)\n    )\n  )\n)"
+    )
+    assert load(text).parameters().at().value == 3 * (8 * 4 + 16)
+
+
+@pytest.mark.parametrize(
+    ("line", "parameters"),
+    [
+        ("Conv2d(3, 8, kernel_size=(5, 5), stride=(1, 1))", 3 * 8 * 25 + 8),
+        ("Conv2d(4, 8, kernel_size=(3, 3), stride=(1, 1), groups=2, bias=False)", 2 * 8 * 9),
+        ("Conv1d(3, 8, kernel_size=(5,), stride=(1,))", 3 * 8 * 5 + 8),
+        ("LayerNorm((4, 5), eps=1e-05, elementwise_affine=True)", 40),
+        ("LayerNorm((4,), eps=1e-05, elementwise_affine=True, bias=False)", 4),
+        ("Qwen2RMSNorm((16,), eps=1e-06)", 16),
+        ("BatchNorm2d(6, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)", 12),
+        ("Embedding(7, 3)", 21),
+    ],
+)
+def test_each_known_layer_has_its_weights(line: str, parameters: int) -> None:
+    assert count(parse_module(f"Net(\n  (0): {line}\n)").literal) == parameters
+
+
+def test_every_layer_without_weights_is_read_bare() -> None:
+    for leaf in LEAVES:
+        if leaf.shapes.__name__ == "_nothing":
+            assert count(Module("a", leaf.kind)) == 0
+
+
+def test_a_layer_of_ones_own_is_declared_by_its_shapes() -> None:
+    text = "Net(\n  (a): Mixer()\n  (b): Linear(in_features=2, out_features=2, bias=False)\n)"
+    assert load(text, leaves={"Mixer": [(3, 4), (4,)]}).parameters().at().value == 20
+
+
+def test_a_printed_tree_is_loaded_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.txt"
+    path.write_text("```\n" + PRINTED + "```\n")
+    assert sc.load(path).parameters().at().value == 109_482_240
+
+
+# -- bad input ---------------------------------------------------------------------------------
+
+HEAD = "Net(\n  (a): "
+BAD = [
+    ("cut in the middle", PRINTED[: len(PRINTED) // 2], "the module text ends inside BertAttention"),
+    ("cut in the middle, counted", PRINTED[: len(PRINTED) // 2], "5 brackets are not closed"),
+    ("a bracket too many", HEAD + "ReLU()\n)\n)\n", "this bracket closes nothing"),
+    ("an unknown layer", HEAD + "Mambo()\n)", "unknown layer class 'Mambo'"),
+    ("how to declare it", HEAD + "Mambo()\n)", "leaves={'Mambo': [(768, 768), (768,)]}"),
+    ("a misspelled layer", HEAD + "Liner()\n)", "did you mean 'Linear'?"),
+    ("a size that lacks", HEAD + "Linear(in_features=3)\n)", "Linear does not say its out_features"),
+    ("a negative size", HEAD + "Linear(in_features=-3, out_features=2)\n)", "in_features of Linear is -3"),
+    ("text for a size", HEAD + "Embedding(abc, 2)\n)", "num_embeddings of Embedding is abc"),
+    ("a flag that is none", HEAD + "Linear(in_features=3, out_features=2, bias=7)\n)", "bias of Linear is 7"),
+    ("a count that is wrong", "Net(\n  (0-3): 3 x Linear(in_features=1, out_features=1)\n)", "are 4 modules, but 3 x"),
+    ("a count of nothing", "Net(\n  (0): 0 x Linear(in_features=1, out_features=1)\n)", "stands 0 times"),
+    ("no module", HEAD + "Linear(in_features==3)\n)", "`=` cannot stand here in a module tree"),
+    ("very deep", "A(\n(a): " * 10_000, "brackets stand more than 60 deep"),
+    ("10 MB", HEAD + "x" * 10_000_000, "at most 2,000,000 are read"),
+    ("no weights", HEAD + "ReLU()\n)", "Net has no weights"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
+def test_bad_module_texts_are_refused_with_words(text: str, message: str) -> None:
+    with pytest.raises(SymcommError) as caught:
+        sc.load(text)
+    assert message in str(caught.value)
+
+
+def test_an_error_has_a_caret_under_the_layer() -> None:
+    with pytest.raises(SymcommError) as caught:
+        sc.load(HEAD + "Mambo()\n)")
+    assert "  (a): Mambo()\n           ^^^^^" in str(caught.value)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, len(PRINTED) - 3))
+def test_a_print_cut_anywhere_is_an_error_and_never_a_smaller_model(place: int) -> None:
+    text = PRINTED[:place].rstrip()
+    with pytest.raises(SymcommError):
+        parse_module(text)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text("()[]:=,x 019-AaLinear\n", max_size=80))
+def test_any_text_is_read_or_refused_with_a_symcomm_error(text: str) -> None:
+    with contextlib.suppress(SymcommError):
+        parse_module("Net(\n" + text)
