@@ -252,9 +252,27 @@ def group(digits: str) -> str:
     return " ".join(parts)
 
 
+def decimals(value: Fraction) -> str:
+    """The digits behind the point of a long fraction that is a decimal number; empty where people write a fraction.
+
+    >>> decimals(Fraction("1.3572168946266174")), decimals(Fraction(1, 2)), decimals(Fraction(1, 30_000))
+    ('3572168946266174', '', '')
+    """
+    if value.denominator < 10_000:
+        return ""
+    for places in range(5, 21):
+        scaled = abs(value) * 10**places
+        if scaled.denominator == 1:
+            return str(scaled.numerator % 10**places).zfill(places)
+    return ""
+
+
 def exact_text(value: Fraction) -> str:
-    """The exact value: a grouped integer, or a fraction of two."""
+    """The exact value: a grouped integer, a fraction of two, or a decimal number where the fraction is a long one."""
     sign = "-" if value < 0 else ""
+    behind = decimals(value)
+    if behind:
+        return f"{sign}{group(str(int(abs(value))))}.{behind}"
     top = group(str(abs(value.numerator)))
     return sign + top + (f"/{group(str(value.denominator))}" if value.denominator != 1 else "")
 

@@ -26,7 +26,7 @@ def derive(
     >>> ring = derive(Setting(Graph("no model", {}, {}, ())), payload="8 MB", ranks=8, latency="20 us",
     ...               bandwidth="100 GB/s")
     >>> str(ring.at())
-    '21/50 000 s = 420 µs'
+    '0.00042 s = 420 µs'
     """
     call = parts.read_call(setting, collective, dtype, directions, numbers)
     accounting, record = parts.used(setting, algorithm)

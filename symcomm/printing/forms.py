@@ -26,6 +26,7 @@ from symcomm.notation import Notation
 from symcomm.printing.dialects import LATEX, MATHML, PLAIN, TYPST, Dialect, DialectName
 from symcomm.printing.escape import printable
 from symcomm.printing.names import Glyph, Written, written
+from symcomm.units import decimals
 
 # How tightly a piece binds, loosest first: what binds less than its surroundings is put in parentheses.
 _SUM, _PRODUCT, _RATIO, _POWER, _ATOM = range(5)
@@ -140,10 +141,13 @@ class _Printer:
         if value < 0:
             out = self.number(-value)
             return _Out(d.sign + out.text, _SUM, False, out.tall, out.width + 0.8)
-        groups = _groups(value.numerator)
+        behind = decimals(value)
+        groups = _groups(int(value) if behind else value.numerator)
+        if behind:
+            groups[-1] += f".{behind}"
         width = sum(0.5 * len(g) + 0.17 for g in groups)
         top = _Out(d.digits(groups), _ATOM, True, width=width)
-        if value.denominator == 1:
+        if value.denominator == 1 or behind:
             return top
         bottom = self.number(Fraction(value.denominator))
         return self.ratio(top, bottom)
