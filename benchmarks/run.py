@@ -135,13 +135,28 @@ def chain_rows(sizes: tuple[int, ...]) -> list[Row]:
     return rows
 
 
+def sweep_rows(quick: bool) -> list[Row]:
+    """A million collective configurations, vectorised, against evaluating each expression by itself."""
+    import collectives_sweep
+
+    measured = collectives_sweep.measure(quick)
+    sweep = measured[1]
+    rows = []
+    for row in measured:
+        slower = sweep.rate / row.rate
+        ratio = f"{slower:,.0f} x slower than the sweep" if row.name.startswith("loop") else ""
+        limit = collectives_sweep.LIMIT if row is sweep else None
+        rows.append(Row(f"{row.name}: {row.configurations:,}", row.seconds, ratio, limit))
+    return rows
+
+
 def main() -> int:
     """Prints the table; the status says whether all limits were kept."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, a shorter chain")
     quick = parser.parse_args().quick
     repeat, sizes = (1, (100, 300, 1000)) if quick else (5, (1000, 3000, 10000))
-    rows = [*cold_rows(repeat), *warm_rows(repeat), *chain_rows(sizes)]
+    rows = [*cold_rows(repeat), *warm_rows(repeat), *sweep_rows(quick), *chain_rows(sizes)]
     table = Table(title=f"symcomm on {os.cpu_count()} cores, Python {sys.version.split()[0]}", title_justify="left")
     for column, side in (("what", "left"), ("seconds", "right"), ("ratio", "left"), ("limit", "right"), ("", "left")):
         table.add_column(column, justify="right" if side == "right" else "left")
