@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import sympy as sp
 
 from symcomm import form as forms
+from symcomm.accounting import CONVENTIONS
 from symcomm.derivation import Derivation, Reason, Step
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, product
@@ -20,11 +21,7 @@ from symcomm.units import BYTE, ONE, Quantity
 if TYPE_CHECKING:
     from sympy import Expr
 
-MEANINGS = {
-    "nominal_GB": "The capacity printed on the device counts GB of 10^9 bytes.",
-    "nominal_GiB": "The capacity printed on the device counts GiB of 2^30 bytes, though it says GB.",
-    "usable": "The capacity is what the driver reports as usable, given exactly.",
-}
+MEANINGS = {c.name: c.statement for c in CONVENTIONS if c.field == "capacity" and c.name != "unnamed"}
 _SCALES = {"nominal_GB": 10**9, "nominal_GiB": 2**30}
 
 
@@ -100,6 +97,8 @@ def derive(
     """
     if capacity is None:
         raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
+    if capacity_is is None and setting.accounting.capacity != "unnamed":
+        capacity_is = setting.accounting.capacity
     size = capacity_of(capacity, capacity_is)
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     parts: list[tuple[str, str, Derivation]] = []

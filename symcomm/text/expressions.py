@@ -304,7 +304,8 @@ def _call(context: Context, factor: Branch, stem: Stem, scripts: list[Script], f
     if not is_bracket(following):
         span = context.over(factor, following)
         inside = _multiplied(context, _factor(context, [following], 0)[0], context.over(following))
-        return context.counted(Call(span, called.name, (inside,), called.subscript))
+        bare: Node = context.counted(Call(span, called.name, (inside,), called.subscript))
+        return bare if called.exponent is None else _power(context, bare, called.exponent, span)
     bracket = branches(following)[0]
     arguments = _arguments(context, bracket, factor)
     span = context.over(factor, bracket)

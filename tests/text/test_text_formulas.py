@@ -715,3 +715,8 @@ def test_a_damaged_cell_is_read_or_refused_in_our_words(text: str, data: st.Data
         stop = data.draw(st.integers(place, min(len(text), place + 5)))
         text = text[:place] + data.draw(st.sampled_from(["", *PIECES])) + text[stop:]
     read_every_way(text)
+
+
+def test_the_exponent_of_a_function_without_parentheses_is_kept() -> None:
+    assert bare(parse_answer(r"\log^2 N", KNOWN)) == bare(parse_answer(r"\log^2(N)", KNOWN))
+    assert bare(parse_answer(r"\log^2 N", KNOWN)) != bare(parse_answer(r"\log N", KNOWN))
