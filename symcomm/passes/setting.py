@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import gcd, lcm
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -138,8 +139,32 @@ def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
     coefficient, bottom = bottom.as_coeff_Mul()
     top = gather(sp.expand(top / coefficient))
     if top.is_Add and len(top.args) <= 50:
-        top = sp.factor_terms(top)
-    return top / bottom
+        top = _common_factor(top)
+    return top if bottom == 1 else top / bottom
+
+
+def _common_factor(total: Expr) -> Expr:
+    """An expanded sum with what all its terms share put outside; SymPy's ``factor_terms`` takes ten times as long."""
+    import sympy as sp
+
+    terms = [term.as_coeff_Mul() for term in total.args]
+    if not all(coefficient.is_Rational for coefficient, _ in terms):
+        return total
+    content = sp.Rational(
+        gcd(*(int(coefficient.p) for coefficient, _ in terms)), lcm(*(int(coefficient.q) for coefficient, _ in terms))
+    )
+    powers = [rest.as_powers_dict() for _, rest in terms]
+    shared = {
+        base: min(p[base] for p in powers)
+        for base in powers[0]
+        if base.is_Symbol and all(base in p and p[base].is_Integer for p in powers)
+    }
+    outside = [base**power for base, power in shared.items() if power]
+    if content == 1 and not outside:
+        return total
+    divisor = sp.Mul(content, *outside)
+    inside = sp.Add(*(coefficient * rest / divisor for coefficient, rest in terms))
+    return sp.Mul(*([] if content == 1 else [content]), *outside, inside, evaluate=False)
 
 
 class Work:
