@@ -235,7 +235,19 @@ class Derivation:
 
     def values(self, /, **values: object) -> dict[str, Fraction]:
         """All known numbers: those given before, these, and what the relations imply."""
+        for name, value in values.items():
+            self._same_unit(name, value)
         return self.relations.complete(dict(self.given) | {name: exact(v, name) for name, v in values.items()})
+
+    def _same_unit(self, name: str, value: object) -> None:
+        """Refuses a text in another unit than that of the symbol, such as GB for a bandwidth in B/s."""
+        if not isinstance(value, (str, Quantity)):
+            return
+        given = Quantity.parse(value).unit if isinstance(value, str) else value.unit
+        pieces = (piece for step in self.steps for piece in forms.walk(step.form))
+        wanted = next((p.unit for p in pieces if isinstance(p, forms.Sym) and p.name == name and p.unit != ONE), ONE)
+        if ONE not in (given, wanted) and given != wanted:
+            raise ValuesError(f"{name} is given in {given}, but it is in {wanted}", hint=f"write it in {wanted}")
 
     def at(self, /, **values: object) -> Quantity:
         """The exact quantity at given numbers (int, Fraction, or text such as ``"80 GiB"``).

@@ -195,3 +195,12 @@ def test_elements_and_bytes_an_element_make_bytes() -> None:
     d = derivation(Step("n", Sym("D"), ELEMENT, WHY),
                    Step("V", Product((Sym("n"), Num(Fraction(2), Unit.parse("byte/element")))), BYTE, WHY))  # fmt: skip
     assert str(d.at(D=8)) == "16 B"
+
+
+def test_a_value_in_another_unit_than_its_symbol_is_refused() -> None:
+    rate = Unit.parse("byte/second")
+    d = derivation(Step("w", Sym("W", whole=False, unit=rate), rate, WHY))
+    with pytest.raises(ValuesError) as caught:
+        d.at(W="900 GB")
+    assert str(caught.value) == "W is given in B, but it is in B/s\nhint: write it in B/s"
+    assert d.at(W="900 GB/s").value == d.at(W=900 * 10**9).value == 900 * 10**9
