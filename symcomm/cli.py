@@ -1,4 +1,4 @@
-"""The command line: ``symcomm solve``, ``derive``, ``show`` and ``completion``.
+"""The command line: ``symcomm solve``, ``derive``, ``passes``, ``show`` and others.
 
 Only Click is imported here; what a command needs is imported when it runs, so that ``--help`` answers at once.
 Mistakes in the input are told with their place and end with status 2; a bug says that it is one.
@@ -6,6 +6,8 @@ Mistakes in the input are told with their place and end with status 2; a bug say
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from symcomm.derivation import Derivation
     from symcomm.model import Model
+    from symcomm.passes import Option
 
 FORMATS = ("pdf", "md", "tex", "html")
 DERIVED = ("text", "json", "latex", "markdown", "html")
@@ -261,7 +264,7 @@ def derive(
 ) -> None:
     """Derive one quantity, step by step.
 
-    PASS is parameters, flops, traffic, intensity, tensor_size, communication, stages, state_memory or peak_rate.
+    PASS is a quantity such as parameters, flops, communication or step_time; 'symcomm passes' lists them all.
 
     \b
     symcomm derive communication --model homework.md --strategy data --at N_layer=32,D=4096
@@ -292,6 +295,42 @@ def derive(
     _write(_written(made, form, values), output)
 
 
+@main.command("passes")
+@click.argument("quantity", required=False, metavar="[PASS]")
+@click.option("--json", "as_json", is_flag=True, help="For a program.")
+def passes_command(quantity: str | None, as_json: bool) -> None:
+    """List the quantities that can be derived, or the options of one PASS.
+
+    \b
+    symcomm passes
+    symcomm passes communication
+    """
+    from dataclasses import asdict
+
+    from symcomm.errors import DocumentError, nearest
+    from symcomm.passes import PASSES
+
+    if quantity is not None and quantity not in PASSES:
+        raise DocumentError(f"unknown pass '{quantity[:60]}'", hint=nearest(quantity, [*PASSES]))
+    chosen = [PASSES[quantity]] if quantity else [*PASSES.values()]
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in chosen], indent=2, ensure_ascii=False))
+        return
+    if quantity:
+        click.echo(f"{quantity}: {chosen[0].summary}\n")
+    rows = [(p.name, p.summary) for p in chosen] if not quantity else [_option_row(o) for o in chosen[0].options]
+    formatter = click.HelpFormatter(width=shutil.get_terminal_size().columns)
+    formatter.write_dl(rows or [("(no options)", "")])
+    click.echo(formatter.getvalue(), nl=False)
+
+
+def _option_row(option: Option) -> tuple[str, str]:
+    choices = option.kind.partition(":")[2].split("|")
+    told = [f"one of {', '.join(choices)}"] if choices != [""] else []
+    told += [f"{option.default} unless told"] if option.default is not None else []
+    return option.name, option.meaning + (f" ({'; '.join(told)})" if told else "")
+
+
 def _pass_options(quantity: str, given: dict[str, str]) -> dict[str, Any]:
     """The options of a pass from text, each as the type its kind asks for."""
     from symcomm.errors import DocumentError, nearest
@@ -308,8 +347,6 @@ def _pass_options(quantity: str, given: dict[str, str]) -> dict[str, Any]:
 
 def _written(made: Derivation, form: str, values: dict[str, Fraction]) -> str:
     if form == "json":
-        import json
-
         from symcomm import report
 
         return json.dumps(report.derivation(made, values), indent=2, ensure_ascii=False)

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 import symcomm
 from symcomm.cli import main
+from symcomm.passes import PASSES
 
 ROOT = Path(__file__).parents[1]
 HOMEWORK = str(ROOT / "examples" / "comp4901y-homework2" / "homework.md")
@@ -219,11 +220,23 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("command", ["solve", "derive", "show", "completion"])
+@pytest.mark.parametrize("command", ["solve", "derive", "passes", "show", "completion"])
 def test_every_command_has_help_with_its_options_explained(command: str):
     shown = run(command, "--help").output
     assert "Usage:" in shown
     assert "TODO" not in shown
+
+
+def test_passes_lists_every_quantity_and_the_options_of_one():
+    listed = run("passes").output
+    assert [line.split()[0] for line in listed.splitlines() if line[0] != " "] == [*PASSES]
+    told = " ".join(run("passes", "communication").output.split())
+    assert "only calls of this kind (one of all-reduce, all-gather, reduce-scatter, all-to-all, send)" in told
+    assert [one["name"] for one in json.loads(run("passes", "--json").output)] == [*PASSES]
+    assert "(no options)" in run("passes", "parameters").output
+    wrong = run("passes", "comunication", status=2)
+    assert "error: unknown pass 'comunication'" in wrong.output
+    assert "hint: did you mean 'communication'" in wrong.output
 
 
 def test_the_version_is_that_of_the_project():
