@@ -186,7 +186,10 @@ class Quantity:
                 if text and text[1] not in [t for _, t in said]:
                     said.append(text)
         elif self.value.denominator != 1:
-            said.append(("≈", decimal_text(self.value) + suffix))
+            read = decimal_text(self.value)
+            exact = Fraction(read.replace(" ", "").replace("·10^", "e")) == self.value
+            if not decimals(self.value) or len(said[0][1]) - len(suffix) > 12:
+                said.append(("=" if exact else "≈", read + suffix))
         return tuple(said)
 
     @property
@@ -253,22 +256,32 @@ def group(digits: str) -> str:
 
 
 def decimals(value: Fraction) -> str:
-    """The digits behind the point of a long fraction that is a decimal number; empty where people write a fraction.
+    """The digits behind the point where a number is written as a decimal; empty for a whole number and a fraction.
 
-    >>> decimals(Fraction("1.3572168946266174")), decimals(Fraction(1, 2)), decimals(Fraction(1, 30_000))
-    ('3572168946266174', '', '')
+    A decimal is written where it is no longer than the fraction; small numbers of halves and quarters stay fractions.
+
+    >>> decimals(Fraction("406.4")), decimals(Fraction("1.3572168946266174"))
+    ('4', '3572168946266174')
+    >>> decimals(Fraction(3, 4)), decimals(Fraction(1, 3)), decimals(Fraction(1, 625))
+    ('', '', '')
     """
-    if value.denominator < 10_000:
+    below = value.denominator
+    twos = (below & -below).bit_length() - 1
+    rest, fives = below >> twos, 0
+    while rest % 5 == 0:
+        rest, fives = rest // 5, fives + 1
+    places = max(twos, fives)
+    if rest != 1 or not places or places > 20 or (not fives and abs(value.numerator) < 100):
         return ""
-    for places in range(5, 21):
-        scaled = abs(value) * 10**places
-        if scaled.denominator == 1:
-            return str(scaled.numerator % 10**places).zfill(places)
-    return ""
+    scaled = int(abs(value) * 10**places)
+    written = 1 + len(str(scaled)) + (scaled < 10**places) * (places + 1 - len(str(scaled)))
+    if written > len(f"{abs(value)}"):
+        return ""
+    return str(scaled % 10**places).zfill(places)
 
 
 def exact_text(value: Fraction) -> str:
-    """The exact value: a grouped integer, a fraction of two, or a decimal number where the fraction is a long one."""
+    """The exact value: a grouped integer, a fraction of two, or a decimal number where that is no longer."""
     sign = "-" if value < 0 else ""
     behind = decimals(value)
     if behind:
@@ -282,7 +295,7 @@ def decimal_text(value: Fraction, digits: int = 6) -> str:
     if value == 0:
         return "0"
     size = abs(value)
-    if size >= 10**15 or size < Fraction(1, 10**6):
+    if size >= 10**15 or size < Fraction(1, 10**4):
         mantissa, exponent = f"{float(value):.{digits - 1}e}".split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}·10^{int(exponent)}"
     text = f"{float(value):.{digits}g}"

@@ -31,6 +31,7 @@ class Dialect:
     opening: Callable[[bool], str]
     closing: Callable[[bool], str]
     fraction: Callable[[str, str], str]
+    slash: Callable[[str, str], str]
     power: Callable[[str, str], str]
     root: Callable[[str], str]
     ceiling: Callable[[str], str]
@@ -199,6 +200,7 @@ LATEX = Dialect(
     opening=lambda tall: r"\Bigl(" if tall else "(",
     closing=lambda tall: r"\Bigr)" if tall else ")",
     fraction=lambda top, bottom: rf"\frac{{{top.strip()}}}{{{bottom.strip()}}}",
+    slash=lambda top, bottom: f"{top.strip()}/{bottom.strip()}",
     power=lambda base, exponent: f"{base.strip()}^{{{exponent.strip()}}}",
     root=lambda inside: rf"\sqrt{{{inside.strip()}}}",
     ceiling=lambda inside: rf"\left\lceil {inside} \right\rceil ",
@@ -224,6 +226,7 @@ TYPST = Dialect(
     opening=lambda tall: "lr(size: #2.3em, \\()" if tall else "\\(",
     closing=lambda tall: " lr(size: #2.3em, \\))" if tall else "\\)",
     fraction=lambda top, bottom: f"frac({top}, {bottom})",
+    slash=lambda top, bottom: f"{top} \\/ {bottom}",
     power=lambda base, exponent: f"{base}^({exponent})",
     root=lambda inside: f"sqrt({inside})",
     ceiling=lambda inside: f"ceil({inside})",
@@ -248,6 +251,7 @@ MATHML = Dialect(
     opening=lambda tall: "<mo>(</mo>",
     closing=lambda tall: "<mo>)</mo>",
     fraction=lambda top, bottom: f"<mfrac>{_row(top)}{_row(bottom)}</mfrac>",
+    slash=lambda top, bottom: f"{top}<mo>/</mo>{bottom}",
     power=lambda base, exponent: f"<msup>{_row(base)}{_row(exponent)}</msup>",
     root=lambda inside: f"<msqrt>{inside}</msqrt>",
     ceiling=lambda inside: f"<mrow><mo>⌈</mo>{inside}<mo>⌉</mo></mrow>",
@@ -272,6 +276,7 @@ PLAIN = Dialect(
     opening=lambda tall: "(",
     closing=lambda tall: ")",
     fraction=lambda top, bottom: f"{top}/{bottom}",
+    slash=lambda top, bottom: f"{top}/{bottom}",
     power=_plain_power,
     root=lambda inside: f"√({inside})",
     ceiling=lambda inside: f"⌈{inside}⌉",

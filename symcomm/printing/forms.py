@@ -97,6 +97,7 @@ class _Printer:
         self.names = names or {}
         self.latex = notation.latex if notation else {}
         self.limit = float("inf")
+        self.flat = dialect.flat
 
     def resolved(self, form: Form) -> Form:
         """The form with its names substituted."""
@@ -154,11 +155,11 @@ class _Printer:
 
     def ratio(self, top: _Out, bottom: _Out) -> _Out:
         d = self.d
-        if d.flat:
+        if self.flat:
             numeric = top.numeric and top.level >= _PRODUCT
             left = top if top.level >= _PRODUCT and top.level != _RATIO else self.wrapped(top)
             right = bottom if bottom.level >= _POWER else self.wrapped(bottom)
-            return _Out(d.fraction(left.text, right.text), _RATIO, numeric, False, left.width + right.width + 0.5)
+            return _Out(d.slash(left.text, right.text), _RATIO, numeric, False, left.width + right.width + 0.5)
         width = max(top.width, bottom.width) + 0.3
         return _Out(d.fraction(top.text, bottom.text), _RATIO, top.numeric, True, width)
 
@@ -175,7 +176,7 @@ class _Printer:
         for i, f in enumerate(flat):
             out = self.go(f)
             last = i == len(flat) - 1
-            weak = out.level < _PRODUCT or (self.d.flat and out.level == _RATIO and not last)
+            weak = out.level < _PRODUCT or (self.flat and out.level == _RATIO and not last)
             out = self.wrapped(out) if weak else out
             joint = "" if not i else self.d.dot if out.numeric else self.d.gap
             printed.append((joint, out))
@@ -218,16 +219,16 @@ class _Printer:
                 text = "".join(j + o.text for j, o in printed)
                 width = sum(o.width + (0.7 if j == d.dot else 0.17) for j, o in printed)
                 # A product that ends in a flat fraction binds like one: a*b/c.
-                level = _RATIO if d.flat and printed[-1][1].level == _RATIO else _PRODUCT
+                level = _RATIO if self.flat and printed[-1][1].level == _RATIO else _PRODUCT
                 return _Out(text, level, printed[0][1].numeric, any(o.tall for _, o in printed), width)
             case Ratio(top, bottom):
-                minus, positive = _split_sign(form) if d.flat else (False, form)
+                minus, positive = _split_sign(form) if self.flat else (False, form)
                 if minus:
                     out = self.go(positive)
                     return _Out(d.sign + out.text, _SUM, False, out.tall, out.width + 0.8)
                 return self.ratio(self.go(top), self.go(bottom))
             case Power(base, exponent):
-                below, above = self.at_least(self.go(base), _ATOM), self.go(exponent)
+                below, above = self.at_least(self.go(base), _ATOM), self.small(exponent)
                 text = d.power(below.text, above.text)
                 return _Out(text, _POWER, below.numeric, below.tall, below.width + 0.7 * above.width)
             case Root(inside):
@@ -249,6 +250,13 @@ class _Printer:
                 head = d.based("log", str(base)) if base else d.function("ln")
                 return _Out(head + d.apply + d.parens(out.text, out.tall), _POWER, False, out.tall, out.width + 2.5)
         raise TypeError(f"no printing of {type(form).__name__}")
+
+    def small(self, form: Form) -> _Out:
+        """The form in small type, where a fraction is written with a slash to stay readable."""
+        before, self.flat = self.flat, True
+        out = self.go(form)
+        self.flat = before
+        return out
 
     # lines
 

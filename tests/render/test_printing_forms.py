@@ -294,7 +294,7 @@ class Reader:
 
     def __init__(self, text: str) -> None:
         self.tokens = re.findall(
-            r"\d+(?: \d{3})*|[A-Za-z_]+|[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+|.", text.replace(" + ", "+").replace(" - ", "-")
+            r"\d+(?: \d{3})*(?:\.\d+)?|[A-Za-z_]+|[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+|.", text.replace(" + ", "+").replace(" - ", "-")
         )
         self.at = 0
 
