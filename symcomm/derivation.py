@@ -235,19 +235,12 @@ class Derivation:
 
     def values(self, /, **values: object) -> dict[str, Fraction]:
         """All known numbers: those given before, these, and what the relations imply."""
-        for name, value in values.items():
-            self._same_unit(name, value)
-        return self.relations.complete(dict(self.given) | {name: exact(v, name) for name, v in values.items()})
+        given = {name: exact(value, name, self._symbol_unit(name)) for name, value in values.items()}
+        return self.relations.complete(dict(self.given) | given)
 
-    def _same_unit(self, name: str, value: object) -> None:
-        """Refuses a text in another unit than that of the symbol, such as GB for a bandwidth in B/s."""
-        if not isinstance(value, (str, Quantity)):
-            return
-        given = Quantity.parse(value).unit if isinstance(value, str) else value.unit
+    def _symbol_unit(self, name: str) -> Unit:
         pieces = (piece for step in self.steps for piece in forms.walk(step.form))
-        wanted = next((p.unit for p in pieces if isinstance(p, forms.Sym) and p.name == name and p.unit != ONE), ONE)
-        if ONE not in (given, wanted) and given != wanted:
-            raise ValuesError(f"{name} is given in {given}, but it is in {wanted}", hint=f"write it in {wanted}")
+        return next((p.unit for p in pieces if isinstance(p, forms.Sym) and p.name == name and p.unit != ONE), ONE)
 
     def at(self, /, **values: object) -> Quantity:
         """The exact quantity at given numbers (int, Fraction, or text such as ``"80 GiB"``).
@@ -357,11 +350,14 @@ class Derivation:
         return self.html()
 
 
-def exact(value: object, name: str = "a value") -> Fraction:
+def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
     """An exact number from an int, a Fraction or text with a unit; floats are refused, they are not exact.
 
-    >>> exact("1.41 GHz"), exact(3)
-    (Fraction(1410000000, 1), Fraction(3, 1))
+    A value in another unit than ``unit`` is refused, such as GB for a bandwidth in B/s; a bare number is taken to be in
+    it, and any unit is taken where ``unit`` is not said.
+
+    >>> exact("1.41 GHz"), exact(3), exact("2 ms", "t", Unit.parse("second"))
+    (Fraction(1410000000, 1), Fraction(3, 1), Fraction(1, 500))
     """
     if isinstance(value, bool):
         raise ValuesError(f"{name} is {value}: a number is needed")
@@ -369,10 +365,11 @@ def exact(value: object, name: str = "a value") -> Fraction:
         return Fraction(value)
     if isinstance(value, Irrational):
         raise ValuesError(f"{name} is irrational, about {float(value.value):.6g}: an exact number is needed")
-    if isinstance(value, Quantity):
-        return value.value
-    if isinstance(value, str):
-        return Quantity.parse(value).value
+    if isinstance(value, (str, Quantity)):
+        said = Quantity.parse(value) if isinstance(value, str) else value
+        if ONE not in (said.unit, unit) and said.unit != unit:
+            raise ValuesError(f"{name} is given in {said.unit}, but it is in {unit}", hint=f"write it in {unit}")
+        return said.value
     if isinstance(value, float):
         raise ValuesError(
             f"{name} is the float {value!r}, which is not exact", hint=f'write "{value!r}" as text or a Fraction'

@@ -12,13 +12,14 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.errors import ValuesError
+from symcomm.errors import IrrationalError, ValuesError
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol
 
 MOST = 100_000  # whole numbers that are tried one by one where nothing better is known
 _PIECES = 64
+_HIGHEST_DEGREE = 60  # roots of polynomials of higher degrees take too long to be told apart
 
 
 class NotRationalError(ValuesError):
@@ -65,6 +66,9 @@ def special(expr: Expr, x: Symbol) -> Special:
     slopes: list[Expr] = []
     kinks: list[Expr] = []
     poles: list[Expr] = []
+
+    if any(p.exp.is_Integer and abs(p.exp) > _HIGHEST_DEGREE for p in expr.atoms(sp.Pow)):
+        raise NotRationalError(f"a polynomial of a degree above {_HIGHEST_DEGREE}")
 
     def top(e: Expr) -> Expr:
         above, below = sp.fraction(sp.together(e))
@@ -133,7 +137,10 @@ def whole(expr: Expr, x: Symbol, low: int, high: int | None, divides: int | None
     except NotRationalError:
         if high is None or high - low > MOST:
             raise
-        every = [(n, worth(n)) for n in range(low, high + 1)]
+        try:
+            every = [(n, worth(n)) for n in range(low, high + 1)]
+        except IrrationalError:
+            raise NotRationalError("values that are not rational") from None
         found = _best(every, sense, "Every whole number of the range is compared.")
         near = {n + d for n in found.best for d in (-1, 0, 1)}
         return Found(found.best, found.value, tuple(t for t in found.tried if t[0] in near), found.how)
@@ -249,7 +256,7 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
         step = (first - low) / 8
         piece = _active(expr, x, [number(low + step * i) for i in (1, 2, 3)])
         ends.append((sp.limit(piece, x, number(low), "+"), f"as {x.name} comes near {low}"))
-    for end, where in ends:
+    for end, where in sorted(ends, key=lambda e: sp.N(e[0])):
         if end == -sp.oo:
             raise ValuesError(f"there is no optimum: the cost has no bound {where}", hint="give bounds")
         if best is None or (end.is_finite and sp.N(end, 60) < best - sp.Float(10, 60) ** -40 * abs(best)):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cmp_to_key
-from itertools import pairwise
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -15,6 +14,7 @@ from symcomm.derivation import Derivation, Relations, Step, exact
 from symcomm.errors import DerivationError, ValuesError, nearest
 from symcomm.form import Form, Sym
 from symcomm.notation import Notation, amount, symbol
+from symcomm.optimum.unit_repair import with_unit
 from symcomm.units import ONE, Unit
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Cost:
     """A form as a function of the name ``over``, which is treated as a real, positive number.
 
     ``bare`` is true where units cannot be followed through the algebra; the cost is then a plain number, counted in
-    ``unit``.
+    ``unit``. ``units`` are those of the names, as they were said.
     """
 
     title: str
@@ -39,13 +39,14 @@ class Cost:
     relations: Relations = field(default_factory=Relations)
     notation: Notation = field(default_factory=Notation)
     bare: bool = False
+    units: Mapping[str, Unit] = field(default_factory=dict)
 
     @property
     def x(self) -> Symbol:
         """The variable."""
         return amount(self.over)
 
-    @property
+    @cached_property
     def expr(self) -> Expr:
         """The worth of the form."""
         return forms.value(self.form)
@@ -62,15 +63,19 @@ class Cost:
 
     @property
     def x_unit(self) -> Unit:
-        """The unit of the variable."""
+        """The unit that steps with the variable's value have."""
         return self.syms[self.over].unit
+
+    def number(self, value: object, name: str, of: str) -> Fraction:
+        """An exact number for a name of the cost; raises ``ValuesError`` where it is given in another unit."""
+        return exact(value, name, self.units.get(of, ONE))
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The names, besides the variable, without a number."""
         return tuple(n for n in forms.names(self.form) if n != self.over and n not in self.given)
 
-    @property
+    @cached_property
     def numbers(self) -> Expr:
         """The cost with the given numbers: a function of the variable alone, where no name is missing."""
         import sympy as sp
@@ -79,12 +84,18 @@ class Cost:
         for name, value in self.given.items():
             number = sp.Rational(value.numerator, value.denominator)
             put |= {symbol(name): number, amount(name): number} if name != self.over else {}
-        return self.expr.subs(put)
+        return _defined(self.expr.subs(put), "with these numbers")
 
-    def write(self, expr: Expr) -> Form:
-        """An expression as a form, square roots gathered and units put back."""
+    def write(self, expr: Expr, unit: Unit) -> Form:
+        """An expression as a form in a unit, square roots gathered and units put back (not where the cost is bare)."""
         syms = self.syms
-        return forms.substitute(written(expr), lambda s: replace(s, unit=syms[s.name].unit) if s.name in syms else s)
+        form = forms.substitute(written(expr), lambda s: replace(s, unit=syms[s.name].unit) if s.name in syms else s)
+        return form if self.bare else with_unit(form, unit)
+
+    def without_units(self) -> Cost:
+        """The same cost as a plain number."""
+        bare = forms.substitute(self.form, lambda s: Sym(s.name, s.whole))
+        return replace(self, form=_without_units(bare), bare=True)
 
     def derivation(self, title: str, steps: Sequence[Step], **more: object) -> Derivation:
         """The steps as a derivation under the cost's accounting."""
@@ -126,8 +137,10 @@ def read(cost: Derivation | Form | Expr, over: str, given: Mapping[str, object] 
             unit = ONE
     else:
         form, unit = forms.from_expr(cost), ONE
+    _bounded(form)
+    units = units_of(form)
     for name, value in (given or {}).items():
-        known[name] = exact(value, name)
+        known[name] = exact(value, name, units.get(name, ONE))
         if known[name] <= 0:
             raise ValuesError(f"{name} = {known[name]}: costs are functions of positive numbers")
     known.pop(over, None)
@@ -135,15 +148,45 @@ def read(cost: Derivation | Form | Expr, over: str, given: Mapping[str, object] 
     if over not in names:
         raise ValuesError(f"the cost does not depend on '{over[:60]}'", hint=nearest(over, [*names]))
     form = forms.substitute(form, lambda s: Sym(s.name, False, s.unit) if s.name == over else s)
-    made = Cost(title or "Cost", form, over, unit, known, **more)  # type: ignore[arg-type]
+    made = Cost(title or "Cost", form, over, unit, known, units=units, **more)  # type: ignore[arg-type]
+    _defined(made.expr, f"for any {over}")
     try:
         # The algebra takes terms apart and adds them again: units must survive that.
-        if forms.unit_of(made.write(made.expr.expand()), {}) == unit:
-            return made
+        made.write(made.expr.expand(), unit)
     except DerivationError:
-        pass
-    bare = forms.substitute(form, lambda s: Sym(s.name, s.whole))
-    return replace(made, form=_without_units(bare), bare=True)
+        return made.without_units()
+    return made
+
+
+_MOST_CHOICES = 12  # SymPy compares all pairs of a maximum
+_LARGEST_EXPANDED = 60  # the power of a sum is multiplied out
+
+
+def _bounded(form: Form) -> None:
+    """Refuses what would take too long."""
+    for piece in forms.walk(form):
+        if isinstance(piece, (forms.Largest, forms.Smallest)) and len(piece.choices) > _MOST_CHOICES:
+            raise ValuesError(f"a cost with the largest of {len(piece.choices)} terms: at most {_MOST_CHOICES}")
+        if isinstance(piece, forms.Power) and isinstance(piece.exponent, forms.Num):
+            plain = isinstance(piece.base, (Sym, forms.Num))
+            if not plain and abs(piece.exponent.number) > _LARGEST_EXPANDED:
+                raise ValuesError(
+                    f"a cost with the power {piece.exponent.number} of a sum or product",
+                    hint=f"such powers go up to {_LARGEST_EXPANDED}",
+                )
+
+
+def _defined(expr: Expr, when: str) -> Expr:
+    import sympy as sp
+
+    if expr.has(sp.nan, sp.zoo):
+        raise ValuesError(f"the cost is not defined {when}: a division by zero")
+    return expr
+
+
+def units_of(form: Form) -> dict[str, Unit]:
+    """The unit of each name that has one."""
+    return {piece.name: piece.unit for piece in forms.walk(form) if isinstance(piece, Sym) and piece.unit != ONE}
 
 
 def _without_units(form: Form) -> Form:
@@ -190,9 +233,12 @@ def written(expr: Expr) -> Form:
         return forms.Ceiling(parts_[0]) if isinstance(expr, sp.ceiling) else forms.Floor(parts_[0])
     outside: list[Expr] = []
     inside: list[Expr] = []
-    for factor in sp.Mul.make_args(expr):
-        base, exponent = factor.as_base_exp()
-        if base.is_Rational or not (exponent.is_Rational and exponent.q == 2):
+    factors = [f.as_base_exp() for f in sp.Mul.make_args(expr)]
+    # A root of a number stays alone (2√2), but goes under the root of a symbol that is there anyway: √(6o).
+    with_symbols = any(not b.is_Rational and e.is_Rational and e.q == 2 for b, e in factors)
+    for base, exponent in factors:
+        factor = base**exponent
+        if (base.is_Rational and not with_symbols) or not (exponent.is_Rational and exponent.q == 2):
             outside.append(factor)
             continue
         sign = 1 if exponent > 0 else -1
@@ -222,148 +268,3 @@ def _fraction(expr: Expr) -> Form:
     rest = sp.Mul(*(f for f in top.args if not f.is_Add))
     head = [] if rest == 1 else [forms.from_expr(rest)]
     return forms.product(*head, *(written(s) for s in sums))
-
-
-def neat(expr: Expr) -> Expr:
-    """Common factors outside the sums, and each sum with a positive symbol in it.
-
-    >>> from symcomm.notation import symbol
-    >>> t, p = symbol("t"), symbol("p")
-    >>> neat(t - t * p), neat(t * p - t)
-    (-t*(p - 1), t*(p - 1))
-    """
-    import sympy as sp
-
-    made = sp.factor_terms(expr)
-    flipped: list[Expr] = []
-    for factor in sp.Mul.make_args(made):
-        base, exponent = factor.as_base_exp()
-        symbols = [t for t in sp.Add.make_args(base) if not t.is_number]
-        if base.is_Add and exponent.is_Integer and symbols and all(t.could_extract_minus_sign() for t in symbols):
-            flipped += [sp.Add(*(-t for t in base.args)) ** exponent, sp.Integer(-1) ** exponent]
-        else:
-            flipped.append(factor)
-    return sp.Mul(*flipped)
-
-
-# -- terms and signs --------------------------------------------------------------------------------
-
-Terms = tuple[tuple["Expr", "Expr"], ...]  # (exponent, coefficient), exponents growing
-
-
-def terms(expr: Expr, x: Symbol) -> Terms | None:
-    """The expression as a sum of powers of ``x``, exponents growing; None where it is none or they cannot be sorted.
-
-    >>> from symcomm.notation import amount
-    >>> x, o = amount("x"), amount("o")
-    >>> terms(o * x + 3 / x, x)
-    ((-1, 3), (1, o))
-    """
-    import sympy as sp
-
-    if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
-        return None
-    found: dict[Expr, list[Expr]] = {}
-    for term in sp.Add.make_args(sp.expand(expr)):
-        rest, power = term.as_independent(x, as_Add=False)
-        base, exponent = power.as_base_exp()
-        if power == 1:
-            exponent = sp.Integer(0)
-        elif base != x or exponent.has(x):
-            return None
-        found.setdefault(exponent, []).append(rest)
-
-    def compare(a: Expr, b: Expr) -> int:
-        way = sign(a - b)
-        if way is None:
-            raise ValuesError("unsorted")
-        return way
-
-    try:
-        order = sorted(found, key=cmp_to_key(compare))
-    except ValuesError:
-        return None
-    return tuple((e, neat(sp.Add(*found[e]))) for e in order)
-
-
-def sign(expr: Expr) -> int | None:
-    """The sign of an expression under the assumptions of its symbols: 1, 0 or -1, or None where they do not tell.
-
-    A value that may be zero but never negative counts as 1.
-
-    >>> from symcomm.notation import symbol
-    >>> sign(symbol("p") - 1), sign(symbol("p") - 2)
-    (1, None)
-    """
-    if expr.is_zero:
-        return 0
-    if expr.is_nonnegative:
-        return 1
-    if expr.is_nonpositive:
-        return -1
-    return None
-
-
-def at_least(expr: Expr) -> bool:
-    """Whether an expression is above zero for sure, not only never below."""
-    return bool(expr.is_positive or expr.is_negative)
-
-
-@dataclass(frozen=True)
-class Course:
-    """How a sum of powers runs for positive ``x``, by Descartes' rule of signs.
-
-    ``kind`` is ``falls``, ``rises``, ``valley`` (falls, then rises), ``hill``, ``flat`` or ``unknown``; ``why`` names
-    the coefficient whose sign is not known, or says that the signs change more than once.
-    """
-
-    kind: str
-    why: str = ""
-    signs: tuple[int, ...] = ()
-    sure: bool = True
-
-
-def course(slope: Terms) -> Course:
-    """How a function runs whose slope has these terms."""
-    from symcomm.printing import plain
-
-    signs: list[int] = []
-    sure = True
-    for _, coefficient in slope:
-        way = sign(coefficient)
-        if way is None:
-            return Course("unknown", f"the sign of {plain(written(coefficient))} is not known")
-        if way:
-            signs.append(way)
-            sure = sure and at_least(coefficient)
-    changes = sum(a != b for a, b in pairwise(signs))
-    if not signs:
-        return Course("flat")
-    if not changes:
-        return Course("rises" if signs[0] > 0 else "falls", "", tuple(signs), sure)
-    if changes == 1:
-        return Course("valley" if signs[0] < 0 else "hill", "", tuple(signs), sure)
-    return Course("unknown", f"the signs of its slope's terms change {changes} times", tuple(signs), sure)
-
-
-def root(slope: Terms) -> tuple[Expr, Expr, Expr] | None:
-    """The one positive root of a slope with one change of sign, as ``inside ** (1 / degree)``: all three.
-
-    None where there is no closed form.
-    """
-    import sympy as sp
-
-    slope = tuple((e, c) for e, c in slope if c != 0)
-    if len(slope) == 2:
-        (low, a), (high, b) = slope
-        degree = sp.expand(high - low)
-        inside = neat(-a) / neat(b)
-        return inside ** (1 / degree), inside, degree
-    if len(slope) == 3:
-        (e0, c), (e1, b), (e2, a) = slope
-        degree = sp.expand(e1 - e0)
-        if sp.expand(e2 - e1) == degree:
-            half, rest = sp.cancel(b / a) / 2, sp.cancel(c / a)
-            y = -half + sp.sqrt(sp.factor_terms(half**2 - rest))
-            return y ** (1 / degree), y, degree
-    return None

@@ -11,7 +11,9 @@ from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import AccountingError, ValuesError
 from symcomm.form import Form
 from symcomm.notation import amount, symbol
-from symcomm.optimum.cost import Cost, course, neat, read, root, terms, written
+from symcomm.optimum.cost import Cost, read, written
+from symcomm.optimum.pair import Pair
+from symcomm.optimum.powers import course, neat, root, terms
 from symcomm.units import ONE
 
 if TYPE_CHECKING:
@@ -40,18 +42,11 @@ def sensitivity(cost: Derivation | Form | Expr, to: str, given: Mapping[str, obj
     >>> sensitivity(Root(product(Sym("s", False), Sym("o", False))), to="s").expr
     1/2
     """
-    kept = {name: value for name, value in (given or {}).items() if name != to}
-    made = replace(read(cost, to, kept), given={})
-    if isinstance(cost, Derivation) or given:
-        made = read(cost, to, given)
-        known = dict(made.given)
-        for name, value in (dict(cost.given) if isinstance(cost, Derivation) else {}).items():
-            known.setdefault(name, value)
-        if given and to in given:
-            from symcomm.derivation import exact
-
-            known[to] = exact(given[to], to)
-        made = replace(made, given=known)
+    made = read(cost, to, given)
+    known = (dict(cost.given) if isinstance(cost, Derivation) else {}) | dict(made.given)
+    if given and to in given:
+        known[to] = made.number(given[to], to, to)
+    made = replace(made, given=known)
     bare = replace(made, bare=True)
     elasticity = _elasticity(made, to)
     steps = [
@@ -96,8 +91,9 @@ def break_even(a: Derivation, b: Derivation, over: str, title: str = "") -> Deri
     accounting = a.same_accounting(b)
     if a.unit != b.unit:
         raise AccountingError(f"'{a.title}' is in {a.unit}, but '{b.title}' is in {b.unit}")
-    both = forms.Total((forms.from_expr(a.expr), forms.negative(forms.from_expr(b.expr))))
-    cost = read(both, over, dict((*a.given, *b.given)), title or f"{a.title} and {b.title}")
+    pair = Pair.of(a, b, over)
+    (one, _), (two, _) = (pair.dressed(forms.from_expr(d.expr), d.unit) for d in (a, b))
+    cost = read(forms.Total((one, forms.negative(two))), over, pair.given, title or f"{a.title} and {b.title}")
     found = terms(cost.expr, cost.x)
     runs = course(found) if found is not None else None
     if found is not None and runs is not None and runs.kind == "unknown" and not cost.missing:
@@ -113,7 +109,7 @@ def break_even(a: Derivation, b: Derivation, over: str, title: str = "") -> Deri
     if solved is None:
         raise ValuesError("where the costs are equal has no closed form", hint="use crossover with numbers")
     _, inside, degree = solved
-    base = cost.write(neat(inside))
+    base = cost.write(neat(inside), cost.x_unit ** int(degree) if degree.is_Integer else cost.x_unit)
     form = base if degree == 1 else forms.Root(base) if degree == 2 else forms.Power(base, written(1 / degree))
     first = a.title if runs.kind == "valley" else b.title
     steps = (

@@ -1,8 +1,10 @@
 """Which bucket caps split a model's gradients how, and which cap leaves the least communication after backward.
 
 Tensors are not split: gradients become ready in reverse order, and a bucket is closed as soon as it holds at least its
-cap; the first bucket has a smaller cap, so that communication starts early. Source: PyTorch,
-``torch/csrc/distributed/c10d/reducer.cpp``, ``compute_bucket_assignment_by_size``.
+cap, the last tensor included. Where ``bucket_cap_mb`` is not set, it is 25, and the first bucket is closed at 1 MiB, so
+that communication starts early; where it is set, it holds for the first bucket, too. Source: PyTorch,
+``torch/csrc/distributed/c10d/reducer.cpp``, ``compute_bucket_assignment_by_size``, and
+``torch/nn/parallel/distributed.py``, ``_BucketCapacityConfig``.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from symcomm.passes.setting import Setting
 from symcomm.units import BYTE, Quantity
 
 MIB = 2**20
-FIRST = MIB  # PyTorch's cap of the first bucket
+FIRST = MIB  # PyTorch's caps of the first bucket and of all others, where nothing is set
+USUAL = 25 * MIB
 ROWS = (
     Name("w", "byte/second", "algorithm bandwidth of the all-reduce"),
     Name("o", "second", "overhead of one call"),
@@ -35,16 +38,31 @@ def partition(sizes: Sequence[int], cap: int, first: int = FIRST) -> tuple[tuple
     >>> partition([4, 4, 4, 4, 4], cap=8, first=1)
     ((4,), (4, 4), (4, 4))
     """
+    buckets = assignment([(size, "") for size in sizes], cap, first)
+    return tuple(tuple(sizes[i] for i in bucket) for bucket in buckets)
+
+
+def assignment(tensors: Sequence[tuple[int, str]], cap: int, first: int = FIRST) -> tuple[tuple[int, ...], ...]:
+    """Buckets of the places of tensors, each told by its bytes and number format; a bucket holds one format.
+
+    Each format has a first bucket of its own. The buckets are in the order of their first tensors.
+
+    >>> assignment([(4, "fp32"), (2, "fp16"), (4, "fp32"), (4, "fp32"), (4, "fp32")], cap=8, first=4)
+    ((0,), (1,), (2, 3), (4,))
+    """
     if cap < 1 or first < 1:
         raise ValuesError("a bucket's cap must be at least one byte")
-    buckets: list[tuple[int, ...]] = []
-    held: list[int] = []
-    for size in sizes:
-        held.append(size)
-        if sum(held) >= (cap if buckets else min(first, cap)):
-            buckets.append(tuple(held))
-            held = []
-    return (*buckets, tuple(held)) if held else tuple(buckets)
+    closed: list[tuple[int, ...]] = []
+    held: dict[str, list[int]] = {}
+    filled: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    for i, (size, kind) in enumerate(tensors):
+        held.setdefault(kind, []).append(i)
+        filled[kind] = filled.get(kind, 0) + size
+        if filled[kind] >= limits.get(kind, min(first, cap)):
+            closed.append(tuple(held.pop(kind)))
+            filled[kind], limits[kind] = 0, cap
+    return tuple(sorted([*closed, *(tuple(left) for left in held.values())]))
 
 
 @dataclass(frozen=True)
@@ -120,7 +138,7 @@ def gradient_sizes(setting: Setting, dtype: str) -> tuple[int, ...]:
 def derive(setting: Setting, rho: object = None, gradient_dtype: str = "fp32", first: object = None) -> Derivation:
     """The ``bucket_cap_mb`` (in MiB, as PyTorch counts it) with the least time left after backward, for a link.
 
-    Needs ``w`` and ``o`` among the given values; ``first`` is the cap of the first bucket in bytes.
+    Needs ``w`` and ``o`` among the given values; ``first`` is another cap of the first bucket, in bytes.
     """
     numbers = known(setting, ROWS)
     for row in ROWS:
@@ -128,10 +146,10 @@ def derive(setting: Setting, rho: object = None, gradient_dtype: str = "fp32", f
             raise ValuesError(f"a value for {row.name} is needed: {row.meaning}", hint=f"given: {{{row.name}: ...}}")
     w, o = Fraction(str(numbers["w"])), Fraction(str(numbers["o"]))
     share = Fraction(1) if rho is None else exact(rho, "rho")
-    start = FIRST if first is None else int(exact(first, "first"))
+    sizes = gradient_sizes(setting, gradient_dtype)
+    start = sum(sizes) if first is None else int(exact(first, "first", BYTE))  # a cap that is set holds for all buckets
     if share <= 0 or start < 1:
         raise ValuesError("rho and the first bucket's cap must be positive")
-    sizes = gradient_sizes(setting, gradient_dtype)
     groups = all_partitions(sizes, start)
     timed = sorted(((exposed(g.buckets, o, w, share), g.low, g) for g in groups), key=lambda item: item[:2])
     best_time, _, best = timed[0]
@@ -164,8 +182,18 @@ def derive(setting: Setting, rho: object = None, gradient_dtype: str = "fp32", f
         "Recommended bucket cap", setting.accounting, tuple(steps), relations=setting.graph.relations,
         exhibits=(Exhibit(title, ("cap from", "to", "buckets", "left after backward", ""), rows),),
         given=tuple(setting.values.items()), notation=meanings(setting, ROWS),
-        notes=(f"The first bucket is closed at {start} bytes. {said}",),
+        notes=(said, _usual(sizes, o, w, share) if first is None else f"The first bucket is closed at {start} bytes."),
     )  # fmt: skip
+
+
+def _usual(sizes: Sequence[int], o: Fraction, w: Fraction, rho: Fraction) -> str:
+    """What PyTorch does where no cap is set."""
+    buckets = partition(sizes, USUAL)
+    left = Quantity(exposed(buckets, o, w, rho), SECOND)
+    return (
+        "A cap that is set holds for the first bucket, too. Where none is set, PyTorch closes the first one at 1 MiB "
+        f"and the others at 25 MiB: {len(buckets)} buckets, which leave {left.lines()[-1][1]}."
+    )
 
 
 def _said_cap(caps: Caps) -> tuple[int, str]:

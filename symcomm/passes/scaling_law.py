@@ -27,13 +27,17 @@ ROWS = (
     Name("alpha", "", "exponent of the parameters"),
     Name("beta", "", "exponent of the tokens"),
     Name("x", "", "size of the smaller model over the compute-optimal one"),
+    Name("q_N", "", "factor of the root of the budget in a rule for the parameters"),
+    Name("q_D", "", "factor of the root of the budget in a rule for the tokens"),
+    Name("N_1", "", "parameters of the first model"),
+    Name("N_2", "", "parameters of the second model"),
 )
-N, D, C, E, A, B, ALPHA, BETA, X = (row.sym for row in ROWS)
+N, D, C, E, A, B, ALPHA, BETA, X, Q_N, Q_D, N_1, N_2 = (row.sym for row in ROWS)
 LAMBDA = Sym("lambda", False)
 TOKEN = Unit.parse("token")
 WANTED = (
     "parameters|tokens|tokens_per_parameter|exponent_parameters|exponent_tokens|coefficient_parameters"
-    "|coefficient_tokens|doubling|loss|break_even"
+    "|coefficient_tokens|doubling|loss|break_even|rule_compute|rule_tokens_per_parameter|same_compute"
 )
 
 
@@ -86,8 +90,51 @@ def _unfolded(name: str, steps: list[Step], text: str = "Put in.") -> Step:
     return step(name, forms.substitute(last.form, put), last.unit, "algebra", text, "=")
 
 
+def _rule(setting: Setting, want: str) -> Derivation:
+    """What a quoted pair of rules, both with the root of the budget, says about compute and tokens per parameter."""
+    root = forms.Root(C)
+    parameter, token = (ONE, ONE) if want == "rule_compute" else (PARAMETER, TOKEN)
+    steps = [
+        step("N_rule", product(Q_N, root), parameter, "rule", "The parameters grow as the root of the budget."),
+        step("D_rule", product(Q_D, root), token, "rule", "So do the tokens."),
+    ]
+    if want == "rule_compute":
+        share = Ratio(product(num(6), Sym("N_rule"), Sym("D_rule")), C)
+        steps += [
+            step("c", share, ONE, "divide", "What the run costs at 6`N``D`, over the budget: 1 where the rules fit."),
+            step("c", product(num(6), Q_N, Q_D), ONE, "algebra", "The budget cancels.", "="),
+        ]
+    else:
+        unit = Unit.parse("token/parameter")
+        steps += [
+            step("r", Ratio(Sym("D_rule"), Sym("N_rule")), unit, "divide", "Tokens for each parameter."),
+            step("r", Ratio(Q_D, Q_N), unit, "algebra", "The budget cancels: it is the same for every budget.", "="),
+        ]
+    return made(setting, ROWS, _TITLES[want], steps)
+
+
+def _same_compute(setting: Setting) -> Derivation:
+    """The factor on the tokens with which another model costs as much to train."""
+    steps = [
+        step("C_1", product(num(6), N_1, D), ONE, "training", "The first model's operations, with `D` tokens."),
+        step("D_2", Ratio(Sym("C_1"), product(num(6), N_2)), ONE, "solve",
+             "The tokens with which the second model costs as much."),
+        step("q", Ratio(Sym("D_2"), D), ONE, "divide", "Over the tokens of the first."),
+        step("q", Ratio(N_1, N_2), ONE, "algebra", "The tokens cancel.", "="),
+    ]  # fmt: skip
+    return made(setting, ROWS, _TITLES["same_compute"], steps)
+
+
 def derive(setting: Setting, want: str = "parameters") -> Derivation:
-    """The compute-optimal ``parameters`` and ``tokens``, their powers of the budget, and what follows from them."""
+    """The compute-optimal ``parameters`` and ``tokens``, their powers of the budget, and what follows from them.
+
+    ``rule_compute`` and ``rule_tokens_per_parameter`` are about a quoted pair of rules with the root of the budget,
+    ``same_compute`` is the factor on the tokens that keeps the compute of a model of another size.
+    """
+    if want in ("rule_compute", "rule_tokens_per_parameter"):
+        return _rule(setting, want)
+    if want == "same_compute":
+        return _same_compute(setting)
     steps = [*_conditions(), *_optimum(want not in ("loss", "break_even"))]
     notes: list[str] = []
     numbers = known(setting, ROWS)
@@ -137,6 +184,9 @@ _TITLES = {
     "doubling": "Factor on the tokens for twice the parameters",
     "loss": "Loss at the compute optimum",
     "break_even": "Inference tokens from which the smaller model pays",
+    "rule_compute": "Compute of a quoted pair of rules over the budget",
+    "rule_tokens_per_parameter": "Tokens per parameter of a quoted pair of rules",
+    "same_compute": "Factor on the tokens that keeps the compute",
 }
 
 

@@ -13,7 +13,8 @@ from symcomm.derivation import Derivation, Reason, Step
 from symcomm.errors import AccountingError, ValuesError
 from symcomm.exam.solve import no_model
 from symcomm.form import Ceiling, Form, Power, Product, Ratio, Sym, Total, num, product
-from symcomm.optimum.crossover import Crossing, crossover, crossovers, envelope
+from symcomm.optimum.crossover import crossover, crossovers, envelope
+from symcomm.optimum.sign_changes import Crossing
 from symcomm.units import ONE, Unit
 
 N, X = Sym("n"), Sym("x", whole=False)

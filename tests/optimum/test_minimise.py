@@ -14,8 +14,9 @@ from symcomm.form import Largest, Logarithm, Num, Power, Ratio, Root, Smallest, 
 from symcomm.notation import amount, symbol
 from symcomm.optimum import candidates
 from symcomm.optimum.bracket import sign_at
-from symcomm.optimum.cost import course, neat, terms, written
+from symcomm.optimum.cost import written
 from symcomm.optimum.minimum import maximise, minimise
+from symcomm.optimum.powers import course, neat, terms
 from symcomm.optimum.sensitivity import break_even, elasticities, sensitivity
 from symcomm.units import ONE, Irrational, Unit
 

@@ -1,0 +1,171 @@
+"""The real optimum of a sum of powers in closed form: slope, second order, stationary point, bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from symcomm import form as forms
+from symcomm.derivation import Derivation
+from symcomm.errors import ValuesError
+from symcomm.form import Form, Sym
+from symcomm.optimum import comparison, whole_number
+from symcomm.optimum.cost import written
+from symcomm.optimum.powers import Course, Terms, course, root, slope_of, terms
+from symcomm.optimum.working import Working
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+def show_slope(working: Working, slope: Terms) -> None:
+    """The step of the slope."""
+    import sympy as sp
+
+    cost = working.cost
+    unit = cost.step_unit / cost.x_unit
+    first = cost.write(sp.Add(*(c * cost.x**e for e, c in slope)), unit)
+    working.define("f'", first, unit, "differentiate", f"With respect to `{cost.over}`.")
+
+
+def derivation(working: Working, found: Terms, runs: Course, numeric: bool) -> Derivation:
+    """The optimum of a sum of powers whose course is known; ``numeric`` says that it took the given numbers to know it.
+
+    Raises ``ValuesError`` where there is no optimum.
+    """
+    cost, question = working.cost, working.question
+    slope = slope_of(found)
+    if numeric:
+        text = "The signs of the terms follow from the given numbers only; they are put in from here on."
+        working.step(working.f, cost.form, cost.step_unit, "numbers", text, "=")
+    if not runs.sure and not cost.missing:  # the numbers tell whether a coefficient is zero
+        told = course(_times(question.sense, slope_of(terms(cost.numbers, cost.x) or ())))
+        runs = told if told.kind in ("rises", "falls", "flat") else runs
+    if runs.kind in ("rises", "falls", "flat"):
+        return _at_an_end(working, runs)
+    if runs.kind == "hill":
+        return _at_one_of_two_ends(working, runs)
+    if not numeric:
+        _second_order(working, slope)
+    solved = root(slope)
+    if solved is None:
+        comparison.needs_numbers(working, "its slope has no root in closed form")
+        return comparison.derivation(working, runs)
+    worth, inside, degree = solved
+    text = f"The slope is zero only here: {_once(question.sense)}."
+    working.place = working.define(f"{cost.over}^*", _power(working, inside, degree), cost.x_unit, "slope zero", text)
+    if not runs.sure:
+        working.notes.append(
+            f"Where a coefficient of the slope is zero, the slope keeps its sign and the {question.words[1]} is at a "
+            "bound of the range."
+        )
+    _show_value(working, found, worth, degree)
+    if question.integer:
+        return whole_number.derivation(working, found, runs)
+    return working.finish(_into_the_range(working))
+
+
+def _times(sense: int, found: Terms) -> Terms:
+    return tuple((e, sense * c) for e, c in found)
+
+
+def _second_order(working: Working, slope: Terms) -> None:
+    import sympy as sp
+
+    cost, question = working.cost, working.question
+    second = slope_of(slope)
+    bend = course(_times(question.sense, second))
+    side = "positive" if question.sense > 0 else "negative"
+    ways = ("falls", "rises") if question.sense > 0 else ("rises", "falls")
+    if bend.kind == "rises":
+        why = f"Every term is {side} for `{cost.over}` > 0, so the stationary point is the only {question.words[1]}."
+    else:
+        why = (
+            "Its sign may change, but that of the slope changes once: below the stationary point the cost "
+            f"{ways[0]}, above it it {ways[1]}."
+        )
+    unit = cost.step_unit / cost.x_unit**2
+    curve = cost.write(sp.Add(*(c * cost.x**e for e, c in second)), unit)
+    working.define("f''", curve, unit, "second order", why)
+
+
+def _power(working: Working, inside: Expr, degree: Expr) -> Form:
+    cost = working.cost
+    base = cost.write(inside, cost.x_unit ** int(degree) if degree.is_Integer else cost.x_unit)
+    if degree == 1:
+        return base
+    if degree == 2:
+        return forms.Root(base)
+    return forms.Power(base, written(1 / degree))
+
+
+def _show_value(working: Working, found: Terms, worth: Expr, degree: Expr) -> None:
+    import sympy as sp
+
+    cost, words = working.cost, working.question.words
+    text = f"The {words[0]} cost over the real numbers, at `{working.place}`."
+    working.value = working.define("f^*", working.put(working.place), cost.step_unit, words[1], text)
+    if degree in (1, 2):
+        flat = sp.expand(sp.Add(*(c * worth**e for e, c in found)))
+        form = cost.write(_gathered(found, worth, flat), cost.step_unit)
+        working.rewrite(working.value, form, cost.step_unit, "Put the place in and collect.")
+
+
+def _gathered(found: Terms, worth: Expr, flat: Expr) -> Expr:
+    """The value at the optimum, its roots collected: the terms of equal powers cancel into one."""
+    import sympy as sp
+
+    rest = sp.Add(*(c for e, c in found if e == 0))
+    roots = sp.Add(*(c * worth**e for e, c in found if e != 0))
+    whole = sp.Add(rest, roots)
+    return whole if whole.count_ops() <= flat.count_ops() else flat
+
+
+def _once(sense: int) -> str:
+    runs = ("negative", "positive") if sense > 0 else ("positive", "negative")
+    return f"it is {runs[0]} below and {runs[1]} above, by Descartes' rule of signs"
+
+
+def _into_the_range(working: Working) -> str:
+    """The name of the stationary point, brought into the range."""
+    cost, question = working.cost, working.question
+    unit = cost.x_unit
+    bounded: Form = Sym(working.place, False, unit)
+    if question.low is not None and question.low:
+        bounded = forms.Largest((forms.Num(question.low, unit), bounded))
+    if question.high is not None:
+        bounded = forms.Smallest((forms.Num(question.high, unit), bounded))
+    if isinstance(bounded, Sym):
+        return working.place
+    text = "The cost runs one way on each side of its stationary point: the nearest value of the range is best."
+    return working.define(f"{cost.over}^best", bounded, unit, "bounds", text)
+
+
+def _at_an_end(working: Working, runs: Course) -> Derivation:
+    """The optimum of a cost that runs one way: a bound of the range."""
+    cost, question = working.cost, working.question
+    at_low = runs.kind in ("rises", "flat")
+    end = question.low if at_low else question.high
+    words = {"rises": "rises", "falls": "falls", "flat": "does not change"}
+    moves = runs.kind if question.sense > 0 else {"rises": "falls", "falls": "rises", "flat": "flat"}[runs.kind]
+    why = "the slope is zero" if runs.kind == "flat" else "every term of the slope has one sign"
+    says = f"{why}, so the cost {words[moves]} for all `{cost.over}` > 0"
+    plain = says.replace("`", "")
+    if end is None and runs.kind == "flat":
+        raise ValuesError(f"the cost does not change with {cost.over}: every value is as good as another")
+    if end is None or (not end and not question.integer):
+        hint = "give a lower bound above zero" if at_low else "give an upper bound"
+        raise ValuesError(f"there is no optimum: {plain}", hint=hint)
+    text = f"{says[0].upper()}{says[1:]}: the {question.words[1]} is at the {'lower' if at_low else 'upper'} bound."
+    working.place = working.define(f"{cost.over}^*", forms.Num(end, cost.x_unit), cost.x_unit, "bounds", text)
+    return working.finish(working.place)
+
+
+def _at_one_of_two_ends(working: Working, runs: Course) -> Derivation:
+    question = working.question
+    if question.low is None or not question.low or question.high is None:
+        raise ValuesError(
+            f"there is no {question.words[1]} inside: the stationary point of the cost is its "
+            f"{'greatest' if question.sense > 0 else 'least'} value",
+            hint="give a lower bound above zero and an upper bound; the ends are then compared",
+        )
+    return comparison.derivation(working, runs)

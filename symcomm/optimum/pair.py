@@ -1,0 +1,258 @@
+"""Two costs in one variable: their difference, its sign, its polynomial, and how both are written with units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from symcomm import form as forms
+from symcomm.accounting import Accounting
+from symcomm.derivation import Derivation, Reason, Relations, Step
+from symcomm.errors import AccountingError, DerivationError, ValuesError, nearest
+from symcomm.form import Form, Sym, Total, negative
+from symcomm.notation import Notation
+from symcomm.optimum.unit_repair import with_unit
+from symcomm.units import ONE, Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr, Symbol
+
+
+def comparable(a: Derivation, b: Derivation, compared: tuple[str, ...]) -> Accounting:
+    """The accounting of two costs that may be compared; raises ``AccountingError`` where they may not."""
+    for name in dict.fromkeys((*a.touched, *b.touched)):
+        mine, theirs = getattr(a.accounting, name), getattr(b.accounting, name)
+        if mine != theirs and name not in compared:
+            raise AccountingError(
+                f"'{a.title}' is counted under {name}: {mine}, but '{b.title}' under {name}: {theirs}",
+                hint=f"derive both under one accounting, or compare them over it: compared=['{name}']",
+            )
+    if a.unit != b.unit:
+        raise AccountingError(f"'{a.title}' is in {a.unit}, but '{b.title}' is in {b.unit}")
+    return a.accounting
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two costs in one variable."""
+
+    a: Derivation
+    b: Derivation
+    over: str
+    variable: Symbol
+    units: dict[str, Unit]
+    given: dict[str, Fraction]
+    relations: Relations
+
+    @classmethod
+    def of(cls, a: Derivation, b: Derivation, over: str) -> Pair:
+        relations = Relations(tuple((dict(a.relations.equations) | dict(b.relations.equations)).items()))
+        symbols = {s.name: s for d in (a, b) for s in d.expr.free_symbols}
+        if over not in symbols:
+            raise ValuesError(f"neither cost depends on '{over[:40]}'", hint=nearest(over, [*symbols]))
+        units = {
+            piece.name: piece.unit
+            for d in (a, b) for step in d.steps for piece in forms.walk(step.form)
+            if isinstance(piece, Sym) and piece.unit != ONE
+        }  # fmt: skip
+        given = dict(a.given)
+        for name, value in b.given:
+            if given.setdefault(name, value) != value and name != over:
+                raise ValuesError(f"{name} is {given[name]} in '{a.title}', but {value} in '{b.title}'")
+        return cls(a, b, over, symbols[over], units, given, relations)
+
+    @property
+    def titles(self) -> tuple[str, str]:
+        """What the two are called; told apart where their titles are equal."""
+        one, two = (t[:1].lower() + t[1:] if t[1:2].islower() else t for t in (self.a.title, self.b.title))
+        return (one, two) if one != two else (f"{one} (first)", f"{two} (second)")
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """The conventions in which they differ."""
+        touched = dict.fromkeys((*self.a.touched, *self.b.touched))
+        return tuple(f for f in touched if getattr(self.a.accounting, f) != getattr(self.b.accounting, f))
+
+    def differences(self) -> tuple[str, ...]:
+        """What is compared, as sentences."""
+        return tuple(
+            f"Compared: {f} {getattr(self.a.accounting, f)} with {getattr(self.b.accounting, f)}."
+            for f in self.differing
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether the variable is a whole number."""
+        return bool(self.variable.is_integer)
+
+    @property
+    def difference(self) -> Expr:
+        """The first cost less the second."""
+        return self.a.expr - self.b.expr
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The symbols of both."""
+        return tuple(dict.fromkeys(s.name for d in (self.a, self.b) for s in _ordered(d.expr)))
+
+    @property
+    def notation(self) -> Notation:
+        """The names of both."""
+        one, two = self.a.notation, self.b.notation
+        return Notation({**two.latex, **one.latex}, {**two.meanings, **one.meanings})
+
+    def free(self, name: str) -> str:
+        """A step's name that is no symbol."""
+        while name in self.names:
+            name += "'"
+        return name
+
+    def dressed(self, form: Form, unit: Unit) -> tuple[Form, Unit]:
+        """A form with the units of its symbols, and its unit; none where a unit was said by a step only."""
+        named = forms.substitute(form, lambda s: Sym(s.name, s.whole, self.units.get(s.name, ONE)))
+        try:
+            found = forms.unit_of(named, {})
+            if found == unit or (unit / found).is_count:
+                return named, unit
+        except DerivationError:
+            pass
+        try:
+            return with_unit(named, unit), unit
+        except DerivationError:
+            return form, ONE
+
+    def first_steps(self) -> list[Step]:
+        """Both costs, and their difference."""
+        (one, unit_one), (two, unit_two) = (
+            self.dressed(d.answer_form(), d.unit) for d in (_Closed(self.a), _Closed(self.b))
+        )
+        unit = self.a.unit if unit_one == unit_two == self.a.unit else ONE
+        said = "" if unit != ONE else f", in {self.a.unit}"
+        x, y, d = (self.free(name) for name in ("X_1", "X_2", "X_diff"))
+        return [
+            Step(x, one, unit, Reason("first cost", f"{self.titles[0]}{said}.")),
+            Step(y, two, unit, Reason("second cost", f"{self.titles[1]}{said}.")),
+            Step(
+                d, Total((Sym(x), negative(Sym(y)))), unit, Reason("difference", "Both are equal where this is zero.")
+            ),
+        ]
+
+    def sign(self, given: dict[str, Fraction]) -> Callable[[Fraction], int]:
+        """The sign of the difference at a value of the variable, exactly."""
+        one, two = forms.from_expr(self.a.expr), forms.from_expr(self.b.expr)
+
+        def at(x: Fraction) -> int:
+            values = self.relations.complete({**given, self.over: x})
+            gap = forms.evaluate(one, values) - forms.evaluate(two, values)
+            return (gap > 0) - (gap < 0)
+
+        return at
+
+    def numbers(self, given: dict[str, Fraction]) -> Expr:
+        """The difference with numbers put in."""
+        import sympy as sp
+
+        from symcomm.notation import amount, symbol
+
+        values = {
+            s: sp.Rational(given[n].numerator, given[n].denominator)
+            for n in given
+            for s in (symbol(n), amount(n))
+        }  # fmt: skip
+        return self.difference.xreplace(values)
+
+    def polynomial(self) -> list[Expr] | None:
+        """The coefficients of the difference's numerator, highest power first; None where it is no polynomial."""
+        import sympy as sp
+
+        x = self.variable
+        top, _ = sp.fraction(sp.together(self.difference))
+        top = sp.expand(top)
+        if not top.is_polynomial(x):
+            return None
+        found: list[Expr] = sp.Poly(top, x).all_coeffs()
+        while len(found) > 1 and found[-1] == 0:  # a factor x has no positive root
+            found.pop()
+        return found
+
+    def solution(self) -> Expr | None:
+        """The positive solution as an expression, where it has one form for all values."""
+        import sympy as sp
+
+        found = self.polynomial()
+        if found is None:
+            return None
+        if len(found) == 2:
+            root = _readable(sp.together(-found[1] / found[0]))
+            return None if root.is_nonpositive else root
+        if len(found) == 3:
+            p, q, r = found
+            if (p.is_positive and r.is_negative) or (p.is_negative and r.is_positive):
+                # Roots of different signs: exactly one is positive.
+                if p.is_negative:
+                    p, q, r = -p, -q, -r
+                return (-q + sp.sqrt(sp.expand(q**2 - 4 * p * r))) / (2 * p)
+        return None
+
+    def solved(self, root: Expr) -> list[Step]:
+        """The steps that name the solution."""
+        left = self.difference.subs(self.variable, root)
+        import sympy as sp
+
+        if sp.cancel(sp.together(sp.expand(left))) != 0:
+            raise DerivationError(f"{root} does not make {self.titles[0]} and {self.titles[1]} equal")
+        form, unit = self.dressed(forms.from_expr(root), self.units.get(self.over, ONE))
+        text = "Set the difference to zero and solve for it."
+        return [Step(self.free(f"{self.over}_cross"), form, unit, Reason("solve", text))]
+
+    def sides(self, root: Expr) -> str:
+        """Which cost is less on which side of a symbolic solution."""
+        coefficients = self.polynomial() or []
+        slope = coefficients[0] if coefficients else None
+        first, second = self.titles
+        if slope is not None and slope.is_positive:
+            return f"Below the crossover {first} is less, above it {second}."
+        if slope is not None and slope.is_negative:
+            return f"Below the crossover {second} is less, above it {first}."
+        return (
+            f"Where the crossover is positive, the costs change places there; where it is not, one of {first} and "
+            f"{second} is less for every {self.over}. Which one, the other numbers decide."
+        )
+
+
+@dataclass(frozen=True)
+class _Closed:
+    """A derivation whose answer is written in symbols alone."""
+
+    derivation: Derivation
+
+    @property
+    def unit(self) -> Unit:
+        return self.derivation.unit
+
+    def answer_form(self) -> Form:
+        """The answer as it is written, where no step is named in it; its value otherwise."""
+        form = self.derivation.answer.form
+        steps = {step.name for step in self.derivation.steps}
+        return form if not steps & {*forms.names(form)} else forms.from_expr(self.derivation.expr)
+
+
+def _readable(root: Expr) -> Expr:
+    """A fraction whose parts are positive where all its symbols are large: minus over minus is taken away."""
+    import sympy as sp
+
+    top, bottom = sp.fraction(root)
+    point = {s: 997 + 2 * i for i, s in enumerate(_ordered(root))}
+    if not bottom.subs(point).is_negative:
+        return root
+    # The minus goes into a sum, so that (1 - k) / -3 becomes (k - 1) / 3.
+    factors = list(sp.Mul.make_args(top))
+    i = next((i for i, f in enumerate(factors) if f.is_Add), 0)
+    factors[i] = -factors[i]
+    return sp.Mul(*factors) / sp.Add(*(-t for t in sp.Add.make_args(sp.expand(bottom))))
+
+
+def _ordered(expr: Expr) -> list[Symbol]:
+    return sorted(expr.free_symbols, key=lambda s: str(s.name))

@@ -1,0 +1,96 @@
+"""The write-up of an optimum: its steps, tables and notes, gathered while the optimum is found."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from symcomm import form as forms
+from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.errors import DerivationError, IrrationalError
+from symcomm.form import Form, Sym
+from symcomm.optimum.cost import Cost
+from symcomm.optimum.question import Question
+from symcomm.units import ONE, Quantity, Unit
+
+if TYPE_CHECKING:
+    from symcomm.derivation import Relation
+
+
+class Working:
+    """The working of one question, from the cost (the step ``f``) to the optimum."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.cost: Cost = question.cost
+        self.steps: list[Step] = []
+        self.exhibits: list[Exhibit] = []
+        self.notes: list[str] = []
+        self.place = ""  # the names of the steps that say where the optimum is, and what it is worth there
+        self.value = ""
+        cost = self.cost
+        counted = f", counted in {cost.unit}" if cost.bare and cost.unit != ONE else ""
+        text = f"{cost.title}, a function of `{cost.over}`{counted}."
+        self.f = self.define("f", cost.form, cost.step_unit, "the cost", text)
+
+    def step(self, name: str, form: Form, unit: Unit, rule: str, text: str, relation: Relation = ":=") -> str:
+        """Adds a step; its name."""
+        self.steps.append(Step(name, form, unit, Reason(rule, text), relation))
+        return name
+
+    def define(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> str:
+        """Adds a step under a free name; the name."""
+        return self.step(self.cost.free(name, *(s.name for s in self.steps)), form, unit, rule, text)
+
+    def rewrite(self, name: str, form: Form, unit: Unit, text: str) -> None:
+        """Adds another way to write a step, where the check of identities and units takes it."""
+        more = Step(name, form, unit, Reason("algebra", text), "=")
+        try:
+            self.cost.derivation("check", [*self.steps, more])
+        except DerivationError:
+            return
+        self.steps.append(more)
+
+    def put(self, place: str) -> Form:
+        """The cost at the place that a step names."""
+        at = Sym(place, False, self.cost.x_unit)
+        return forms.substitute(self.cost.form, lambda s: at if s.name == self.cost.over else s)
+
+    def at(self, n: int) -> Quantity | str:
+        """The cost at a whole number, all other numbers known."""
+        cost = self.cost
+        written = forms.from_expr(cost.numbers)
+        try:
+            return Quantity(forms.evaluate(written, {cost.over: Fraction(n)}), cost.unit)
+        except IrrationalError:
+            import sympy as sp
+
+            return f"≈ {sp.N(forms.value(written).subs(cost.x, n), 8)} {cost.unit if cost.unit != ONE else ''}".strip()
+
+    def finish(self, place: str) -> Derivation:
+        """The derivation whose last step is what was wanted: the place of the optimum, or the cost there."""
+        cost, question = self.cost, self.question
+        last = self.steps[-1]
+        if question.wanted == "value":
+            if place != self.place or last.name != self.value:
+                text = f"The cost at `{place}`."
+                self.define("f^best", self.put(place), cost.step_unit, question.words[1], text)
+            self._counted("f^counted", self.steps[-1].name, cost.unit)
+        elif self._counted(f"{cost.over}^counted", place, cost.units.get(cost.over, ONE)):
+            pass
+        elif last.name != place:
+            step = next(s for s in reversed(self.steps) if s.name == place)
+            self.step(place, step.form, step.unit, "answer", f"There the cost is {question.words[0]}.", "=")
+        where = "real" if not question.integer else "whole"
+        kind = f"{question.words[0].capitalize()} cost" if question.wanted == "value" else f"Best {where} `{cost.over}`"
+        return cost.derivation(
+            f"{kind}: {cost.title}", self.steps, exhibits=tuple(self.exhibits), notes=tuple(self.notes)
+        )
+
+    def _counted(self, name: str, of: str, unit: Unit) -> bool:
+        """Gives an answer of a bare cost its unit back."""
+        if not self.cost.bare or unit == ONE:
+            return False
+        form = forms.product(Sym(of, False), forms.Num(Fraction(1), unit))
+        self.define(name, form, unit, "unit", f"`{of}` is counted in {unit}.")
+        return True
