@@ -52,6 +52,9 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("gradient_sync", "with_backward", "Gradients of weights are reduced while the last backward pass runs."),
     Convention("recomputation", "activations_kept", "Activations are kept for the backward pass."),
     Convention("recomputation", "full_recomputation", "The forward pass of a layer is computed again for backward."),
+    Convention(
+        "recomputation", "selective_recomputation", "The core of attention is computed again for backward, no more."
+    ),
     Convention("model_flops", "training_flops", "Model FLOPs are the forward and backward operations of the graph."),
     Convention("model_flops", "6nd", "Model FLOPs are six for each parameter and token."),
     Convention("capacity", "unnamed", "What the GB of a device mean is not said, so no answer may depend on it."),
@@ -80,6 +83,13 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("algorithm", "hierarchical", "Collectives run on rings inside nodes of g ranks and between the nodes."),
     Convention("algorithm", "torus_2d", "Collectives run on the rings along the two axes of a torus."),
     Convention("algorithm", "torus_3d", "Collectives run on the rings along the three axes of a torus."),
+    Convention("rings", "one_way", "Chunks run one way round a ring."),
+    Convention(
+        "rings",
+        "both_ways",
+        "Chunks run both ways round a ring of an even number of ranks at once, each half way: a link carries half of "
+        "the tensor in each direction.",
+    ),
     Convention("chunks", "padded", "A payload that does not divide is padded to equal chunks of whole elements."),
     Convention("chunks", "divisible", "The payload is taken to divide into equal chunks."),
     Convention("message_cost", "alpha_beta", "A message costs its latency, and its bytes over the bandwidth."),
@@ -156,6 +166,7 @@ class Accounting:
     capacity: str = "unnamed"
     communication: str = "payload"
     algorithm: str = "ring"
+    rings: str = "one_way"
     chunks: str = "padded"
     message_cost: str = "alpha_beta"
     bandwidth: str = "algbw"

@@ -75,7 +75,7 @@ def _ring_rounds(case: Case, reduces: bool) -> Exchange:
     rounds = times(minus(k, 1), chunk)
     if case.directions == 2:
         # Chunks travel both ways, so half the way is enough; a round moves a chunk over each of the two ports.
-        half = Floor(Ratio(k, TWO))
+        half = Ratio(k, TWO) if case.even else Floor(Ratio(k, TWO))
         what = "Chunks are passed to both neighbours at once, each half way round."
         phase = Phase(what, half, times(half, chunk), rounds if reduces else ZERO)
         return alike(case, phase, sent=rounds)

@@ -141,7 +141,8 @@ class Case:
 
     ``split(of, parts)`` is one of so many equal chunks of something; ``let(name, form, text)`` may give a form a name
     of its own. ``chunks`` is how many chunks a pipeline uses, ``nodes`` the sizes of the inner levels (ranks of a node,
-    ranks along the first axes), ``directions`` how many ways a ring runs at once.
+    ranks along the first axes), ``directions`` how many ways a ring runs at once, ``even`` says that its number of
+    ranks is even, so that half of them is a whole number.
     """
 
     n: Form
@@ -151,6 +152,7 @@ class Case:
     chunks: Form = _CHUNKS
     nodes: tuple[Form, ...] = (_NODE,)
     directions: int = 1
+    even: bool = False
 
     def digits(self) -> Form:
         """The ones in the binary digits of 0, 1, ..., k - 1 together: k/2 log2 k for powers of two.

@@ -101,6 +101,10 @@ class Setting:
             tuple(self.values.items()), self.notation, tuple(notes),
         )  # fmt: skip
 
+    def worth(self, form: Form, known: Mapping[str, Expr]) -> Expr:
+        """The expression of a step's form, which the steps after it may ask for."""
+        return forms.value(form, known)
+
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
         """The step that writes a form's value collected; None where that is how it is written already."""
         neat = self._neat(form, known)
@@ -184,7 +188,7 @@ class Work:
         while name in self.taken or name in self.known:
             name += "'" if "_" in name or "^" in name else "_total"
         self.steps.append(Step(name, form, unit, Reason(rule, text, op.source if op else None)))
-        self.known[name] = forms.value(form, self.known)
+        self.known[name] = self.setting.worth(form, self.known)
         if not isinstance(form, (Num, Sym)):
             neat = self.setting.collected(name, form, unit, self.known)
             if neat is not None:

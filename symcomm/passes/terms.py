@@ -16,7 +16,7 @@ from symcomm.passes.flops import touched as flops_touched
 from symcomm.passes.load import TRAFFIC, Load, Moved, OpLoad
 from symcomm.passes.machine import Machine
 from symcomm.passes.setting import Setting, Work, slug
-from symcomm.passes.wire import wire
+from symcomm.passes.wire import Wire, wire
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 SECOND = Unit.parse("second")
@@ -141,7 +141,7 @@ class Writer:
             k = self.strategy.sizes[mesh] if mesh in self.strategy.sizes else num(2)
             if k == num(1):
                 continue
-            cost = wire(kind, self.setting.accounting.algorithm, k)
+            cost = wire(kind, self.setting.accounting.algorithm, k, self.setting.accounting.rings)
             sizes = tuple(self.setting.written(c.elements) for c in members)
             name = f"{SHORT[kind]},{TAGS[phase]}"
             if f"n_{name}" in self.work.known:
@@ -155,10 +155,12 @@ class Writer:
                 product(cost.through(link), n),
                 ELEMENT,
                 _LINKS[link][0],
-                f"{_statement(self.setting, kind)} {_LINKS[link][1]}",
+                f"{_statement(self.setting, kind, cost)} {_LINKS[link][1]}",
             )
             self.loads.append((through, dtype))
-            if link == "bidirectional" or not TRAFFIC[self.setting.accounting.traffic].collectives:
+            if (link == "bidirectional" and not cost.two_links) or not TRAFFIC[
+                self.setting.accounting.traffic
+            ].collectives:
                 words.append((through, dtype))
             else:
                 words.append(
@@ -340,11 +342,14 @@ def _call_text(members: list[Call]) -> str:
     return f"{head}: {of}.{said}"
 
 
-def _statement(setting: Setting, kind: str) -> str:
+def _statement(setting: Setting, kind: str, cost: Wire) -> str:
     from symcomm.collectives.algorithms import ALGORITHMS
 
     if kind == "send":
         return "The message goes from one stage to the next one."
+    if cost.two_links:
+        again = ", once to reduce and once to gather" if kind == "all-reduce" else ""
+        return f"Chunks run both ways round the ring, each half way{again}."
     return ALGORITHMS[setting.accounting.algorithm].statement
 
 
@@ -362,6 +367,8 @@ def touched(setting: Setting, load: Load) -> list[str]:
         found += ["input_gradient"] if not setting.graph.repeat else []
         found += ["recomputation"] if setting.accounting.recomputation != "activations_kept" else []
     if load.calls:
+        how, kinds = setting.accounting, {c.kind for _, c in load.calls}
+        found += ["rings"] if any(wire(kind, how.algorithm, num(2), how.rings).two_links for kind in kinds) else []
         found += ["algorithm", "link", *(["traffic"] if TRAFFIC[setting.accounting.traffic].collectives else [])]
     if any(c.kind == "all-gather" and c.what.startswith("weight") for _, c in load.calls):
         found.append("gathered_weights")

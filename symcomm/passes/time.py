@@ -104,7 +104,7 @@ _TELLING = {
     "m_": ("traffic",),
     "w_": ("traffic",),
     "M": ("traffic",),
-    "c_": ("algorithm", "link", "gathered_weights", "gathered_activations"),
+    "c_": ("algorithm", "rings", "link", "gathered_weights", "gathered_activations"),
 }
 
 

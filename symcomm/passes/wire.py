@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from symcomm.collectives.algorithms import algorithm
-from symcomm.collectives.cost import Case
-from symcomm.form import Form, Sym, num, product
+from symcomm.collectives.cost import Case, times
+from symcomm.form import Form, Num, Sym, num, product
 
 
 @dataclass(frozen=True)
@@ -14,20 +14,26 @@ class Wire:
     """Of one call over some ranks: shares of its payload and rounds.
 
     ``path`` are bytes that follow one another in the busier direction of a link, ``moved`` those that a rank sends and
-    receives together.
+    receives together. ``two_links`` says that both links of a rank in a ring are used at once.
     """
 
     path: Form
     moved: Form
     rounds: Form
+    two_links: bool = False
 
     def through(self, link: str) -> Form:
         """The share that a link carries: in the busier direction, or in both directions together."""
-        return self.moved if link == "bidirectional" else self.path
+        if link != "bidirectional":
+            return self.path
+        # Both ways round, each of two links is as busy in one direction as in the other.
+        return times(num(2), self.path) if self.two_links else self.moved
 
 
-def wire(kind: str, name: str, k: Form) -> Wire:
-    """The shares and rounds of a call of ``kind`` over ``k`` ranks.
+def wire(kind: str, name: str, k: Form, rings: str = "one_way") -> Wire:
+    """The shares and rounds of a call of ``kind`` over ``k`` ranks; ``rings`` says how many ways rings run.
+
+    A symbol for the ranks of a ring that runs ``both_ways`` stands for an even number.
 
     Raises ``AccountingError`` for a collective that the algorithm cannot run.
 
@@ -36,8 +42,17 @@ def wire(kind: str, name: str, k: Form) -> Wire:
     >>> cost = wire("all-reduce", "owner_multicast", Sym("p"))
     >>> evaluate(cost.path, {"p": Fraction(8)}), evaluate(cost.moved, {"p": Fraction(8)})
     (Fraction(7, 4), Fraction(21, 8))
+    >>> wire("all-gather", "ring", Sym("k"), "both_ways").through("bidirectional")
+    Num(number=Fraction(1, 1), unit=Unit(powers=()))
     """
     record = algorithm(name)
-    made = record.run(kind, Case(num(1), k, nodes=tuple(Sym(inner) for inner in record.inner)))
+    case = Case(num(1), k, nodes=tuple(Sym(inner) for inner in record.inner))
+    made = record.run(kind, case)
     # A message has one end on each rank, but every rank of a pipeline both sends and receives.
-    return Wire(made.path, product(num(2), made.sent) if kind == "send" else made.moved, made.rounds)
+    moved = product(num(2), made.sent) if kind == "send" else made.moved
+    if rings == "both_ways":
+        even = not record.inner and not (isinstance(k, Num) and k.number % 2)
+        both = record.run(kind, replace(case, directions=2, even=even))
+        if both.path != made.path:  # only rings know two ways
+            return Wire(both.path, moved, both.rounds, two_links=True)
+    return Wire(made.path, moved, made.rounds)
