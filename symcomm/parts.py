@@ -5,7 +5,8 @@ No derivation grows with the number of layers: each part is one graph, and its `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,10 +21,11 @@ from symcomm.form import Form, Sym, Total
 from symcomm.model import Model, read_text
 from symcomm.notation import Notation
 from symcomm.parallel.strategy import Strategy, parse_strategy
-from symcomm.readers.blueprint import Blueprint
+from symcomm.readers.blueprint import Blueprint, PartGraph
 
 if TYPE_CHECKING:
     from symcomm.graph.graph import Graph
+    from symcomm.passes.stretches import Stretch
 
 # Quantities of a whole model that are the sums of those of its parts. (Traffic is counted for one layer.)
 ADDED = ("parameters", "flops", "communication", "state_memory", "activation_memory", "recomputation")
@@ -79,6 +81,11 @@ class Parts(Model):
             for graph in self.graphs:
                 if named in graph.tensors or f"{named}_i" in graph.tensors:
                     return self.part(graph.name).derive(quantity, accounting=accounting, **chosen)
+        if quantity in ("peak_memory", "capacity") and self.blueprint.flow:
+            relations = Relations(tuple(dict(e for g in self.graphs for e in g.relations.equations).items()))
+            whole = Model(replace(self.graph, relations=relations), self.name, self.dtype, self.values, self.notation)
+            chosen |= {"stretches": self.stretches} if quantity == "peak_memory" else {"graphs": self.graphs}
+            return whole.derive(quantity, accounting=accounting, **chosen)
         if quantity not in ADDED:
             names = " or ".join(f"part('{g.name}')" for g in self.graphs[:3])
             raise ValuesError(
@@ -107,6 +114,21 @@ class Parts(Model):
                 error.hint = f"this is the part '{graph.name}'; ask another one: part('{others[-1]}')" if others else ""
                 raise
         return added(found, [(part.name, part.mark) for part in self.blueprint.parts], self.notes)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """The parts in the order they run: what stands before the layers, the layers, and what stands behind them."""
+        from symcomm.passes.stretches import Stretch, split
+
+        before: list[Stretch] = []
+        after: list[Stretch] = []
+        for part, graph in zip(self.blueprint.parts, self.graphs, strict=True):
+            if part.layers_before:
+                first, last = split(graph, part.layers_before, ("embedding", "head"))
+                before.append(first)
+                after.append(last)
+        middle = zip(self.blueprint.parts, self.graphs, strict=True)
+        return (*before, *(Stretch(g.name, g) for part, g in middle if not part.layers_before), *after)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -195,6 +217,32 @@ def from_blueprint(
     for graph in blueprint.graphs:
         graph.relations.complete(known)  # refuses values that contradict one another
     return Parts(main, blueprint.name, dtype, known, notation, blueprint)
+
+
+def of_models(models: Sequence[tuple[Model, str]], *, name: str = "model", values: Mapping[str, object] | None = None,
+              notation: Notation | None = None) -> Parts:  # fmt: skip
+    """The model whose parts are models; each with the tensor that stands for the result of the layers, or nothing.
+
+    Raises ``ValuesError`` where their number formats or values differ, or where no row makes such a tensor.
+    """
+    from symcomm.passes.stretches import split
+
+    known: dict[str, Fraction] = {}
+    for model, at in models:
+        if model.dtype != models[0][0].dtype:
+            raise ValuesError(f"{models[0][0].name} is in {models[0][0].dtype}, but {model.name} in {model.dtype}",
+                              hint="give the parts of a model one dtype")  # fmt: skip
+        if at:
+            split(model.graph, at, ("embedding", "head"))  # refuses a tensor that is not there
+        for size, value in model.values.items():
+            if known.setdefault(size, value) != value:
+                raise ValuesError(f"{size} is {known[size]} in one part and {value} in another one")
+    made = tuple(
+        PartGraph(model.name, model.graph, mark=re.split(r"\W+", model.name)[0] or str(n), layers_before=at)
+        for n, (model, at) in enumerate(models)
+    )
+    dtype = models[0][0].dtype
+    return from_blueprint(Blueprint(name, made, {}), dtype=dtype, values={**known, **(values or {})}, notation=notation)
 
 
 Leaves = Mapping[str, list[tuple[int, ...]]]

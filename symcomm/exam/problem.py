@@ -15,24 +15,30 @@ from typing import Any
 from symcomm.errors import DocumentError, Span, nearest
 from symcomm.exam import blocks, pieces
 from symcomm.exam.blocks import Listing, Scalar, Section, Value
+from symcomm.exam.figures import FIGURE_LIMIT, Figure, read_figure
 from symcomm.exam.formula import formula_table
 from symcomm.exam.keys import Known, merge, read_conventions, read_option, read_symbols, read_values, symbol_key
 from symcomm.notation import Notation
 from symcomm.render.document import Heading, LayerTable, Prose
 from symcomm.text.table import Table, layer_tables
+from symcomm.units import Quantity
 
 FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")
 MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
+    "layers_before",
 )  # fmt: skip
-ASK_KEYS = ("ask", "label", "model", "points", "given")  # and the options of the quantity that is asked for
+WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
+ASK_KEYS = ("ask", "label", "model", "points", "given", "printed")  # and the options of the quantity that is asked for
 
 
 @dataclass(frozen=True)
 class ModelBlock:
     """A ``model:`` block: a name, the table it stands for, and how that table is to be read.
 
-    ``shown`` says that the table stands in the block itself, and so has to be shown in its place.
+    ``shown`` says that the table stands in the block itself, and so has to be shown in its place. ``parts`` are the
+    models that a whole model is made of; the table is then that of the first. ``layers_before`` names the tensor that
+    stands for the result of the layers, in a table of what stands before and behind them.
     """
 
     name: str
@@ -46,13 +52,16 @@ class ModelBlock:
     notation: Notation
     shown: bool
     section: Section
+    parts: tuple[ModelBlock, ...] = ()
+    layers_before: str = ""
 
 
 @dataclass(frozen=True)
 class Ask:
     """One quantity that is asked for: a pass, its options, and the numbers given with the question.
 
-    ``conventions`` are choices of accounting by field, laid over those of the document.
+    ``conventions`` are choices of accounting by field, laid over those of the document. ``printed`` is what a source
+    says the answer is, to be set beside it.
     """
 
     quantity: str
@@ -63,6 +72,7 @@ class Ask:
     given: tuple[Known, ...]
     points: int | None
     section: Section
+    printed: Quantity | None = None
 
     @property
     def span(self) -> Span:
@@ -87,7 +97,7 @@ class Question:
         return self.heading.points if self.heading else None
 
 
-Item = Prose | LayerTable | Heading | ModelBlock | Ask
+Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure
 
 
 @dataclass(frozen=True)
@@ -193,7 +203,7 @@ class _Reader:
                 self.items.append(LayerTable(table))
             case pieces.BlockPiece(yaml, source, span):
                 if not yaml.strip():
-                    raise DocumentError("this block is empty", span, "it starts with model: or ask:")
+                    raise DocumentError("this block is empty", span, "it starts with model:, ask: or figure:")
                 self.block(blocks.read(yaml, source, "this block"))
 
     def block(self, value: Value) -> None:
@@ -203,7 +213,11 @@ class _Reader:
                     raise DocumentError("a list within a list: each item is a model or a question", item.span)
                 self.block(item)
         elif not isinstance(value, Section):
-            raise DocumentError("a block holds keys and values", value.span, "it starts with model: or ask:")
+            raise DocumentError("a block holds keys and values", value.span, "it starts with model:, ask: or figure:")
+        elif "figure" in value:
+            if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
+                raise DocumentError(f"more than {FIGURE_LIMIT} figures in one document", value.span_of("figure"))
+            self.items.append(read_figure(replace(value, what="this figure"), self.models))
         elif "ask" in value:
             self.items.append(self.ask(replace(value, what="this question")))
         elif "model" in value:
@@ -211,20 +225,23 @@ class _Reader:
         else:
             word = value.keys[0] if value.keys else ""
             key = value.entries[0][0].span if value.entries else value.span
-            close = nearest(word, ["ask", "model"])
-            hint = close if close.startswith("did") else "it starts with model: or ask:"
+            close = nearest(word, ["ask", "model", "figure"])
+            hint = close if close.startswith("did") else "it starts with model:, ask: or figure:"
             raise DocumentError("this block is neither a model nor a question", key, hint)
 
     # -- models --------------------------------------------------------------------------------
 
     def model(self, section: Section) -> None:
-        section.only(MODEL_KEYS)
+        section.only(WHOLE_KEYS if "parts" in section else [*MODEL_KEYS, "parts"])
         name = section.text("model")
         if name in self.models:
             before = self.models[name].section.span_of("model")
             raise DocumentError(
                 f"a second model called '{name}'", section.span_of("model"), f"the first is in line {before.line}"
             )
+        if "parts" in section:
+            self.whole(name, section)
+            return
         table, shown = self.table(section)
         notation, described = read_symbols(section, self.notation)
         values = merge(self.values, described, read_values(section, "values", blocks.whole))
@@ -241,10 +258,34 @@ class _Reader:
             notation,
             shown,
             section,
+            layers_before=section.text("layers_before"),
         )
         self.models[name] = made
         if shown:
             self.items.append(LayerTable(table))
+        self.items.append(made)
+
+    def whole(self, name: str, section: Section) -> None:
+        """A model whose parts are models before it."""
+        parts: list[ModelBlock] = []
+        for said in section.texts("parts"):
+            part = self.models.get(said)
+            if part is None or part.parts:
+                problem = (
+                    f"'{said[:60]}' has parts itself" if part else f"no model before this one is called '{said[:60]}'"
+                )
+                where = blocks.blamed(section, problem) or section.span_of("parts")
+                raise DocumentError(problem, where, nearest(said, [m for m, b in self.models.items() if not b.parts]))
+            parts.append(part)
+        if len(parts) < 2 or len({part.name for part in parts}) < len(parts):
+            raise DocumentError(
+                "a model of parts has two or more different ones", section.span_of("parts"), "parts: [ends, layer]"
+            )
+        notation, described = read_symbols(section, self.notation)
+        values = merge(*(part.values for part in parts), described, read_values(section, "values", blocks.whole))
+        made = replace(parts[0], name=name, values=values, notation=notation, shown=False, section=section,
+                       parts=tuple(parts), layers_before="")  # fmt: skip
+        self.models[name] = made
         self.items.append(made)
 
     def table(self, section: Section) -> tuple[Table, bool]:
@@ -327,6 +368,7 @@ class _Reader:
             given,
             section.count("points"),
             section,
+            section.quantity("printed"),
         )
 
     def problem(self) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -9,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import Accounting
+from symcomm.derivation import Exhibit
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.exam.blocks import blamed
+from symcomm.exam.figures import Figure, draw
 from symcomm.exam.keys import Known, merge
 from symcomm.exam.problem import Ask, ModelBlock, Problem
 from symcomm.form import Sym, walk
 from symcomm.notation import Notation
-from symcomm.render.document import Answer, Block, Document, Given
+from symcomm.render.document import Answer, Block, Document, Given, Picture
 from symcomm.units import ONE, Quantity
 
 if TYPE_CHECKING:
@@ -66,10 +69,13 @@ def _numbers(known: Iterable[Known]) -> dict[str, Any]:
 
 
 def _load(block: ModelBlock) -> Model:
-    from symcomm import model
+    from symcomm import model, parts
 
     section = block.section
     try:
+        if block.parts:
+            found = [(_load(part), part.layers_before) for part in block.parts]
+            return parts.of_models(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         made = model.load(
             block.table,
             repeat=block.repeat,
@@ -83,6 +89,7 @@ def _load(block: ModelBlock) -> Model:
         )
     except SymcommError as error:
         key = "values" if isinstance(error, ValuesError) and "values" in section else "model"
+        key = "parts" if block.parts else key
         raise error.at(blamed(section, error.message) or section.span_of(key)) from None
     for key in ("inputs", "weights"):
         for name in getattr(block, key):
@@ -109,6 +116,7 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     models: dict[str, Model] = {}
     made: list[Block] = []
     total, done = len(problem.asks), 0
+    beside: list[tuple[Ask, int]] = []
     for item in problem.items:
         if isinstance(item, ModelBlock):
             models[item.name] = _load(item)
@@ -117,10 +125,14 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
                 progress(done, total, item.label or item.quantity)
             made.append(_answer(problem, item, models.get(item.model), extra))
             done += 1
+            beside += [(item, len(made) - 1)] if item.printed else []
+        elif isinstance(item, Figure):
+            made.append(_picture(problem, item, models.get(item.model), extra))
         else:
             made.append(item)
     if progress:
         progress(done, total, "")
+    _compare(problem, beside, made)
     return Document(
         problem.title,
         problem.subtitle,
@@ -147,6 +159,71 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
     return Answer(ask.label, derivation, used(derivation, known), quantity, ask.span)
+
+
+def _picture(problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...]) -> Picture:
+    block = problem.models.get(figure.model)
+    try:
+        known = _numbers(merge(block.values if block else problem.values, figure.given))
+        chosen = accounting_of(problem.conventions, figure.conventions, extra)
+        drawn, says = draw(figure, model or no_model(problem.notation), chosen, known)
+    except SymcommError as error:
+        raise error.at(blamed(figure.section, error.message) or figure.span) from None
+    return Picture(drawn, figure.caption, says, figure.paper, figure.span)
+
+
+def _compare(problem: Problem, beside: list[tuple[Ask, int]], made: list[Block]) -> None:
+    """Sets what a source prints beside what was derived: one table for each question, below its last such answer."""
+    for question in problem.questions:
+        mine = [(ask, at) for ask, at in beside if ask in question.asks]
+        rows = [_beside(ask, made[at]) for ask, at in mine]
+        if rows:
+            columns = ("quantity", "printed", "derived", "printed less derived")
+            last = made[mine[-1][1]]
+            assert isinstance(last, Answer)
+            table = Exhibit("Printed and derived", columns, tuple(rows))
+            derivation = replace(last.derivation, exhibits=(*last.derivation.exhibits, table))
+            made[mine[-1][1]] = replace(last, derivation=derivation)
+
+
+def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
+    """The row of one answer: the printed number, the derived one, and their difference with its share."""
+    assert isinstance(answer, Answer)
+    assert ask.printed is not None
+    printed, derived = ask.printed, answer.quantity
+    if derived is None:
+        needs = answer.derivation.needs
+        message = f"a printed number is compared with a derived one, which needs a value for {', '.join(needs)}"
+        raise ValuesError(message, ask.section.span_of("printed"), f"say given: {{{needs[0]}: ...}}")
+    if printed.unit == ONE and derived.unit.is_count:  # 109514298 are parameters where parameters are asked for
+        printed = Quantity(printed.value, derived.unit)
+    if printed.unit != derived.unit:
+        message = f"the printed number is in {printed.unit}, but the derived one in {derived.unit}"
+        raise ValuesError(message, ask.section.span_of("printed"))
+    less = Quantity(printed.value - derived.value, derived.unit)
+    said = less.lines()[min(1, len(less.lines()) - 1)][1]
+    said += f" ({float(100 * less.value / derived.value):+.2g} %)" if derived.value else ""
+    if abs(less.value) * 2 <= _last_digit(ask.section.text("printed")):
+        said = "none, to the last printed digit"
+    return ask.label or answer.derivation.title, _read(printed), _read(derived), said
+
+
+def _last_digit(text: str) -> Fraction:
+    """What one more in the last digit of a written number is worth.
+
+    >>> _last_digit("19.412 GB"), _last_digit("3")
+    (Fraction(1000000, 1), Fraction(1, 1))
+    """
+    match = re.fullmatch(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?", text)
+    if match is None:  # a fraction or a power of ten is exact
+        return Fraction(0)
+    return Quantity.parse(f"1 {match[2] or ''}").value / Fraction(10) ** len(match[1] or "")
+
+
+def _read(quantity: Quantity) -> str:
+    """A number as a table shows it: with its decimal prefix, or as it is where there is none."""
+    lines = quantity.lines()
+    return lines[min(1, len(lines) - 1)][1]
 
 
 def no_model(notation: Notation | None = None) -> Model:

@@ -56,7 +56,10 @@ _RATES = (
     Option("latency", "text", "the latency of one message, such as 0.00001 s; left out where it is not named"),
     Option("utilisation", "text", "the part of the peak rate and the memory bandwidth that is sustained, such as 4/5"),
 )
+_RATES_BUT_MEMORY = tuple(rate for rate in _RATES if rate.name != "memory")
 _PASS = Option("phase", "choice:forward|backward|microbatch|end_of_batch", "what is timed")
+_MESH_PHASE = Option("phase", "choice:forward|backward|training", "what is timed", "forward")
+_LINKS = Option("links", "text", "the links of each mesh axis, such as data=2, tensor=1; one where it is not said")
 _GRADIENTS = Option("gradient_dtype", "dtype", "the number format in which gradients of weights are reduced")
 _MICROBATCHES = Option("microbatches", "size", "how many microbatches a batch is cut into")
 
@@ -142,7 +145,33 @@ PASSES: dict[str, Pass] = {
         Pass(
             "peak_memory",
             "the most bytes alive at once on one rank in a training step, and the op during which they are",
-            (_STRATEGY, _RECIPE, _DTYPE, _RECOMPUTATION, _FROZEN),
+            (
+                _STRATEGY,
+                _RECIPE,
+                _DTYPE,
+                _RECOMPUTATION,
+                _FROZEN,
+                Option(
+                    "step",
+                    "choice:forward|first|later",
+                    "the forward pass alone, the first step or a later one",
+                    "later",
+                ),
+                Option("held", "text", "tensors that the program still refers to, with commas between them"),
+                Option("workspace", "quantity", "what a library keeps for the thread of each pass, such as 32 MiB"),
+                Option("rounding", "choice:requests|blocks|none", "how the allocator rounds", "none"),
+                Option("update_copies", "size", "the fp32 copies of one weight that its update makes, such as 5"),
+                Option(
+                    "tables",
+                    "choice:shared|per_layer",
+                    "whether each layer makes its own masks and rotations",
+                    "shared",
+                ),
+                Option("units", "choice:layer|model", "what full sharding gathers at once", "layer"),
+                Option(
+                    "buckets", "choice:none|copy", "whether data parallelism copies gradients to flat buckets", "none"
+                ),
+            ),
         ),
         Pass(
             "capacity",
@@ -193,6 +222,36 @@ PASSES: dict[str, Pass] = {
                 _DTYPE,
                 _GRADIENTS,
                 *_RATES,
+            ),
+        ),
+        Pass(
+            "compute_bound",
+            "the batch from which on computing takes longer than the communication of a strategy",
+            (
+                _STRATEGY,
+                _MESH_PHASE,
+                Option("over", "text", "the symbol to solve for, where it is not the batch"),
+                Option("per", "choice:total|device", "the batch of all devices, or of one", "total"),
+                Option("numbers", "choice:real|whole", "over real or whole numbers", "real"),
+                _LINKS,
+                _DTYPE,
+                _GRADIENTS,
+                *_RATES_BUT_MEMORY,
+            ),
+        ),
+        Pass(
+            "mesh_split",
+            "the best split of devices into the two axes of a mesh",
+            (
+                _STRATEGY,
+                Option("devices", "size", "the number of devices, or its symbol"),
+                Option("least", "choice:communication|batch", "what is made small", "communication"),
+                Option("numbers", "choice:real|whole", "over the real numbers, or the divisors", "real"),
+                _MESH_PHASE,
+                _LINKS,
+                _DTYPE,
+                _GRADIENTS,
+                *_RATES_BUT_MEMORY,
             ),
         ),
         Pass(
@@ -300,6 +359,21 @@ PASSES: dict[str, Pass] = {
             needs_model=False,
         ),
         Pass(
+            "measurement",
+            "what measured numbers say: a mean, a spread, a line, a comparison",
+            (
+                Option(
+                    "want",
+                    "choice:mean|deviation|sample_deviation|difference|ratio|increase|slope|intercept",
+                    "what is asked for",
+                    "mean",
+                ),
+                Option("values", "text", "numbers with their unit and commas between them, such as 0.8 s, 0.9 s"),
+                Option("through", "text", "sizes and measurements, such as 16: 11 GB, 64: 38 GB"),
+            ),
+            needs_model=False,
+        ),
+        Pass(
             "peak_rate",
             "the peak rate of a processor from its clock, its units and their operations per cycle",
             (
@@ -357,7 +431,7 @@ PASSES: dict[str, Pass] = {
             "the gradient buckets of data parallelism: the time they leave after backward, the best number and size",
             (
                 Option("want", "choice:overhead|number|whole_number|size|least", "what is asked for", "overhead"),
-                Option("rho", "quantity", "the time to compute a bucket over the time to transfer it", "1"),
+                Option("rho", "text", "the time to compute a bucket over that to send it, or rho for a symbol", "1"),
             ),
             needs_model=False,
         ),
@@ -367,7 +441,7 @@ PASSES: dict[str, Pass] = {
             (
                 Option("rho", "quantity", "the time to compute a bucket over the time to transfer it", "1"),
                 Option("gradient_dtype", "dtype", "the number format of the gradients", "fp32"),
-                Option("first", "quantity", "the cap of the first bucket", "1 MiB"),
+                Option("first", "quantity", "another cap of the first bucket, such as 1 MiB"),
             ),
         ),
         Pass(
@@ -398,7 +472,8 @@ PASSES: dict[str, Pass] = {
                 Option(
                     "want",
                     "choice:parameters|tokens|tokens_per_parameter|exponent_parameters|exponent_tokens"
-                    "|coefficient_parameters|coefficient_tokens|doubling|loss|break_even",
+                    "|coefficient_parameters|coefficient_tokens|doubling|loss|break_even"
+                    "|rule_compute|rule_tokens_per_parameter|same_compute",
                     "what is asked for",
                     "parameters",
                 ),

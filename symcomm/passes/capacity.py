@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
+from math import prod
 from typing import TYPE_CHECKING
 
 import sympy as sp
@@ -11,15 +14,20 @@ import sympy as sp
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS
 from symcomm.derivation import Derivation, Reason, Step
-from symcomm.errors import ValuesError, nearest
-from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, product
+from symcomm.errors import StrategyError, ValuesError, nearest
+from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
+from symcomm.parallel import pipeline
+from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.passes import activation_memory, state_memory
+from symcomm.passes.saved import ONE_RANK
 from symcomm.passes.setting import Setting, Work
 from symcomm.units import BYTE, ONE, Quantity
 
 if TYPE_CHECKING:
     from sympy import Expr
+
+    from symcomm.graph.graph import Graph
 
 MEANINGS = {c.name: c.statement for c in CONVENTIONS if c.field == "capacity" and c.name != "unnamed"}
 _SCALES = {"nominal_GB": 10**9, "nominal_GiB": 2**30}
@@ -88,12 +96,13 @@ def derive(
     include: str = "states and activations",
     recomputation: str | Iterable[str] = "none",
     frozen: str | Iterable[str] | None = None,
+    graphs: Sequence[Graph] = (),
 ) -> Derivation:
     """The smallest number of ranks, or the largest size, with which one rank's bytes do not exceed a capacity.
 
     ``solve_for`` is a symbol: a degree of the strategy (the fewest that fit) or a size of the model (the largest that
-    fits). ``include`` is ``states``, ``activations`` or ``states and activations``. Raises ``ValuesError`` where
-    nothing fits, or where the meaning of the capacity is not said.
+    fits). ``include`` is ``states``, ``activations`` or ``states and activations``. ``graphs`` are the parts of a model
+    that has several. Raises ``ValuesError`` where nothing fits, or where the meaning of the capacity is not said.
     """
     if capacity is None:
         raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
@@ -101,28 +110,33 @@ def derive(
         capacity_is = setting.accounting.capacity
     size = capacity_of(capacity, capacity_is)
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    parts: list[tuple[str, str, Derivation]] = []
+    parts: list[tuple[str, str, list[Derivation]]] = []
     touched: list[str] = []
+    settings = [replace(setting, graph=graph) for graph in graphs] or [setting]
     if "states" in include:
-        parts.append(("M_state", "weights, gradients and optimizer states",
-                      state_memory.derive(setting, strategy, recipe, frozen)))  # fmt: skip
+        states = [state_memory.derive(s, strategy, recipe, frozen) for s in settings]
+        parts.append(("M_state", "weights, gradients and optimizer states", states))
     if "activations" in include:
-        found = activation_memory.derive(setting, strategy, recomputation=recomputation, frozen=frozen)
-        parts.append(("M_act", "activations kept for backward", found))
-        touched += found.touched
+        kept = [
+            activation_memory.derive(s, strategy, frozen=frozen,
+                                     recomputation=recomputation if s.graph.repeat or not graphs else "none")
+            for s in settings
+        ]  # fmt: skip
+        parts.append(("M_act", "activations kept for backward", kept))
+        touched += [name for d in kept for name in d.touched]
     if not parts:
         raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
     work = Work(setting, *(strategy.sizes.values() if strategy else ()))
-    for name, what, d in parts:
-        _said(work, name, d.expr, f"The {what} of one rank.")
-    whole = sp.Add(*(d.expr for _, _, d in parts))
+    for name, what, found in parts:
+        _said(work, name, sp.Add(*(d.expr for d in found)), f"The {what} of one rank.")
+    whole = sp.Add(*(d.expr for _, _, found in parts for d in found))
     wanted = next((s for s in whole.free_symbols if s.name == solve_for), None)
     if wanted is None:
         known = sorted(s.name for s in whole.free_symbols)
         raise ValuesError(f"the bytes do not depend on '{solve_for[:40]}'", hint=nearest(solve_for, known))
     assert capacity_is is not None
     cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is])
-    _solve(work, setting, whole, wanted, cap, size)
+    _solve(work, setting, whole, wanted, cap, size, _multiple(setting, strategy, solve_for))
     return setting.derivation(f"What fits: {solve_for}", work.steps, touched)
 
 
@@ -136,7 +150,38 @@ def _said(work: Work, name: str, expr: Expr, text: str) -> Form:
     return Sym(name)
 
 
-def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction) -> None:
+def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
+    """What a size is a multiple of: of the heads, where it is heads times a width; of the ranks that cut it."""
+    values = {k: v for k, v in setting.values.items() if k != name}
+    relations = setting.graph.relations
+    implied = relations.complete(values)
+    if name in implied:
+        raise ValuesError(
+            f"{name} is {implied[name]} already, by the given numbers",
+            hint=f"give no value for {name}, or for all it is made of",
+        )
+    found = 1
+    for left, right in relations.equations:
+        if left == name and isinstance(right, forms.Product):
+            factors = [values[n] for n in forms.names(right) if n in values]
+            found = int(prod(factors)) if factors and all(f.denominator == 1 for f in factors) else 1
+    degrees = [int(d.number) for d in strategy.sizes.values() if isinstance(d, Num)] if strategy else []
+    if strategy is not None and strategy.pipeline is not None and name == setting.graph.repeat:
+        stages = pipeline.stage_count(strategy.pipeline, name)
+        found = int(stages.number) if isinstance(stages, Num) else found
+    products = {prod(chosen) for n in range(len(degrees) + 1) for chosen in combinations(degrees, n)}
+    for more in sorted(products):
+        try:
+            check_divisible(
+                setting.graph, strategy or ONE_RANK, relations.complete({**values, name: Fraction(found * more)})
+            )
+        except StrategyError:
+            continue
+        return found * more
+    return found
+
+
+def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int) -> None:
     relations = setting.graph.relations
     top, bottom = sp.fraction(sp.together(sp.expand(whole)))
     if not bottom.has(x) and top.is_polynomial(x):
@@ -167,22 +212,28 @@ def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: 
                     f"The least whole {name} with which the bytes do not exceed the capacity.")  # fmt: skip
     elif rest == {1}:
         each = _said(work, "M_each", coefficients[1], f"For each of {name}.")
-        work.define(f"{name}_max", Floor(Ratio(left, each)), ONE, "solve",
-                    f"The largest whole {name} with which the bytes do not exceed the capacity.")  # fmt: skip
+        q = num(multiple)
+        most = Floor(Ratio(left, each)) if multiple == 1 else product(q, Floor(Ratio(left, product(q, each))))
+        kind = "whole" if multiple == 1 else f"multiple of {multiple} as"
+        work.define(f"{name}_max", most, ONE, "solve",
+                    f"The largest {kind} {name} with which the bytes do not exceed the capacity.")  # fmt: skip
     else:
-        _search(work, setting, whole, x, size)
+        _search(work, setting, whole, x, size, multiple)
 
 
-def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction) -> None:
+def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, multiple: int) -> None:
     """Where the bytes are no straight line: the last whole number that fits, found by halving."""
-    known = setting.graph.relations.complete({k: v for k, v in setting.values.items() if k != x.name})
-    form = forms.from_expr(setting.graph.relations.expand(whole))
-    missing = [n for n in forms.names(form) if n not in known and n != x.name]
+    relations = setting.graph.relations
+    values = {k: v for k, v in setting.values.items() if k != x.name}
+    form = forms.from_expr(whole)
+    known = relations.complete({**values, x.name: Fraction(multiple)})
+    missing = [n for n in forms.names(form) if n not in known]
     if missing:
         raise ValuesError(f"this is no straight line in {x.name}: give {', '.join(missing)}", hint=f"{missing[0]}=8")
 
     def at(n: int) -> Fraction:
-        return forms.evaluate(form, {**known, x.name: Fraction(n)})
+        """The bytes with n times the least size."""
+        return forms.evaluate(form, relations.complete({**values, x.name: Fraction(n * multiple)}))
 
     growing = at(2) > at(1)
     low, high = 1, 2
@@ -190,7 +241,7 @@ def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction) 
         low, high = high, 2 * high
     if growing and at(1) > size:
         needed, have = Quantity(at(1), BYTE), Quantity(size, BYTE)
-        raise ValuesError(f"nothing fits: {x.name} = 1 needs {needed}, the capacity is {have}")
+        raise ValuesError(f"nothing fits: {x.name} = {multiple} needs {needed}, the capacity is {have}")
     if high >= 2**60:
         raise ValuesError(f"no {x.name} fits", hint="the bytes hardly depend on it")
     while high - low > 1:
@@ -200,6 +251,7 @@ def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction) 
         low = high = 1
     found, beside = (low, low + 1) if growing else (high, max(high - 1, 1))
     fits, not_so = Quantity(at(found), BYTE), Quantity(at(beside), BYTE)
-    text = f"{x.name} = {found} takes {fits}, which fits; {x.name} = {beside} takes {not_so}."
+    text = f"{x.name} = {found * multiple} takes {fits}, which fits; {x.name} = {beside * multiple} takes {not_so}."
+    text += f" It is a multiple of {multiple}." if multiple > 1 else ""
     which = "max" if growing else "min"
-    work.define(f"{x.name}_{which}", forms.num(found), ONE, "search", text)
+    work.define(f"{x.name}_{which}", forms.num(found * multiple), ONE, "search", text)

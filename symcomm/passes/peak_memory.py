@@ -2,256 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import sympy as sp
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, Reason, Step
-from symcomm.dtypes import element_bytes
-from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Num, Sym, Total, evaluate, names, num, product
-from symcomm.graph.graph import Graph, Tensor
-from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, check_divisible, place, plan
-from symcomm.parallel.strategy import Strategy, parse_strategy, resolve
-from symcomm.passes.activation_memory import bytes_of, named
+from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
+from symcomm.errors import StrategyError, ValuesError, nearest
+from symcomm.form import Form, Num, Sym, evaluate, names
+from symcomm.parallel.placement import check_divisible
+from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.passes.activation_memory import named
+from symcomm.passes.allocated_memory import ROUNDINGS, block
 from symcomm.passes.capacity import in_bytes
-from symcomm.passes.saved import ONE_RANK, Saved, frozen_weights, keeper, storage, training_graph
+from symcomm.passes.saved import ONE_RANK
 from symcomm.passes.setting import Setting, Work
-from symcomm.passes.state_memory import Recipe, layers, recipe_of
+from symcomm.passes.state_memory import recipe_of
+from symcomm.passes.stretches import STEPS, Course, Moment, Run, Stretch, add
 from symcomm.units import BYTE, Quantity
 
-KINDS = ("weights", "gradients", "optimizer states", "saved activations", "temporaries")
-_LETTERS = {"weights": "M_W", "gradients": "M_G", "optimizer states": "M_O", "saved activations": "M_A",
-            "temporaries": "M_T"}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What is alive while one op runs, by kind; ``layer`` is ``last`` or ``first`` of the stack."""
-
-    phase: str
-    layer: str
-    op: str
-    row: str
-    parts: tuple[tuple[str, Form], ...]
-
-
-@dataclass
-class _Storage:
-    size: Form
-    kind: str
-    born: int
-    dies: int
-
-
-@dataclass
-class _Timeline:
-    """The storages of one layer's plan, with the steps between which they are alive."""
-
-    setting: Setting
-    strategy: Strategy
-    recipe: Recipe
-    recomputation: str
-    frozen: frozenset[str]
-    storages: dict[tuple[str, tuple[str, ...]], _Storage] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        both = training_graph(self.setting, tuple(self.frozen))
-        self.plan = plan(both, self.strategy, self.setting.accounting)
-        self.graph = self.plan.graph
-        self.kept = keeper(self.setting, self.plan, self.recomputation).collect()
-        self.steps = [s for s in self.plan.steps if isinstance(s, Collective) or s.op.kind != "update"]
-        self.roots = {item.tensor for item in self.kept}
-        for at, step in enumerate(self.steps):
-            if isinstance(step, Collective):
-                self.uses(step.tensor, step.before, at)
-                self.makes(step.tensor.split(" @ ")[0], step.stored, step.after, at)
-                continue
-            for stored, layout in zip(step.reads, step.layouts, strict=True):
-                self.uses(stored, layout, at)
-            self.makes(step.op.output, step.op.output, step.output, at)
-
-    def part(self, layout: Layout) -> tuple[str, ...]:
-        return tuple(sorted(mesh for mesh, position in layout if position != PARTIAL))
-
-    def size(self, tensor: Tensor, part: tuple[str, ...], width: Form | None = None) -> Form:
-        elements = self.graph.elements(tensor.name)
-        for mesh in part:
-            elements = elements / forms.value(self.strategy.sizes[mesh])
-        dtype = tensor.dtype or (self.graph.tensors[tensor.of].dtype if tensor.of in self.graph.tensors else None)
-        return product(self.setting.written(elements), width or element_bytes(dtype or self.setting.dtype))
-
-    def key(self, stored: str, layout: Layout) -> tuple[str, tuple[str, ...]]:
-        base, _, copy = stored.partition(" @ ")
-        root = base if copy else storage(self.graph, base, self.setting.accounting.saved == "pytorch")
-        return root, self.part(layout)
-
-    def makes(self, name: str, stored: str, layout: Layout, at: int) -> None:
-        """A new storage; a view, a virtual tensor and the gradient of a weight (which is a state) make none."""
-        tensor = self.graph.tensors[name]
-        if tensor.virtual or (tensor.role == "constant" and tensor.name not in self.graph.producers):
-            return
-        key = self.key(stored, layout)
-        if key in self.storages:
-            return
-        weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
-        kind = "gradients" if weight and name in self.finished else "temporaries"
-        # The gradient of an input goes on to what made the input: it is there until the pass ends.
-        leaves = tensor.role == "gradient" and not weight and name not in self.graph.consumers
-        last = len(self.steps) if leaves else at
-        self.storages[key] = _Storage(self.size(self.graph.tensors[key[0]], key[1]), kind, at, last)
-
-    @property
-    def finished(self) -> set[str]:
-        return {f"d({w.name})" for w in self.graph.weights}
-
-    def uses(self, stored: str, layout: Layout, at: int) -> None:
-        base, _, copy = stored.partition(" @ ")
-        tensor = self.graph.tensors[base]
-        if tensor.role in ("weight", "constant") and not copy:
-            return
-        key = self.key(stored, layout)
-        if key not in self.storages:  # it was there before the first step: an input, or the gradient of an output
-            if tensor.role == "gradient":
-                self.storages[key] = _Storage(self.size(tensor, key[1]), "temporaries", self.start, at)
-            else:
-                self.storages[key] = _Storage(self.size(self.graph.tensors[key[0]], key[1]), "temporaries", -1, at)
-        # What recomputation or the counting does not keep is dropped when the forward pass ends.
-        if at >= self.start and tensor.role != "gradient" and not copy and key[0] not in self.roots:
-            return
-        self.storages[key].dies = max(self.storages[key].dies, at)
-
-    @property
-    def start(self) -> int:
-        """The first step of the backward pass."""
-        return next((n for n, s in enumerate(self.steps) if _phase(s) == "backward"), len(self.steps))
-
-    def temporaries(self, at: int) -> list[Form]:
-        return [
-            s.size for (root, _), s in self.storages.items()
-            if s.kind == "temporaries" and s.born <= at <= s.dies and root not in self.roots
-        ]  # fmt: skip
-
-    def saved(self, at: int) -> list[Form]:
-        """What is kept of this layer while a step runs."""
-        found = []
-        for item in self.kept:
-            span = [s for (root, _), s in self.storages.items() if root == item.tensor]
-            born = min((s.born for s in span), default=self.uses_of(item))
-            last = max((s.dies for s in span), default=len(self.steps))
-            last = len(self.steps) if last < self.start else last
-            if born <= at <= last:
-                found.append(bytes_of(self.setting, item))
-        return found
-
-    def uses_of(self, item: Saved) -> int:
-        """When a mask, or the statistics of rows, come into being: with the first op that reads or makes them."""
-        for at, step in enumerate(self.steps):
-            if not isinstance(step, Collective) and (item.tensor in step.op.inputs or step.op.output == item.tensor):
-                return at
-        return -1
-
-    def gradients(self, at: int) -> list[Form]:
-        """The gradients of this layer's weights that are finished or being made."""
-        found = []
-        rules = resolve(self.strategy, self.setting.graph)
-        for weight in self.graph.weights:
-            name = f"d({weight.name})"
-            outputs = (n for n, s in enumerate(self.steps) if isinstance(s, Compute) and s.op.output == name)
-            made = next(outputs, None)
-            if made is not None and made <= at:
-                found.append(_bytes_of_weight(self.setting, self.strategy, weight,
-                                              tuple(m for m, _ in place(weight, self.setting.graph, rules, "gradient")),
-                                              self.recipe.gradient))  # fmt: skip
-        return found
-
-
-def _shown(graph: Graph, step: Collective | Compute) -> str:
-    """What a step does, for a reader: the tensor it makes, or the collective."""
-    if isinstance(step, Collective):
-        base = graph.tensors[step.tensor.split(" @ ")[0]]
-        of = f"the gradient of `{base.of.split('·')[0]}`" if base.of else f"`{base.name.split('·')[0]}`"
-        return f"the {step.kind} of {of}"
-    made = graph.tensors[step.op.output]
-    return f"the gradient of `{made.of.split('·')[0]}`" if made.of else f"`{made.name.split('·')[0]}`"
-
-
-def _phase(step: Collective | Compute) -> str:
-    return step.phase if isinstance(step, Collective) else step.op.phase
-
-
-def _bytes_of_weight(setting: Setting, strategy: Strategy, weight: Tensor, part: Iterable[str], width: int) -> Form:
-    elements = setting.graph.elements(weight.name)
-    for mesh in part:
-        elements = elements / forms.value(strategy.sizes[mesh])
-    return product(setting.written(elements), Num(Fraction(width), element_bytes("fp8").unit))
-
-
-def _sum(terms: list[Form]) -> Form:
-    return Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else Num(Fraction(0), BYTE)
-
-
-def moments(
-    setting: Setting, strategy: Strategy | None, recipe: Recipe, recomputation: str, frozen: frozenset[str]
-) -> list[Moment]:
-    """What is alive at every op that may be the peak: in the last layer forward, in the last and the first layer
-    backward, and in the optimizer. In between, memory grows or shrinks by one layer at a time.
-    """
-    strategy = strategy or ONE_RANK
-    line = _Timeline(setting, strategy, recipe, recomputation, frozen)
-    count = layers(setting, strategy) or num(1)
-    rules = resolve(strategy, setting.graph)
-    held: dict[str, Form] = {}
-    for role, width, kind in (("weight", recipe.weight, "weights"), ("gradient", recipe.gradient, "gradients"),
-                              ("state", recipe.state, "optimizer states")):  # fmt: skip
-        pieces = [
-            _bytes_of_weight(setting, strategy, w, (m for m, _ in place(w, setting.graph, rules, role)), width)
-            for w in setting.graph.weights
-            if width and (role == "weight" or w.name not in frozen)
-        ]
-        held[kind] = product(count, _sum(pieces)) if pieces else Num(Fraction(0), BYTE)
-    one_layer = _sum([bytes_of(setting, item) for item in line.kept])
-    others = Total((count, num(-1)))
-    again: list[Form] = []
-    if recomputation != "none":
-        every = keeper(setting, line.plan, "none").collect()
-        again = [bytes_of(setting, item) for item in every if item.tensor not in line.roots]
-    repeated = bool(setting.graph.repeat)
-    found: list[Moment] = []
-    states = (("weights", held["weights"]), ("optimizer states", held["optimizer states"]))
-    zero: Form = Num(Fraction(0), BYTE)
-    parts: tuple[tuple[str, Form], ...]
-    targets = {op.row: op.output.split("·")[0] for op in setting.graph.ops}
-    row = ""
-    for at, step in enumerate(line.steps):
-        name = _shown(line.graph, step)
-        phase = _phase(step)
-        op = line.graph.producers.get(step.op) if isinstance(step, Collective) else step.op
-        row = targets.get(op.row, row) if op is not None else row
-        here, passing = line.saved(at), line.temporaries(at)
-        below = [product(others, one_layer)] if repeated else []
-        grown = line.gradients(at)
-        if phase == "forward":
-            parts = (*states, ("gradients", zero), ("saved activations", _sum([*below, *here])),
-                     ("temporaries", _sum(passing)))  # fmt: skip
-            found.append(Moment("forward", "last", name, row, parts))
-            continue
-        passing = [*passing, *again]
-        parts = (*states, ("gradients", _sum(grown)), ("saved activations", _sum([*below, *here])),
-                 ("temporaries", _sum(passing)))  # fmt: skip
-        found.append(Moment("backward", "last", name, row, parts))
-        if repeated:
-            layer = line.gradients(len(line.steps))
-            earlier = [product(others, _sum(layer))] if layer else []
-            parts = (*states, ("gradients", _sum([*earlier, *grown])), ("saved activations", _sum(here)),
-                     ("temporaries", _sum(passing)))  # fmt: skip
-            found.append(Moment("backward", "first", name, row, parts))
-    parts = (*states, ("gradients", held["gradients"]), ("saved activations", zero), ("temporaries", zero))
-    found.append(Moment("optimizer", "all", "the update", "", parts))
-    return found
+KINDS = {
+    "weights": "M_W", "gathered weights": "M_gathered", "gradients": "M_G", "gradient buckets": "M_bucket",
+    "optimizer states": "M_O", "saved activations": "M_A", "temporaries": "M_T", "held tensors": "M_held",
+    "workspaces": "M_work", "rounding": "M_round",
+}  # fmt: skip
 
 
 def derive(
@@ -261,24 +37,53 @@ def derive(
     dtype: str | None = None,
     recomputation: str | Iterable[str] = "none",
     frozen: str | Iterable[str] | None = None,
+    step: str = "later",
+    held: str | Iterable[str] | None = None,
+    workspace: object = None,
+    rounding: str = "none",
+    update_copies: object = 0,
+    tables: str = "shared",
+    units: str = "layer",
+    buckets: str = "none",
+    stretches: Sequence[Stretch] = (),
 ) -> Derivation:
     """The most bytes that are alive at once on one rank in a training step, and the op during which they are.
 
     Gradients come into being in the backward pass and are dropped after the update. Which op is the peak depends on
     the sizes, so all of them must be known. Raises ``ValuesError`` where one is not.
+
+    ``step`` is ``forward`` (that pass alone), the ``first`` step (the update makes the optimizer's states, weight by
+    weight) or a ``later`` one. Named terms that are no tensor of the graph: ``held`` tensors; a ``workspace`` for the
+    thread of each pass; the ``rounding`` of an allocator (``requests`` or ``blocks``, as in ``allocated_memory``);
+    ``update_copies`` of one weight in fp32 during its update; ``tables`` that are made ``per_layer``; ``units: model``
+    (all weights are gathered at once); ``buckets: copy`` (a flat copy of all gradients). ``stretches`` are the parts of
+    a model in the order they run.
     """
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     if strategy is not None and strategy.pipeline is not None:
         raise StrategyError(
             "the timeline of a pipeline has many microbatches", hint="ask for activation_memory with a schedule"
         )
+    for name, said, known in (("step", step, STEPS), ("rounding", rounding, ROUNDINGS),
+                              ("tables", tables, ("shared", "per_layer")), ("units", units, ("layer", "model")),
+                              ("buckets", buckets, ("none", "copy"))):  # fmt: skip
+        if said not in known:
+            raise ValuesError(f"unknown {name} '{str(said)[:40]}'", hint=nearest(str(said), [*known]))
+    if strategy is None and (buckets != "none" or units != "layer"):
+        given = "buckets: copy" if buckets != "none" else "units: model"
+        raise StrategyError(f"'{given}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
     if dtype:
         setting = replace(setting, dtype=dtype)
+    stretches = tuple(stretches) or (Stretch(setting.graph.name, setting.graph),)
     if strategy is not None:
-        check_divisible(setting.graph, strategy, setting.values)
+        for stretch in stretches:
+            check_divisible(stretch.graph, strategy, setting.values)
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
-    still = frozen_weights(setting.graph, named(frozen))
-    found = moments(setting, strategy, recipe_of(recipe), again, still)
+    run = Run(
+        strategy or ONE_RANK, recipe_of(recipe), again, named(frozen), step, named(held), _count(update_copies),
+        _bytes(workspace), tables == "per_layer", units == "model", buckets == "copy",
+    )  # fmt: skip
+    found = Course(setting, stretches, run).moments()
     values = setting.graph.relations.complete(setting.values)
     missing = [n for m in found for _, f in m.parts for n in names(f) if n not in values]
     if missing:
@@ -286,25 +91,61 @@ def derive(
             f"which op is the peak depends on the sizes: no value is given for {', '.join(dict.fromkeys(missing))}",
             hint=f"for instance {missing[0]}=8",
         )
-    worth = [{kind: evaluate(form, values) for kind, form in m.parts} for m in found]
+    worth = [_worth(moment, values, rounding) for moment in found]
     totals = [sum(w.values(), Fraction(0)) for w in worth]
     top = max(range(len(found)), key=lambda n: totals[n])
-    peak, work = found[top], Work(setting, *(strategy.sizes.values() if strategy else ()))
+    peak = found[top]
+    parts = {**dict(peak.parts), "rounding": Num(worth[top]["rounding"], BYTE)}
+    work = Work(setting, *(strategy.sizes.values() if strategy else ()), *parts.values())
     where = f"{_where(peak)}, while it makes {peak.op}" if peak.phase != "optimizer" else "update by the optimizer"
+    if peak.phase == "optimizer" and run.copies:
+        where += f", in {peak.op.removeprefix('the ')}"
     terms: list[Form] = []
-    parts = dict(peak.parts)
-    for kind in KINDS:
-        if worth[top][kind]:
-            text = f"The {kind} that are alive at the peak: {where}."
+    for kind, letter in KINDS.items():
+        if worth[top].get(kind):
             form = in_bytes(sp.factor_terms(setting.graph.relations.gather(sp.expand(forms.value(parts[kind])))))
-            work.steps.append(Step(_free(work, _LETTERS[kind]), form, BYTE, Reason("alive", text)))
+            text = _SAID.get(kind, f"The {kind} that are alive at the peak: {where}.")
+            work.steps.append(Step(_free(work, letter), form, BYTE, Reason("alive", text)))
             work.known[work.steps[-1].name] = forms.value(form)
             terms.append(Sym(work.steps[-1].name))
-    work.define("M_peak", _sum(terms), BYTE, "add", f"The peak is in the {where}.")
-    rows = _rows(found, worth, totals, top)
-    exhibit = Exhibit("The step, op by op", ("phase", "op", *KINDS, "total"), rows)
-    return setting.derivation("Peak memory" + (f" under {strategy.name}" if strategy else ""), work.steps, ["saved"],
-                              [exhibit])  # fmt: skip
+    work.define("M_peak", add(terms), BYTE, "add", f"The peak is in the {where}.")
+    exhibit = _exhibit(found, worth, totals, top)
+    return setting.derivation("Peak memory" + (f" under {strategy.name}" if strategy else ""), work.steps,
+                              ["saved"], [exhibit])  # fmt: skip
+
+
+_SAID = {
+    "gathered weights": "All weights are one unit: they are gathered as long as any layer runs.",
+    "gradient buckets": "Data parallelism keeps flat buckets besides the gradients, and reduces those.",
+    "held tensors": "The program still refers to these.",
+    "workspaces": "What a library keeps for itself, for each thread that calls it.",
+    "rounding": "What the allocator's blocks hold more than was asked for. What comes after the forward pass is cut "
+    "from memory that was freed.",
+}
+
+
+def _worth(moment: Moment, values: Mapping[str, Fraction], rounding: str) -> dict[str, Fraction]:
+    """The bytes of each kind; of the rounding, what fresh storages take more than was asked for."""
+    found = {kind: evaluate(form, values) for kind, form in moment.parts}
+    more = Fraction(0)
+    for count, sizes in moment.fresh if rounding != "none" else ():
+        each = [evaluate(size, values) for size in sizes]
+        more += evaluate(count, values) * sum((block(size, rounding) - size for size in each), Fraction(0))
+    return {**found, "rounding": more}
+
+
+def _count(said: object) -> int:
+    count = exact(said, "update_copies")
+    if count.denominator != 1 or not 0 <= count <= 100:
+        raise ValuesError(f"update_copies is {count}", hint="a whole number, such as 5; at most 100")
+    return int(count)
+
+
+def _bytes(said: object) -> Fraction:
+    size = Fraction(0) if said is None else exact(said, "workspace")
+    if size < 0:
+        raise ValuesError(f"a workspace of {size} B", hint="for instance 32 MiB")
+    return size
 
 
 def _free(work: Work, name: str) -> str:
@@ -314,29 +155,45 @@ def _free(work: Work, name: str) -> str:
 
 
 def _where(moment: Moment) -> str:
-    return moment.phase + (f" pass of the {moment.layer} layer" if moment.phase != "optimizer" else "")
+    if moment.phase == "optimizer":
+        return "optimizer"
+    return f"{moment.phase} pass of the {moment.place}"
 
 
-def _rows(
-    found: list[Moment], worth: list[dict[str, Fraction]], totals: list[Fraction], top: int
-) -> tuple[tuple[str | Form | Quantity, ...], ...]:
-    """The timeline: of each table row in each phase the op with the most memory, so that a page holds it."""
-    best: dict[tuple[str, str], int] = {}
-    for n, moment in enumerate(found):
-        key = (_where(moment), moment.row)
-        if key not in best or totals[n] > totals[best[key]]:
-            best[key] = n
-    order = {"forward": 0, "backward": 1, "optimizer": 2}
-    chosen = sorted(best.values(), key=lambda n: (order[found[n].phase], found[n].layer == "first", n))
+# The columns of the timeline, and the kinds that each holds together.
+_COLUMNS = {
+    "weights": ("weights", "gathered weights"), "gradients": ("gradients", "gradient buckets"),
+    "states": ("optimizer states",), "saved": ("saved activations",), "passing": ("temporaries",),
+    "besides": ("held tensors", "workspaces", "rounding"),
+}  # fmt: skip
+_ROWS = 45
+
+
+def _exhibit(found: list[Moment], worth: list[dict[str, Fraction]], totals: list[Fraction], top: int) -> Exhibit:
+    """The timeline: of each table row in each phase the op with the most memory; where these are too many for a page,
+    of each stretch in each phase.
+    """
+    columns = [c for c, kinds in _COLUMNS.items() if c != "besides" or any(w.get(k) for w in worth for k in kinds)]
+    shown: list[int] = []
+    for by_row in (True, False):
+        best: dict[tuple[str, str], int] = {}
+        for n, moment in enumerate(found):
+            key = (_where(moment), moment.row if by_row else "")
+            if key not in best or totals[n] > totals[best[key]]:
+                best[key] = n
+        shown = sorted(best.values())
+        if len(shown) <= _ROWS:
+            break
+    unit, scale = ("MiB", 2**20) if totals[top] >= 10 * 2**20 else ("KiB", 2**10)
+
+    def rounded(amount: Fraction) -> str:
+        return f"{float(amount / scale):,.1f}".replace(",", " ")
+
     rows: list[tuple[str | Form | Quantity, ...]] = []
-    for n in chosen:
-        mark = " (peak)" if totals[n] == totals[top] and n == top else ""
-        amounts = tuple(_shared(worth[n][kind], totals[top]) for kind in KINDS)
-        rows.append((_where(found[n]), f"{found[n].op}{mark}", *amounts, _shared(totals[n], totals[top])))
-    return tuple(rows)
-
-
-def _shared(amount: Fraction, largest: Fraction) -> str:
-    """A rounded amount, in the unit that suits the largest of the table."""
-    unit, scale = ("MiB", 2**20) if largest >= 10 * 2**20 else ("KiB", 2**10)
-    return f"{float(amount / scale):,.1f} {unit}".replace(",", " ")
+    for n in shown:
+        moment, mark = found[n], " (peak)" if n == top else ""
+        name = moment.op if moment.phase != "optimizer" or worth[n].get("temporaries") else "the update"
+        place = moment.phase + (f", {moment.place}" if moment.phase != "optimizer" else "")
+        amounts = [sum((worth[n].get(kind, Fraction(0)) for kind in _COLUMNS[c]), Fraction(0)) for c in columns]
+        rows.append((place, f"{name}{mark}", *map(rounded, amounts), rounded(totals[n])))
+    return Exhibit(f"The step, op by op, in {unit}", ("phase", "op", *columns, "total"), tuple(rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,8 @@ class PartTable:
     """A part of a model: a layer table, and the symbol that says how often the part stands (or nothing).
 
     ``inputs`` and ``weights`` say what a tensor is where the table alone would mislead. ``mark`` stands behind the
-    names of the part's own steps where several parts have them.
+    names of the part's own steps where several parts have them. ``layers_before`` names the tensor that stands for the
+    result of the layers: what makes it runs before them, the rest after them.
 
     >>> PartTable("head", "y = xW\\tx [B, D], W [D, F]\\ty [B, F]\\n").graph().weights[0].name
     'W'
@@ -36,6 +37,7 @@ class PartTable:
     inputs: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()
     mark: str = ""
+    layers_before: str = ""
 
     @property
     def text(self) -> str:
@@ -45,6 +47,21 @@ class PartTable:
     def graph(self) -> Graph:
         """The graph of the table; equal tables share one graph."""
         return _graph(self)
+
+
+@dataclass(frozen=True)
+class PartGraph:
+    """A part of a model whose graph is there already, as a ``PartTable`` says it."""
+
+    name: str
+    made: Graph
+    text: str = ""
+    mark: str = ""
+    layers_before: str = ""
+
+    def graph(self) -> Graph:
+        """The graph, under the name of the part."""
+        return replace(self.made, name=self.name)
 
 
 @lru_cache(maxsize=64)
@@ -66,7 +83,7 @@ class Blueprint:
     """
 
     name: str
-    parts: tuple[PartTable, ...]
+    parts: tuple[PartTable | PartGraph, ...]
     values: Mapping[str, int]
     meanings: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

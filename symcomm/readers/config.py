@@ -255,7 +255,7 @@ class _Writer:
         rows.add("h = x", "x", to=f"h [{STREAM}]")
         self.notes.append("the row h = x stands for the layers between the embedding and the head")
         self.tail(rows)
-        return PartTable("embedding and head", rows.text, mark="ends")
+        return PartTable("embedding and head", rows.text, mark="ends", layers_before="h")
 
     def tail(self, rows: Rows) -> None:
         """The rows behind the last layer."""

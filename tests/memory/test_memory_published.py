@@ -107,14 +107,14 @@ def test_zero_keeps_4p_and_12p_shared_then_2p_and_14p_shared_then_16p_shared():
 @pytest.mark.parametrize("n", ZERO)
 @pytest.mark.parametrize(("column", "size"), [(0, 7_500_000_000), (1, 128_000_000_000), (2, 1_000_000_000_000)])
 def test_every_cell_of_the_zero_paper_s_table_1_is_derived(n, column, size):
+    """Whole cells are truncated (4187.5 is 4187), cells with decimals are rounded (21.5625 is 21.6)."""
     for stage, printed in zip((1, 2, 3), ZERO[n][column], strict=True):
         exact = psi().state_memory(f"zero-{stage}(N)").at(P=size, N=n).value / 10**9
+        by_hand = {1: 2 + 2 + Fraction(12, n), 2: 2 + Fraction(14, n), 3: Fraction(16, n)}[stage] * size / 10**9
+        assert exact == by_hand
         digits = len(str(printed).partition(".")[2])
-        unit = Fraction(1, 10**digits)
-        # Cells that are whole numbers are truncated; those with decimals are rounded (31.4 is 31.40625).
-        truncated = (exact / unit).__floor__() * unit
-        assert Fraction(str(printed)) in (truncated, truncated + unit) if digits else truncated == printed
-        assert abs(exact - Fraction(str(printed))) < unit
+        shown = int(by_hand * 10**digits + Fraction(1, 2)) if digits else int(by_hand)
+        assert Fraction(shown, 10**digits) == Fraction(str(printed)), (stage, n, size)
 
 
 # -- document 002 ---------------------------------------------------------------------------------------

@@ -1,0 +1,301 @@
+"""Figures of problem documents: one record a kind, what it needs, and the code that draws it.
+
+A ``figure:`` block is read and checked like a question. Matplotlib (the extra ``plot``) is needed when it is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from symcomm.accounting import Accounting
+from symcomm.errors import DocumentError, Span, ValuesError, nearest
+from symcomm.exam.blocks import Section, quantity
+from symcomm.exam.keys import Known, convert, read_conventions, read_option, read_values
+from symcomm.passes import PASSES, Option
+from symcomm.units import ONE, Quantity, Unit
+
+if TYPE_CHECKING:
+    from symcomm.derivation import Derivation
+    from symcomm.model import Model
+
+FIGURE_LIMIT = 100  # of a document: each takes some tenths of a second
+FIGURE_KEYS = ("figure", "caption", "model", "given", "accounting", "paper")  # and the options of the kind
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A ``figure:`` block: the kind, its options, and the numbers given with it.
+
+    ``paper`` says that the paper shows it as well, and not the solution only.
+    """
+
+    kind: str
+    caption: str
+    model: str
+    options: tuple[tuple[str, Any], ...]
+    conventions: tuple[tuple[str, str], ...]
+    given: tuple[Known, ...]
+    paper: bool
+    section: Section
+
+    @property
+    def span(self) -> Span:
+        """Where the block stands."""
+        return self.section.span_of("figure")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a figure is drawn from."""
+
+    model: Model
+    options: Mapping[str, Any]
+    values: Mapping[str, Fraction]
+    accounting: Accounting
+
+    def derive(self, name: str, **changed: Any) -> Derivation:
+        """A derivation of a quantity, under the options that belong to it."""
+        from symcomm.exam.solve import derive
+
+        known = {option.name for option in PASSES[name].options}
+        options = {key: value for key, value in self.options.items() if key in known} | changed
+        made = derive(name, self.model, options, self.accounting, self.values)
+        needed = {symbol.name for symbol in made.expr.free_symbols}
+        known_too = {symbol: value for symbol, value in self.values.items() if symbol in needed}
+        return replace(made, given=tuple({**dict(made.given), **known_too}.items()))
+
+    def size(self, name: str, default: int | None = None) -> int:
+        """A whole number: as written, or the value of the symbol that is named."""
+        said = self.options.get(name, default)
+        value = self.values.get(said, self.model.values.get(said)) if isinstance(said, str) else said
+        if value is None:
+            raise ValuesError(f"'{name}' is {said}, which has no value", hint=f"given: {{{said}: 4}}")
+        if Fraction(value).denominator != 1:
+            raise ValuesError(f"'{name}' is {value}, but a whole number is needed")
+        return int(value)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of figure: ``draw`` gives the picture and a sentence that says what is in it.
+
+    ``of`` says that it is about a quantity: the option ``of`` names it, or the quantity is this one. ``needed`` options
+    have to be there.
+    """
+
+    name: str
+    summary: str
+    options: tuple[Option, ...]
+    needed: tuple[str, ...]
+    draw: Callable[[Request], tuple[Any, str]]
+    of: str = ""
+    needs_model: bool = False
+
+
+# -- the kinds ------------------------------------------------------------------------------------------
+
+
+def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
+    """The times of a stage, or of each, from text, and their unit."""
+    found = [Quantity.parse(part) for part in text.split(",")]
+    units = {q.unit for q in found if q.value}
+    if len(units) > 1 or units - {ONE, Unit.parse("second")}:
+        raise ValuesError(f"'{name}' mixes units or is no time", hint=f"{name}: 6 ms, 2 ms")
+    times = [q.value for q in found] * (stages if len(found) == 1 else 1)
+    if len(times) != stages:
+        raise ValuesError(f"'{name}' has {len(times)} times for {stages} stages", hint="one for each, or one for all")
+    return times, next(iter(units), ONE)
+
+
+def _pipeline_schedule(request: Request) -> tuple[Any, str]:
+    from symcomm.parallel.schedule import STAGE_LIMIT, schedule
+    from symcomm.plots.schedule import says, schedule_plot
+
+    stages, options = request.size("stages"), request.options
+    if stages > STAGE_LIMIT:
+        raise ValuesError(f"{stages} stages are too many to be drawn", hint=f"at most {STAGE_LIMIT}")
+    forward, unit = _times(options.get("forward", "1"), "forward", stages)
+    written = options.get("backward")
+    backward, other = _times(written, "backward", stages) if written else ([2 * time for time in forward], unit)
+    overhead, third = _times(options.get("overhead", "0"), "overhead", stages)
+    given = [u for u, times in ((unit, forward), (other, backward), (third, overhead)) if any(times)]
+    if len(set(given)) > 1:
+        raise ValuesError("some times of the stages have a unit and some have none", hint="give all of them in seconds")
+    both = any(backward)
+    made = schedule(
+        options["schedule"], stages, request.size("microbatches"),
+        [a + b for a, b in zip(forward, overhead, strict=True)],
+        [a + b if both else a for a, b in zip(backward, overhead, strict=True)], request.size("chunks", 1),
+    )  # fmt: skip
+    return schedule_plot(made, unit=unit, title=""), says(made, unit)
+
+
+def _best(sense: str) -> Callable[[Request], tuple[Any, str]]:
+    def draw(request: Request) -> tuple[Any, str]:
+        from symcomm.plots.optimum import optimum_plot
+
+        cost, over = request.derive(request.options["of"]), request.options["over"]
+        picture = optimum_plot(cost, over, given=request.values, sense=sense)  # type: ignore[arg-type]
+        return picture, f"{cost.title} over `{over}`; the point is its {sense} value."
+
+    return draw
+
+
+def _costs(request: Request) -> tuple[Derivation, Derivation, list[str]]:
+    """Two derivations of a quantity that differ in one option."""
+    options = request.options
+    name, key = options["of"], options["compare"]
+    kinds = {option.name: option for option in PASSES[name].options}
+    if key not in kinds:
+        raise DocumentError(f"'{name}' has no option '{key[:60]}'", hint=nearest(key, [*kinds]))
+    both = [part.strip() for part in options["with"].split(",") if part.strip()]
+    if len(both) != 2:
+        raise DocumentError("'with' names two choices", hint="such as with: ring, tree")
+    made = [request.derive(name, **{key: convert(one, kinds[key].kind, key)}) for one in both]
+    return made[0], made[1], both
+
+
+def _titles(a: Derivation, b: Derivation) -> str:
+    return a.title if a.title == b.title else f"{a.title} and {b.title[:1].lower()}{b.title[1:]}"
+
+
+def _crossover(request: Request) -> tuple[Any, str]:
+    from symcomm.plots.optimum import crossover_plot
+
+    a, b, names = _costs(request)
+    over, said = request.options["over"], request.options.get("between")
+    between: tuple[object, object] | None = None
+    if said is not None:
+        ends = [part.strip() for part in said.split(",")]
+        if len(ends) != 2:
+            raise DocumentError("'between' names two ends", hint="such as between: 1 kB, 1 GB")
+        between = (ends[0], ends[1])
+    picture = crossover_plot(a, b, over, between=between, labels=names)
+    return picture, f"{_titles(a, b)} over `{over}`; they are equal where a point is."
+
+
+def _break_even(request: Request) -> tuple[Any, str]:
+    from symcomm.plots.optimum import break_even_plot
+
+    a, b, names = _costs(request)
+    over = request.options["over"]
+    return break_even_plot(a, b, over, labels=names), f"{_titles(a, b)} over `{over}`; they are equal at one point."
+
+
+def _sensitivity(request: Request) -> tuple[Any, str]:
+    from symcomm.plots.optimum import sensitivity_plot
+
+    cost = request.derive(request.options["of"])
+    said = "By how many per cent it moves where a number moves by one."
+    return sensitivity_plot(cost, given=request.values), f"{cost.title}: {said[0].lower()}{said[1:]}"
+
+
+def _roofline(request: Request) -> tuple[Any, str]:
+    from symcomm.plots.roofline import roofline_plot
+
+    ops = [part.strip() for part in request.options["ops"].split(",") if part.strip()]
+    return roofline_plot({op: request.derive("roofline", op=op) for op in ops}), "The roofline, and the ops below it."
+
+
+# What changes how a step runs; what an allocator adds is no line over the ops.
+_STEP = ("strategy", "recipe", "dtype", "recomputation", "frozen", "step", "tables", "units", "buckets")
+
+
+def _memory_timeline(request: Request) -> tuple[Any, str]:
+    from symcomm.plots.timeline import timeline_plot
+
+    options = {key: value for key, value in request.options.items() if key in _STEP}
+    picture = timeline_plot(request.model, accounting=request.accounting, values=request.values, **options)
+    return picture, "The bytes alive on one rank over a training step, by kind; the peak is marked."
+
+
+_OF = Option("of", "choice:" + "|".join(PASSES), "the quantity, with the options that belong to it")
+_OVER = Option("over", "text", "the symbol on the axis")
+_TWO = (_OF, Option("compare", "text", "the option in which the two costs differ"),
+        Option("with", "text", "its two choices, such as ring, tree"), _OVER)  # fmt: skip
+
+FIGURES: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "pipeline_schedule",
+            "who works when in a pipeline: a row a stage, a box a forward or backward of a microbatch",
+            (
+                Option("schedule", "choice:gpipe|1f1b|interleaved", "the order of the work"),
+                Option("stages", "size", "the number of stages, or its symbol"),
+                Option("microbatches", "size", "the number of microbatches, or its symbol"),
+                Option("forward", "text", "the time of a microbatch in a stage, or in each: 6 ms, 2 ms", "1"),
+                Option("backward", "text", "the same backward; 0 leaves the backward pass out; default: twice forward"),
+                Option("overhead", "text", "a time that is added to each box", "0"),
+                Option("chunks", "size", "the chunks of layers of a stage, for interleaved", "1"),
+            ),
+            ("schedule", "stages", "microbatches"),
+            _pipeline_schedule,
+        ),
+        Kind("minimum", "a cost over a variable with its terms, its least value and the whole numbers beside it",
+             (_OF, _OVER), ("of", "over"), _best("least"), "of"),
+        Kind("maximum", "the same for the greatest value", (_OF, _OVER), ("of", "over"), _best("greatest"), "of"),
+        Kind("crossover", "two costs over a variable, and where one overtakes the other",
+             (*_TWO, Option("between", "text", "the ends of the axis, such as 1 kB, 1 GB")),
+             ("of", "compare", "with", "over"), _crossover, "of"),
+        Kind("break_even", "two costs over a variable that are equal at one point, which has a closed form",
+             _TWO, ("of", "compare", "with", "over"), _break_even, "of"),
+        Kind("sensitivity", "by what share an answer moves with each of its parameters", (_OF,), ("of",), _sensitivity,
+             "of"),
+        Kind("roofline", "the roofs of a machine, and ops below them",
+             (Option("ops", "text", "rows of the table, by the tensors they make, with commas between them"),),
+             ("ops",), _roofline, "roofline"),
+        Kind("memory_timeline", "the memory of a training step, op by op and by kind, with its peak",
+             tuple(option for option in PASSES["peak_memory"].options if option.name in _STEP), (), _memory_timeline,
+             needs_model=True),
+    )
+}  # fmt: skip
+
+
+# -- reading and drawing -----------------------------------------------------------------------------------
+
+
+def read_figure(section: Section, models: Mapping[str, object]) -> Figure:
+    """A ``figure:`` block. Raises ``DocumentError`` for an unknown kind or key, and for what is missing."""
+    name = section.text("figure")
+    if name not in FIGURES:
+        raise DocumentError(f"unknown figure '{name[:60]}'", section.span_of("figure"), nearest(name, [*FIGURES]))
+    kind = FIGURES[name]
+    kinds = {option.name: option for option in kind.options}
+    about = kind.of
+    if about == "of" and "of" in section:
+        about = read_option(section, "of", _OF.kind)
+    if about in PASSES:
+        kinds = {option.name: option for option in PASSES[about].options if option.name != "op"} | kinds
+    for needed in kind.needed:
+        if needed not in section:
+            means = kinds[needed].meaning
+            raise DocumentError(f"the figure '{name}' needs the key '{needed}'", section.span_of("figure"), means)
+    section.only([*FIGURE_KEYS, *kinds])
+    model = section.text("model")
+    if model and model not in models:
+        known = nearest(model, [*models]) if models else "no model is defined before this figure"
+        raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), known)
+    if (kind.needs_model or (about in PASSES and PASSES[about].needs_model)) and not model:
+        if not models:
+            raise DocumentError(
+                f"the figure '{name}' needs a model, and none is defined before it", section.span_of("figure"),
+                "add a symcomm block with model: and the name of the model",
+            )  # fmt: skip
+        model = [*models][-1]
+    paper = section.text("paper", "no")
+    if paper not in ("yes", "no"):
+        raise DocumentError(f"'paper' is '{paper[:40]}'", section.span_of("paper"), "yes or no")
+    options = tuple((key, read_option(section, key, kinds[key].kind)) for key in section.keys if key in kinds)
+    return Figure(
+        name, section.text("caption"), model, options, read_conventions(section),
+        read_values(section, "given", quantity), paper == "yes", section,
+    )  # fmt: skip
+
+
+def draw(figure: Figure, model: Model, accounting: Accounting, values: Mapping[str, Fraction]) -> tuple[Any, str]:
+    """The picture of a figure, and a sentence that says what is in it."""
+    return FIGURES[figure.kind].draw(Request(model, dict(figure.options), values, accounting))

@@ -1,0 +1,95 @@
+"""Models of several parts in a problem file, and printed numbers beside derived ones."""
+
+import re
+
+import pytest
+
+from symcomm.errors import SymcommError
+from symcomm.exam.problem import parse_problem
+from symcomm.exam.solve import load_model, solve
+from symcomm.parts import Parts
+from symcomm.render import source
+
+HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
+FILE = (
+    HEAD
+    + "| $x = q A$ | $q \\in R^{T \\times D}, A \\in R^{D \\times D}$ | $x \\in R^{T \\times D}$ |\n"
+    + "| $h = x$ | $x \\in R^{T \\times D}$ | $h \\in R^{T \\times D}$ |\n"
+    + "| $y = h C$ | $C \\in R^{D \\times D}$ | $y \\in R^{T \\times D}$ |\n"
+    + "\n```symcomm\nmodel: ends\nlayers_before: h\nvalues: {D: 8}\ndtype: fp32\n```\n\n"
+    + HEAD
+    + "| $y = x W$ | $x \\in R^{T \\times D}, W \\in R^{D \\times D}$ | $y \\in R^{T \\times D}$ |\n"
+    + "\n```symcomm\n- model: layer\n  repeat: N\n  dtype: fp32\n  values: {D: 8, N: 3}\n"
+    + "- model: whole\n  parts: [ends, layer]\n  values: {T: 1000}\n```\n"
+)
+
+
+def file(*asks: str) -> str:
+    return FILE + "".join(f"\n## Question {n}\n\n```symcomm\n{ask}\n```\n" for n, ask in enumerate(asks))
+
+
+def answers(*asks: str):
+    return [*solve(parse_problem(file(*asks), "parts.md")).answers()]
+
+
+def test_a_model_of_parts_has_the_sums_and_the_peak_of_its_parts():
+    parameters, states, peak = answers(
+        "ask: parameters", "ask: state_memory\nrecipe: fp32_sgd", "ask: peak_memory\nrecipe: fp32_sgd"
+    )
+    assert parameters.quantity.value == 5 * 64
+    assert states.quantity.value == 8 * 5 * 64
+    assert peak.quantity.value == 6 * 256 + 7 * 32000  # as counted in the tests of peaks
+    assert isinstance(load_model(parse_problem(FILE)), Parts)
+
+
+def test_printed_numbers_stand_beside_derived_ones_in_one_table_for_each_heading():
+    first, second, third = answers(
+        "- ask: parameters\n  label: All\n  printed: 320\n"
+        "- ask: state_memory\n  label: States\n  recipe: fp32_sgd\n  printed: 3.0 kB",
+        "ask: state_memory\nrecipe: fp32_adam\nprinted: 5.1 kB",
+    )
+    assert first.derivation.exhibits == ()
+    [table] = second.derivation.exhibits
+    assert table.rows == (
+        ("All", "320 parameter", "320 parameter", "none, to the last printed digit"),
+        ("States", "3 kB", "2.56 kB", "440 B (+17 %)"),
+    )
+    # 5120 B are 5.1 kB to the digits that are printed.
+    assert third.derivation.exhibits[0].rows[0][-1] == "none, to the last printed digit"
+
+
+@pytest.mark.parametrize("kind", ["md", "html", "tex"])
+def test_every_format_shows_the_table(kind):
+    text = source(solve(parse_problem(file("ask: parameters\nlabel: All\nprinted: 321"), "parts.md")), kind)
+    assert "Printed and derived" in text
+    assert re.search(r"1 parameter \(\+0\.31", text.replace("\\", "").replace("~", " "))
+
+
+MISTAKES = [
+    (
+        FILE.replace("parts: [ends, layer]", "parts: [ends, layre]"),
+        "layre",
+        "no model before this one is called 'layre'",
+    ),
+    (
+        FILE.replace("parts: [ends, layer]", "parts: [ends]"),
+        "[ends]",
+        "a model of parts has two or more different ones",
+    ),
+    (FILE.replace("parts: [ends, layer]", "parts: [ends, ends]"), "[ends, ends]", "two or more different ones"),
+    (FILE.replace("parts: [ends, layer]", "parts: [ends, layer]\n  repeat: N"), "repeat", "unknown key 'repeat'"),
+    (FILE.replace("layers_before: h", "layers_before: k"), "[ends, layer]", "no row of ends computes 'k'"),
+    (FILE.replace("N: 3", "N: 3, T: 5"), "1000", "T is 1000 here, but 5"),
+    (file("ask: parameters\nprinted: many"), "many", "'many' is not a number with a unit"),
+    (file("ask: parameters\nprinted: 3 s"), "3 s", "the printed number is in s, but the derived one in parameter"),
+    (file("ask: state_memory\nstrategy: zero-1(k)\nprinted: 3 B"), "3 B", "which needs a value for k"),
+]
+
+
+@pytest.mark.parametrize(("text", "word", "message"), MISTAKES, ids=[m for _, _, m in MISTAKES])
+def test_mistakes_are_shown_where_they_stand(text, word, message):
+    with pytest.raises(SymcommError) as caught:
+        solve(parse_problem(text, "parts.md"))
+    assert message in str(caught.value)
+    assert caught.value.span is not None
+    assert caught.value.span.word == word

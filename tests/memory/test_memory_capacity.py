@@ -1,0 +1,103 @@
+"""What fits a device, against trying every size."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import memory_tables as tables
+import pytest
+import whole_models as models
+
+import symcomm as sc
+from symcomm.errors import ValuesError
+
+GB80 = 80 * 10**9
+# The course's layer in half precision: 12 D^2 weights; 16 bytes of states for each.
+
+
+def course(**values: int) -> sc.Model:
+    return tables.load(tables.HOMEWORK, repeat="N", dtype="bf16", values={"n_h": 32, "L": 2048, "B": 8} | values)
+
+
+def states(layers: int, width: int, ranks: int) -> Fraction:
+    return Fraction(16 * 12 * width**2 * layers, ranks)
+
+
+def kept(layers: int, width: int, ranks: int) -> int:
+    """Counted by hand, two bytes a number: x, Q, K, V, Z, O and, twice as wide each way, U; and the softmax."""
+    sequences, length, heads = 8 // ranks, 2048, 32
+    return layers * 2 * sequences * (length * width * (1 + 3 + 1 + 1 + 4) + heads * length**2)
+
+
+def fits(layers: int, width: int, ranks: int) -> bool:
+    return states(layers, width, ranks) + kept(layers, width, ranks) <= GB80
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_the_most_layers_that_fit_are_those_found_by_trying_them_all(ranks):
+    derived = course(D=4096).capacity("N", "80 GB", "nominal_GB", f"fsdp({ranks})").at().value
+    assert derived == max(n for n in range(1, 400) if fits(n, 4096, ranks))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_the_widest_model_that_fits_is_a_multiple_of_its_heads_and_found_by_trying_them_all(ranks):
+    derived = course(N=16).capacity("D", "80 GB", "nominal_GB", f"fsdp({ranks})").at().value
+    assert derived == max(d for d in range(32, 40_000, 32) if fits(16, d, ranks))
+
+
+def test_the_largest_model_by_its_states_alone():
+    model = course(N=32)
+    derived = model.capacity("D", "80 GB", "nominal_GB", "fsdp(8)", include="states")
+    widest = max(d for d in range(32, 40_000, 32) if states(32, d, 8) <= GB80)
+    assert derived.at().value == widest == 10176
+    assert "D = 10208 takes 80 028 106 752 B" in derived.steps[-1].reason.text
+
+
+def test_tensor_parallelism_makes_the_heads_and_so_the_width_multiples_of_its_ranks():
+    """Of 8 heads, each of 4 ranks has two; D is a multiple of the heads."""
+    widest = course(N=16, n_h=8).capacity("D", "80 GB", "nominal_GB", "tensor(4)", include="states").at().value
+    assert widest % 8 == 0
+    assert states(16, int(widest), 4) <= GB80 < states(16, int(widest) + 8, 4)
+
+
+def test_a_batch_that_is_shared_by_ranks_is_a_multiple_of_them():
+    model = tables.load(tables.HOMEWORK, repeat="N", dtype="bf16", values={"N": 4, "D": 512, "n_h": 8, "L": 512})
+
+    def needed(batch: int) -> Fraction:
+        one = 4 * 2 * (512 * 512 * 10 + 8 * 512**2)
+        return states(4, 512, 1) + Fraction(batch * one, 8)
+
+    best = model.capacity("B", "2 GB", "nominal_GB", "data(8)").at().value
+    assert best == max(b for b in range(8, 5000, 8) if needed(b) <= 2 * 10**9)
+
+
+def test_layers_of_a_pipeline_are_as_many_on_every_stage():
+    best = course(D=4096).capacity("N", "80 GB", "nominal_GB", "pipeline(4)", include="states").at().value
+    assert best == max(n for n in range(4, 400, 4) if states(n, 4096, 4) <= GB80)
+
+
+def test_a_size_that_the_given_numbers_tell_already_is_not_solved_for():
+    with pytest.raises(ValuesError, match="D is 4096 already, by the given numbers"):
+        course(N=16, H=128).capacity("D", "80 GB", "nominal_GB", include="states")
+
+
+def test_the_most_layers_of_a_whole_model_leave_room_for_its_embedding_and_head():
+    """A layer has 4 D^2 + 3 D F + 2 D weights, what stands around 2 V D + D; all have 16 bytes over 8 ranks."""
+    width, hidden, words = 2560, 10240, 10000
+    ends, layer = 2 * words * width + width, 4 * width**2 + 3 * width * hidden + 2 * width
+    best = models.language_model().capacity(
+        "N_layer", "80 GB", "nominal_GB", "fsdp(8)", include="states", recipe="fp32_adam"
+    )
+    assert best.at().value == max(n for n in range(1, 2000) if Fraction(16 * (ends + n * layer), 8) <= GB80)
+
+
+def test_the_largest_batch_of_a_whole_model_fits_with_all_that_its_parts_keep():
+    model = models.language_model()
+    best = int(model.capacity("B", "80 GB", "nominal_GB", recipe="fp32_adam").at().value)
+
+    def needed(batch: int) -> Fraction:
+        return model.state_memory(recipe="fp32_adam").at().value + model.at(B=batch).activation_memory().at().value
+
+    assert needed(best) <= GB80 < needed(best + 1)
+    again = model.capacity("B", "80 GB", "nominal_GB", recipe="fp32_adam", recomputation="full").at().value
+    assert again > best
