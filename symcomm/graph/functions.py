@@ -96,7 +96,7 @@ def _first(reader: Reader, node: tree.Call) -> Value:
     kept = [*zip(labels[:-2], value.dims[:-2], strict=True), (labels[-1], value.dims[-1])]
     return reader.emit(
         "contraction", (value, where), (value.labels(of, labels), (labels[-2],)), reader.letters_of((value, of)), kept,
-        node.span, lookup=True,
+        node.span, lookup=True, slice=True,
     )  # fmt: skip
 
 

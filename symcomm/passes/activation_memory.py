@@ -13,16 +13,11 @@ from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Ratio, Smallest, Sym, Total, num, product
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
+from symcomm.parallel.schedule import SCHEDULES
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
-from symcomm.passes.saved import Saved, saved_tensors
+from symcomm.passes.saved import RERUN, Saved, saved_tensors
 from symcomm.passes.setting import Setting, Work, slug
 from symcomm.units import BYTE, ONE
-
-SCHEDULES = {
-    "gpipe": "All microbatches run forward before the first one runs backward: all of them are in flight.",
-    "1f1b": "A stage runs one forward and one backward in turn: as many microbatches are in flight as stages follow.",
-    "interleaved": "A rank holds several chunks of layers and runs one forward and one backward in turn.",
-}
 
 
 def named(said: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -60,7 +55,7 @@ def derive(
     if dtype:
         setting = replace(setting, dtype=dtype)
     if recomputation is None:  # the accounting may say so for every question
-        recomputation = "full" if setting.accounting.recomputation == "full_recomputation" else "none"
+        recomputation = RERUN[setting.accounting.recomputation]
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
     if every is not None:
         if again not in ("none", "full"):
@@ -172,7 +167,7 @@ def _in_flight(
         raise ValuesError(f"unknown schedule '{schedule[:40]}'", hint=nearest(schedule, [*SCHEDULES]))
     m = cut.microbatches
     at: Form = num(0) if stage is None or str(stage) == "0" else degree(stage)
-    text = SCHEDULES[schedule]
+    text = SCHEDULES[schedule].why
     if chunks is not None and schedule != "interleaved":
         raise StrategyError(f"the schedule {schedule} has no chunks", hint="interleaved has")
     if schedule == "gpipe":

@@ -71,6 +71,10 @@ def frozen_weights(graph: Graph, frozen: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+# What a convention of recomputation computes again, as ``rerun_ops`` calls it.
+RERUN = {"activations_kept": "none", "selective_recomputation": "selective", "full_recomputation": "full"}
+
+
 def rerun_ops(graph: Graph, recomputation: str) -> frozenset[str]:
     """The forward ops whose results are computed again instead of kept, by the tensors they make.
 
@@ -112,10 +116,14 @@ def has_scores(graph: Graph, name: str) -> bool:
 def storage(graph: Graph, name: str, eager: bool) -> str:
     """The tensor whose storage a tensor uses: a view has that of what it views.
 
-    A repeated key/value head is a view in principle, but eager PyTorch copies it.
+    A repeated key/value head is a view in principle, but eager PyTorch copies it; of a slice only that part need be
+    kept, but eager PyTorch keeps the whole storage that it is a view of.
     """
     while name in graph.producers:
         op = graph.producers[name]
+        if op.attribute("slice") and eager:
+            name = op.inputs[0]
+            continue
         if not op.attribute("view") or len(op.inputs) != 1:
             break
         larger = not graph.same_size(graph.elements(op.output), graph.elements(op.inputs[0]))

@@ -283,3 +283,15 @@ def test_counts_under_different_countings_are_not_divided():
     ideal, eager = model.activation_memory(), model.activation_memory(accounting="pytorch")
     with pytest.raises(AccountingError, match="saved: ideal"):
         sc.ratio(ideal, eager)
+
+
+def test_a_slice_keeps_its_part_ideally_and_in_eager_pytorch_the_whole_that_it_views() -> None:
+    """The first position of each sequence goes into a matrix: its gradient reads B D numbers, of B L D."""
+    rows = ("h = relu(x W) ; x [B,L,D], W [D,D] ; h [B,L,D]", "c = First(h) ; - ; c [B,D]",
+            "y = c U ; U [D,D] ; y [B,D]")  # fmt: skip
+    model = tables.load(tables.table(*rows), dtype="fp32")
+    sizes = {"B": 3, "L": 5, "D": 7}
+    x, h, c = 4 * 3 * 5 * 7, 4 * 3 * 5 * 7, 4 * 3 * 7
+    # relu reads its result, so that h is there in any case, and c besides where it has a storage of its own.
+    assert model.activation_memory(accounting="ideal").at(**sizes).value == x + h + c
+    assert model.activation_memory(accounting="pytorch").at(**sizes).value == x + h

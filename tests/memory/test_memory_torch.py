@@ -6,47 +6,18 @@ The bytes are those of the unique storages that autograd packs, without weights 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import memory_tables as tables
 import pytest
 
 torch = pytest.importorskip("torch")
+from torch_memory import dropout, joined, kept_bytes, repeated, split, turned  # noqa: E402  (needs torch)
+
 pytestmark = pytest.mark.torch
 functional = torch.nn.functional
 
 Weights = dict[str, Any]
-
-
-def kept_bytes(run: Callable[[], Any], without: Iterable[Any]) -> int:
-    """The bytes of the unique storages that autograd keeps while ``run`` runs."""
-    found: dict[int, int] = {}
-    alive = []  # a storage that is freed would give its address to another one
-
-    def pack(tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        alive.append(storage)
-        found[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        alive.append(run())
-    for tensor in without:
-        found.pop(tensor.untyped_storage().data_ptr(), None)
-    return sum(found.values())
-
-
-def dropout(x: Any) -> Any:
-    return torch.native_dropout(x, 0.1, True)[0]  # the dropout of GPUs, which keeps a mask of one byte an element
-
-
-def split(x: Any, n: int) -> Any:
-    return x.view(*x.shape[:2], n, -1).transpose(1, 2)
-
-
-def joined(z: Any) -> Any:
-    return z.transpose(1, 2).reshape(z.shape[0], z.shape[2], -1)
 
 
 def homework(x: Any, w: Weights, n: dict[str, int]) -> Any:
@@ -67,21 +38,11 @@ def gpt(x: Any, w: Weights, n: dict[str, int]) -> Any:
     return a + dropout(functional.linear(u, w["2"], w["b2"]))
 
 
-def turned(x: Any, cos: Any, sin: Any) -> Any:
-    one, two = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-two, one], dim=-1) * sin
-
-
 def llama(x: Any, w: Weights, n: dict[str, int]) -> Any:
-    def repeat(y: Any) -> Any:
-        groups = n["n_h"] // n["n_k"]
-        shape = (y.shape[0], n["n_k"], groups, y.shape[2], y.shape[3])
-        return y[:, :, None].expand(shape).reshape(y.shape[0], n["n_h"], y.shape[2], y.shape[3])
-
     h = functional.rms_norm(x, (n["D"],), w["g"])
     q, k, v = (split(functional.linear(h, w[i]), n[c]) for i, c in (("Q", "n_h"), ("K", "n_k"), ("V", "n_k")))
     q, k = turned(q, w["cos"], w["sin"]), turned(k, w["cos"], w["sin"])
-    k, v = repeat(k), repeat(v)
+    k, v = (repeated(y, n["n_h"] // n["n_k"]) for y in (k, v))
     scores = torch.softmax((q @ k.transpose(-2, -1) / n["H"] ** 0.5).masked_fill(w["mask"], float("-inf")), -1)
     a = x + functional.linear(joined(scores @ v), w["O"])
     m = functional.rms_norm(a, (n["D"],), w["g2"])
@@ -115,15 +76,18 @@ SIZES = (
 
 @pytest.mark.parametrize("sizes", SIZES, ids=["small", "larger"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_keeps_for_backward_what_eager_pytorch_keeps(name, sizes):
+def test_a_layer_has_the_parameters_and_keeps_for_backward_the_bytes_of_eager_pytorch(name, sizes):
     table, run = LAYERS[name]
     lacks = {"homework": {"n_k", "F"}, "gpt": {"n_k"}, "llama": set()}[name]  # the homework's hidden axis is 4D
     n = {k: size for k, size in sizes.items() if k not in lacks}
     given = weights(n)
     x = torch.randn(n["B"], n["L"], n["D"], requires_grad=True)
     measured = kept_bytes(lambda: run(x, given, n), given.values())
-    derived = tables.load(table, dtype="fp32").activation_memory(accounting="pytorch").at(**n)
-    assert derived.value == measured
+    model = tables.load(table, dtype="fp32")
+    assert model.activation_memory(accounting="pytorch").at(**n).value == measured
+    run(x, given, n).sum().backward()
+    parameters = sum(w.numel() for w in given.values() if w.grad is not None)  # those that this layer uses
+    assert model.parameters().at(**n).value == parameters
 
 
 @pytest.mark.parametrize("sizes", [{"b": 2, "s": 24, "d": 8}, {"b": 8, "s": 64, "d": 16}], ids=["small", "larger"])
