@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from symcomm.derivation import Derivation
-from symcomm.errors import RenderError, ValuesError
+from symcomm.errors import ValuesError
 from symcomm.form import evaluate, from_expr, value
+from symcomm.plots.figure import COLOURS, figure, save
 
 
 def roofline_plot(
@@ -31,8 +32,8 @@ def roofline_plot(
     if len(roofs) > 1:
         raise ValuesError("the ops are on machines with different roofs", hint="plot one machine at a time")
     ((ridge, peak),) = roofs
-    figure = _figure()
-    axes = figure.subplots()
+    made = figure(7, 4.5)
+    axes = made.subplots()
     intensities = [float(i) for i, _ in points.values()]
     low, high = min(*intensities, float(ridge)) / 4, max(*intensities, float(ridge)) * 4
     axes.plot([low, float(ridge), high], [float(peak / ridge) * low, float(peak), float(peak)], color="black", lw=1.5)
@@ -42,7 +43,7 @@ def roofline_plot(
         textcoords="offset points", fontsize=8, color="0.35",
     )  # fmt: skip
     for n, (name, (intensity, rate)) in enumerate(points.items()):
-        axes.plot([float(intensity)], [float(rate)], "o", ms=7, color=_COLOURS[n % len(_COLOURS)],
+        axes.plot([float(intensity)], [float(rate)], "o", ms=7, color=COLOURS[n % len(COLOURS)],
                   label=f"{name}: {float(intensity):.4g} FLOP/B, {float(rate) / 1e12:.4g} TFLOP/s")  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -51,23 +52,7 @@ def roofline_plot(
     axes.set_title(title)
     axes.grid(True, which="major", color="0.9")
     axes.legend(loc="lower right", fontsize=8)
-    if path is not None:
-        figure.savefig(path, metadata=_METADATA.get(Path(path).suffix))
-    return figure
-
-
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # told apart by the colour-blind, too
-_METADATA = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same input gives the same file
-
-
-def _figure() -> Any:
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise RenderError("a plot needs Matplotlib", hint="pip install 'symcomm[plot]'") from None
-    matplotlib.rcParams["svg.hashsalt"] = "symcomm"
-    return Figure(figsize=(7, 4.5), layout="constrained")
+    return save(made, path)
 
 
 def _worth(derivation: Derivation, name: str, values: Mapping[str, object]) -> Fraction:

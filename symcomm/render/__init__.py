@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from symcomm.errors import RenderError, nearest
+from symcomm.render import pictures
 from symcomm.render.document import Document
 
 FORMATS = ("md", "tex", "html", "pdf")
@@ -29,6 +30,7 @@ def render(
 ) -> list[Path]:
     """Writes the document as ``<name>.<format>`` in the folder ``output`` for each format; the paths written.
 
+    The pictures of Markdown and LaTeX stand beside them, as ``<name>-figure-1.svg`` and ``.pdf``.
     ``solutions=False`` leaves the answers out (the paper). ``templates`` is a folder whose files replace ours of the
     same name. Nothing is written where any format fails: ``RenderError`` says what is missing or not understood.
     """
@@ -38,9 +40,13 @@ def render(
     if engine not in ("typst", "latex"):
         raise RenderError(f"unknown engine '{engine}'", hint="typst or latex")
     wanted = [f for f in FORMATS if f in formats]
-    made = contents(document, wanted, templates=templates, engine=engine, solutions=solutions)
     stem = safe_name(name)
-    return write({f"{stem}.{form}": data for form, data in made.items()}, output)
+    made = contents(document, wanted, templates=templates, engine=engine, solutions=solutions, name=stem)
+    beside: dict[str, bytes] = {}
+    for form in wanted:
+        if form in ("md", "tex"):  # a PDF and an HTML page hold their pictures
+            beside |= pictures.files(document, form, stem, solutions)
+    return write({f"{stem}.{form}": data for form, data in made.items()} | beside, output)
 
 
 def contents(
@@ -50,31 +56,33 @@ def contents(
     templates: Path | None = None,
     engine: Engine = "typst",
     solutions: bool = True,
+    name: str = "document",
 ) -> dict[str, bytes]:
-    """The bytes of the document in each format."""
+    """The bytes of the document in each format; ``name`` is what its files are called."""
     made: dict[str, bytes] = {}
     for form in formats:
         if form == "pdf":
             from symcomm.render import pdf
 
-            if engine == "latex":
-                text = source(document, "tex", templates=templates, solutions=solutions)
-                made[form] = pdf.latex_pdf(text)
-            else:
-                made[form] = pdf.typst_pdf(source(document, "typ", templates=templates, solutions=solutions))
+            kind = "tex" if engine == "latex" else "typ"
+            text = source(document, kind, templates=templates, solutions=solutions, name=name)
+            beside = pictures.files(document, kind, name, solutions)
+            made[form] = pdf.latex_pdf(text, files=beside) if kind == "tex" else pdf.typst_pdf(text, beside)
         else:
-            made[form] = source(document, form, templates=templates, solutions=solutions).encode()
+            made[form] = source(document, form, templates=templates, solutions=solutions, name=name).encode()
     return made
 
 
-def source(document: Document, kind: str, *, templates: Path | None = None, solutions: bool = True) -> str:
+def source(
+    document: Document, kind: str, *, templates: Path | None = None, solutions: bool = True, name: str = "document"
+) -> str:
     """The text of the document in a template's language: ``md``, ``tex``, ``html`` or ``typ``."""
     from symcomm.render.environment import fill
     from symcomm.render.view import page
 
     if kind not in ("md", "tex", "html", "typ"):
         raise RenderError(f"there are no templates for '{kind}'")
-    view = page(document, kind, solutions)  # type: ignore[arg-type]  # checked just above
+    view = page(document, kind, solutions, name)  # type: ignore[arg-type]  # checked just above
     return fill(kind, f"solution.{kind}.jinja", templates, {"page": view, **_extras(document)})
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from symcomm.derivation import Derivation
 from symcomm.errors import Span
@@ -63,7 +64,21 @@ class Heading:
     span: Span
 
 
-Block = Prose | LayerTable | Heading | Answer
+@dataclass(frozen=True)
+class Picture:
+    """A figure: what was drawn (with Matplotlib), the author's caption in Markdown, and a sentence on what it shows.
+
+    ``paper`` says that the paper shows it as well, and not the solution only.
+    """
+
+    drawn: Any
+    caption: str
+    says: str
+    paper: bool
+    span: Span
+
+
+Block = Prose | LayerTable | Heading | Answer | Picture
 
 
 @dataclass(frozen=True)
@@ -82,3 +97,8 @@ class Document:
     def answers(self) -> Iterator[Answer]:
         """The answers, in order."""
         return (block for block in self.blocks if isinstance(block, Answer))
+
+    def shown(self, solutions: bool) -> tuple[Block, ...]:
+        """The blocks of the solution, or (without ``solutions``) of the paper."""
+        hidden = (Answer, Picture)
+        return tuple(b for b in self.blocks if solutions or not isinstance(b, hidden) or getattr(b, "paper", False))

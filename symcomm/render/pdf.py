@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from symcomm.errors import RenderError
@@ -16,8 +17,8 @@ _DEBIAN = "latexmk texlive-latex-extra texlive-fonts-recommended lmodern"
 _LATEX_TIMEOUT = 180  # seconds
 
 
-def typst_pdf(source: str) -> bytes:
-    """The tagged PDF (PDF/UA-1) of a Typst source, which can read no file but itself.
+def typst_pdf(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
+    """The tagged PDF (PDF/UA-1) of a Typst source, which can read no file but itself and ``files``.
 
     The same source gives the same bytes: only the fonts in Typst itself are used, unless the text needs others.
     """
@@ -28,6 +29,7 @@ def typst_pdf(source: str) -> bytes:
     # Typst's own fonts know Latin, Greek, Cyrillic and mathematics; other scripts need the fonts of the system.
     foreign = any(0x0590 <= ord(c) < 0x1E00 or 0x2E80 <= ord(c) < 0xFB00 or ord(c) >= 0x1F000 for c in source)
     with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
+        _beside(Path(folder), files)
         path = Path(folder) / "main.typ"
         path.write_text(source, encoding="utf-8")
         try:
@@ -47,12 +49,17 @@ def typst_pdf(source: str) -> bytes:
     return made
 
 
-def latex_pdf(source: str, epoch: int = 0) -> bytes:
-    """The PDF of a LaTeX source, made by latexmk without shell escape in a folder of its own."""
-    return latex_run(source, epoch)[0]
+def _beside(folder: Path, files: Mapping[str, bytes] | None) -> None:
+    for name, data in (files or {}).items():
+        (folder / name).write_bytes(data)
 
 
-def latex_run(source: str, epoch: int = 0) -> tuple[bytes, str]:
+def latex_pdf(source: str, epoch: int = 0, files: Mapping[str, bytes] | None = None) -> bytes:
+    """The PDF of a LaTeX source, made by latexmk without shell escape in a folder of its own with ``files``."""
+    return latex_run(source, epoch, files)[0]
+
+
+def latex_run(source: str, epoch: int = 0, files: Mapping[str, bytes] | None = None) -> tuple[bytes, str]:
     """The PDF of a LaTeX source and TeX's log."""
     latexmk = shutil.which("latexmk")
     if latexmk is None or shutil.which("pdflatex") is None:
@@ -61,6 +68,7 @@ def latex_run(source: str, epoch: int = 0) -> tuple[bytes, str]:
             hint=f"on Debian or Ubuntu: apt-get install {_DEBIAN}; or use the default engine, which needs no TeX",
         )
     with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
+        _beside(Path(folder), files)
         (Path(folder) / "main.tex").write_text(source, encoding="utf-8")
         # TeX may read only below its own folder and write only there; dates come from the document alone.
         environment = os.environ | {

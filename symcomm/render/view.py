@@ -5,8 +5,9 @@ A view holds text to be escaped by the template, and ``Markup`` that the printer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
@@ -16,9 +17,11 @@ from symcomm.errors import Span
 from symcomm.form import Form, Sym, names
 from symcomm.notation import Notation
 from symcomm.printing import DialectName
-from symcomm.render.document import Answer, Document, Given, Heading, LayerTable, Prose
+from symcomm.render import pictures
+from symcomm.render.document import Answer, Document, Given, Heading, LayerTable, Picture, Prose
 from symcomm.render.environment import ESCAPES
 from symcomm.render.prose import Piece, Target, convert
+from symcomm.render.repeats import Repeat, repeats
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
@@ -94,9 +97,13 @@ class AnswerView:
     """One answer: ``result`` are the ways to say the number, None where a value is missing.
 
     ``boxed`` says whether the formula stands in the box before the number; a long one has been shown in the steps.
+    ``number`` counts the answers of a document in which one refers to another, and ``before`` says which of its steps
+    an earlier one has shown; both are empty elsewhere.
     """
 
+    number: str
     label: Markup
+    before: Markup
     title: Markup
     name: Markup
     given: tuple[GivenView, ...]
@@ -115,6 +122,17 @@ class AnswerView:
 
 
 @dataclass(frozen=True)
+class FigureView:
+    """A picture: its number, its file (in HTML the picture itself), the author's caption, and what it shows."""
+
+    number: int
+    source: str | Markup
+    caption: Markup
+    says: Markup
+    alt: str
+
+
+@dataclass(frozen=True)
 class BlockView:
     """A block of the page; exactly one of the fields after ``kind`` that belong to it is filled."""
 
@@ -124,6 +142,7 @@ class BlockView:
     points: int | None = None
     table: TableView | None = None
     answer: AnswerView | None = None
+    figure: FigureView | None = None
 
 
 @dataclass(frozen=True)
@@ -226,12 +245,18 @@ class _Writer:
         return RowView(self.bare(left, name), sign, right, alt, quantity.value.denominator != 1)
 
 
-def page(document: Document, kind: Kind, solutions: bool) -> PageView:
-    """The document as a template of the given kind sees it; without ``solutions`` the answers are left out."""
-    blocks = [b for b in document.blocks if solutions or not isinstance(b, Answer)]
+def page(document: Document, kind: Kind, solutions: bool, name: str = "document") -> PageView:
+    """The document as a template of the given kind sees it; without ``solutions`` the answers are left out.
+
+    ``name`` is that of the document's file, after which the files of its pictures are called.
+    """
+    blocks = document.shown(solutions)
     prose = _prose(blocks, kind)
     writer = _Writer(kind, document.notation)
     views: list[BlockView] = []
+    again = repeats([b.derivation for b in blocks if isinstance(b, Answer)])
+    answers = 0
+    figures = 0
     depth, lowest = 0, min((b.level for b in blocks if isinstance(b, Heading)), default=1)
     for block in blocks:
         match block:
@@ -248,7 +273,13 @@ def page(document: Document, kind: Kind, solutions: bool) -> PageView:
                 longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
                 views.append(BlockView("table", table=TableView("", columns, rows, True, _shares(longest))))
             case Answer():
-                views.append(BlockView("answer", answer=answer_view(block, writer)))
+                answers += 1
+                number = str(answers) if any(again) else ""
+                views.append(BlockView("answer", answer=answer_view(block, writer, number, again[answers - 1])))
+            case Picture():
+                figures += 1
+                caption = prose(block.caption, block.span, True) if block.caption else writer.markup("")
+                views.append(BlockView("figure", figure=figure_view(block, figures, caption, writer, name)))
     headings = [b for b in blocks if isinstance(b, Heading)]
     top = min((h.level for h in headings if h.points is not None), default=0)
     counted = [h.points or 0 for h in headings if h.level == top and h.points is not None]
@@ -283,6 +314,8 @@ def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], 
             pieces.append(Piece(block.markdown, block.span))
         elif isinstance(block, Heading):
             pieces.append(Piece(block.markdown, block.span, True))
+        elif isinstance(block, Picture) and block.caption:
+            pieces.append(Piece(block.caption, block.span, True))
         elif isinstance(block, LayerTable):
             pieces += [Piece(c, Span("", 0, c, 0, len(c)), True) for c in block.table.columns]
             pieces += [Piece(cell.text, cell.span(), True) for row in block.table.rows for cell in row]
@@ -291,11 +324,24 @@ def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], 
     return lambda text, span, inline: Markup(texts[(text, inline)])  # noqa: S704  (pandoc wrote it)
 
 
-def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
+def figure_view(picture: Picture, number: int, caption: Markup, writer: _Writer, name: str) -> FigureView:
+    """One picture in the writer's format."""
+    inline = writer.kind == "html"
+    source = (
+        writer.markup(pictures.inline(picture, number)) if inline else pictures.file_name(name, number, writer.kind)
+    )
+    alt = " ".join(re.sub(r"[`$*{}\\]", "", f"{picture.caption} {picture.says}").split())
+    return FigureView(number, source, caption, writer.sentence(picture.says), alt)
+
+
+def answer_view(answer: Answer, writer: _Writer, number: str = "", repeat: Repeat | None = None) -> AnswerView:
     """One answer in the writer's format."""
     d = answer.derivation
     writer = _Writer(writer.kind, _merged(writer.notation, d.notation))
     lines = printing.lines(d)
+    if repeat:
+        lines = lines[repeat.steps :]
+        lines = (replace(lines[0], name=lines[0].step.name), *lines[1:])
     lefts = [line.name for line in lines if line.name]
     left_width = max(printing.width(Sym(name), None, writer.notation) for name in lefts)
     room = PAGE_WIDTH - _NUMBER - left_width - _RELATION - _GAP
@@ -321,6 +367,8 @@ def answer_view(answer: Answer, writer: _Writer) -> AnswerView:
     if answer.quantity is not None:
         amounts = writer.amounts("" if short else d.answer.name, answer.quantity, room - 4)
     return AnswerView(
+        number=number,
+        before=writer.sentence(repeat.text if repeat else ""),
         label=writer.sentence(answer.label),
         title=writer.sentence(d.title),
         name=writer.bare(printing.name_in(writer.dialect, d.answer.name, writer.notation), d.answer.name),

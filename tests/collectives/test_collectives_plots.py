@@ -45,7 +45,7 @@ def test_a_picture_over_the_ranks_uses_whole_numbers(tmp_path: Path) -> None:
 def test_an_unknown_format_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(ValuesError) as caught:
         plot_costs(PAIR, "n", (1, 100), tmp_path / "costs.gif")
-    assert str(caught.value) == "'costs.gif' is no picture that can be written\nhint: end it with .svg or .png"
+    assert str(caught.value) == "'costs.gif' is no picture that can be written\nhint: end it with .svg, .png or .pdf"
     assert not list(tmp_path.iterdir())
 
 
@@ -69,4 +69,4 @@ def test_a_missing_matplotlib_is_named_with_the_extra_that_brings_it(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(RenderError) as caught:
         plot_costs(PAIR, "n", (1000, 10**6), tmp_path / "costs.svg")
-    assert str(caught.value) == "a picture needs matplotlib\nhint: pip install 'symcomm[plot]'"
+    assert str(caught.value) == "a picture needs Matplotlib\nhint: pip install 'symcomm[plot]'"

@@ -1,0 +1,119 @@
+"""What all pictures share: their figure, their colours, and how they are written. Matplotlib is imported here alone."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from symcomm.errors import RenderError, ValuesError, nearest
+from symcomm.form import Form, Sym
+from symcomm.notation import Notation
+from symcomm.units import Unit
+
+FORMATS = ("svg", "png", "pdf")
+# Okabe and Ito's colours: told apart by readers who do not see red and green.
+BLUE, RED, GREEN, PINK, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+COLOURS = (BLUE, RED, GREEN, PINK, ORANGE, SKY, "#000000", "#8C6D31")
+SOFT, GRID, IDLE = "#666666", "#dddddd", "#eeeeee"
+
+
+def figure(width: float = 7.2, height: float = 4.6) -> Any:
+    """An empty Matplotlib figure; its size is in inches. Raises ``RenderError`` where Matplotlib is missing."""
+    try:
+        import matplotlib as _  # noqa: F401  (a part of it may be there without the whole)
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise RenderError("a picture needs Matplotlib", hint="pip install 'symcomm[plot]'") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def written(made: Any, kind: str) -> bytes:
+    """A figure as the bytes of an ``svg``, ``png`` or ``pdf`` file: the same figure always gives the same bytes."""
+    import matplotlib as mpl
+
+    if kind not in FORMATS:
+        raise ValuesError(f"'{kind[:20]}' is no format of pictures", hint=nearest(kind, [*FORMATS]))
+    # No date, no version and no random identifiers.
+    metadata = {
+        "svg": {"Date": None, "Creator": None},
+        "png": {"Software": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    }[kind]
+    out = BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "symcomm", "svg.fonttype": "path", "pdf.fonttype": 42}):
+        made.savefig(out, format=kind, dpi=160, metadata=metadata)
+    return out.getvalue()
+
+
+def checked(path: str | Path) -> Path:
+    """The path of a picture; raises ``ValuesError`` for a format that cannot be written."""
+    target = Path(path)
+    if target.suffix.lstrip(".") not in FORMATS:
+        raise ValuesError(f"'{target.name}' is no picture that can be written", hint="end it with .svg, .png or .pdf")
+    return target
+
+
+def save(made: Any, path: str | Path | None) -> Any:
+    """Writes a figure into a file that appears only when it is whole; nothing without a path. Gives the figure.
+
+    Raises ``ValuesError`` for an unknown format, ``RenderError`` where the file cannot be written.
+    """
+    if path is None:
+        return made
+    target = checked(path)
+    part = target.with_name(f".{target.name}.part")
+    data = written(made, target.suffix.lstrip("."))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(data)
+        part.replace(target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise RenderError(f"{target} cannot be written: {error.strerror}") from None
+    return made
+
+
+def prefixed(unit: Unit) -> Any:
+    """What writes the numbers of an axis with the prefixes of a unit, such as 20 µs."""
+    from matplotlib.ticker import EngFormatter
+
+    return EngFormatter(unit=str(unit))
+
+
+def maths(form: Form, notation: Notation) -> str:
+    """A formula as Matplotlib sets it; as plain text where it cannot."""
+    from matplotlib.mathtext import MathTextParser
+
+    from symcomm import printing
+
+    said = f"${printing.tex(form, None, notation)}$"
+    try:
+        MathTextParser("path").parse(said)
+    except (ValueError, RuntimeError):
+        return words(printing.plain(form, None, notation))
+    return said
+
+
+def words(text: str) -> str:
+    """A text in which Matplotlib finds no formula."""
+    return text.replace("`", "").replace("$", r"\$")
+
+
+def sentence(text: str, notation: Notation) -> str:
+    """A sentence of ours, with the names between backticks as Matplotlib sets formulas."""
+    parts = text.split("`")
+    return "".join(words(part) if n % 2 == 0 else maths(Sym(part), notation) for n, part in enumerate(parts))
+
+
+def below(axes: Any) -> None:
+    """The legend, below the picture."""
+    entries = len(axes.get_legend_handles_labels()[0])
+    axes.figure.legend(
+        loc="outside lower center",
+        ncols=entries if entries <= 5 else -(-entries // 2),
+        fontsize=8,
+        frameon=False,
+        handlelength=1.4,
+        columnspacing=1.6,
+    )

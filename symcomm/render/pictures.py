@@ -1,0 +1,50 @@
+"""The pictures of a document as files beside it, in the source's folder, or inline in HTML.
+
+A file's name comes from the name of the document and the picture's place in it, never from what the author wrote.
+"""
+
+from __future__ import annotations
+
+import re
+
+from symcomm.plots.figure import written
+from symcomm.render.document import Document, Picture
+
+# What each kind of source shows: Typst and browsers read SVG, TeX reads PDF.
+KIND = {"md": "svg", "tex": "pdf", "typ": "svg", "html": "svg"}
+
+
+def pictures(document: Document, solutions: bool) -> tuple[Picture, ...]:
+    """The pictures that are shown, in order."""
+    return tuple(block for block in document.shown(solutions) if isinstance(block, Picture))
+
+
+def file_name(stem: str, number: int, kind: str) -> str:
+    """The name of a picture's file for a kind of source; pictures count from 1.
+
+    >>> file_name("homework", 2, "tex")
+    'homework-figure-2.pdf'
+    """
+    return f"{stem}-figure-{number}.{KIND[kind]}"
+
+
+def files(document: Document, kind: str, stem: str, solutions: bool) -> dict[str, bytes]:
+    """The files of all pictures that a kind of source shows."""
+    return {
+        file_name(stem, n, kind): written(picture.drawn, KIND[kind])
+        for n, picture in enumerate(pictures(document, solutions), 1)
+    }
+
+
+def inline(picture: Picture, number: int) -> str:
+    """A picture as an element of an HTML page: its identifiers are its own, and it brings no metadata."""
+    svg = written(picture.drawn, "svg").decode()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
+    mark = f"figure-{number}-"
+    svg = re.sub(r'(\bid=")', rf"\g<1>{mark}", svg)
+    svg = re.sub(r'((?:xlink:)?href="#)', rf"\g<1>{mark}", svg)
+    svg = re.sub(r"(url\(#)", rf"\g<1>{mark}", svg)
+    # Without Matplotlib's style sheet, which would hold for the whole page, its two properties stand on the picture.
+    opening = f'<svg role="img" aria-labelledby="{mark}caption" stroke-linejoin="round" stroke-linecap="butt"'
+    return re.sub(r"\s*\n\s*", "\n", svg.replace("<svg", opening, 1)).strip()

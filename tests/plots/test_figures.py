@@ -1,0 +1,200 @@
+"""Figures of problem documents: in every format, with names of our own, and refused where they make no sense."""
+
+from __future__ import annotations
+
+import re
+import sys
+from io import BytesIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from symcomm.cli import main
+from symcomm.errors import SymcommError
+from symcomm.exam.figures import FIGURES
+from symcomm.exam.problem import parse_problem
+from symcomm.exam.solve import solve
+from symcomm.render import contents, render, source
+
+pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Matplotlib's own imports
+
+SCHEDULE = "figure: pipeline_schedule\nschedule: gpipe\nstages: p\nmicrobatches: 4\ngiven: {p: 4}\n"
+PASS = SCHEDULE + "backward: 0\n"
+BUCKETS = "of: buckets\ngiven: {s: 8 GB, w: 120 GB/s, o: 0.0001 s}\n"
+PAIR = (
+    "of: collective_time\ncompare: algorithm\nwith: ring, tree\nover: n\nranks: 8\nlatency: 20 us\nbandwidth: 1 GB/s\n"
+)
+TABLE = """| Computation | Input | Output |
+|---|---|---|
+| $Y = XW$ | $X \\in \\mathbb{R}^{B \\times D}, W \\in \\mathbb{R}^{D \\times D}$ | $Y \\in \\mathbb{R}^{B \\times D}$ |
+
+```symcomm
+model: product
+values: {B: 64, D: 1024}
+```
+
+"""
+# One of each kind, so that a new record needs a row here.
+KINDS = {
+    "pipeline_schedule": SCHEDULE,
+    "minimum": f"figure: minimum\nwant: overhead\nover: n_b\n{BUCKETS}",
+    "maximum": "figure: maximum\nof: pipeline_time\nwant: utilisation\nover: p\ngiven: {m: 4}\n",
+    "crossover": f"figure: crossover\n{PAIR}",
+    "break_even": f"figure: break_even\nwant: overhead\ncompare: rho\nwith: 1/2, 1\nover: n_b\n{BUCKETS}",
+    "sensitivity": f"figure: sensitivity\nwant: least\n{BUCKETS}",
+    "roofline": "figure: roofline\nops: Y\ndevice: H100-SXM\n",
+    "memory_timeline": "figure: memory_timeline\nstrategy: fully-sharded(8)\n",
+}
+
+
+def document(*figures: str, table: bool = False) -> str:
+    blocks = "\n".join(f"```symcomm\n{figure}```\n" for figure in figures)
+    return f"---\ntitle: Pictures\n---\n\n{TABLE if table else ''}{blocks}"
+
+
+def solved(*figures: str, table: bool = False):  # type: ignore[no-untyped-def]
+    return solve(parse_problem(document(*figures, table=table), "t.md"))
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_each_kind_of_figure_is_drawn_or_says_what_it_lacks(kind: str) -> None:
+    if kind == "maximum":  # the utilisation only falls with the stages: its best number of stages is one, an end
+        with pytest.raises(SymcommError, match="there is no optimum"):
+            solved(KINDS[kind])
+        return
+    made = solved(KINDS[kind], table=True)
+    text = source(made, "html")
+    assert text.count("<svg") == 1
+    assert "Figure 1:" in text
+    ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6].replace("xlink:", ""))  # well-formed
+
+
+def test_a_figure_stands_in_every_format(tmp_path: Path) -> None:
+    made = solved(SCHEDULE + "caption: GPipe with $p = 4$ stages\n", PASS)
+    paths = render(made, ["md", "tex", "html", "pdf"], tmp_path, name="../a b")
+    names = {path.name for path in paths}
+    assert names == {*(f"a-b.{form}" for form in ("md", "tex", "html", "pdf")),
+                     *(f"a-b-figure-{n}.{kind}" for n in (1, 2) for kind in ("svg", "pdf"))}  # fmt: skip
+    text = (tmp_path / "a-b.md").read_text(encoding="utf-8")
+    assert re.findall(r"!\[.*?\]\((.*?)\)", text) == ["a-b-figure-1.svg", "a-b-figure-2.svg"]
+    assert "*Figure 1:* GPipe with $p = 4$ stages Finished after 21; the stages work 4/7 = 57.1 % of the time." in text
+    tex = (tmp_path / "a-b.tex").read_text(encoding="utf-8")
+    assert re.findall(r"\\includegraphics\[.*?\]\{(.*?)\}", tex) == ["a-b-figure-1.pdf", "a-b-figure-2.pdf"]
+    for name in names:
+        start = {".svg": b"<?xml", ".pdf": b"%PDF"}.get(Path(name).suffix, b"")
+        assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_identifiers_of_several_pictures_on_a_page_are_told_apart() -> None:
+    page = source(solved(SCHEDULE, PASS, SCHEDULE), "html")
+    found = re.findall(r'\bid="([^"]+)"', page)
+    assert len(found) == len(set(found))
+    for target in re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)|aria-labelledby="([^"]+)"', page):
+        assert "".join(target) in found
+    assert "<metadata" not in page
+    assert page.count("<style") == 1  # that of the page; those of pictures would hold for all of it
+
+
+def test_a_figure_of_the_pdf_has_a_text_for_readers_who_do_not_see_it() -> None:
+    pypdf = pytest.importorskip("pypdf")
+    made = solved(PASS + "caption: The **pass** of $m$ chunks\n")
+    data = contents(made, ["pdf"])["pdf"]
+    root = pypdf.PdfReader(BytesIO(data)).trailer["/Root"]["/StructTreeRoot"]
+    texts: list[str] = []
+
+    def walk(node: object) -> None:
+        node = node.get_object() if hasattr(node, "get_object") else node
+        if isinstance(node, dict):
+            texts.extend([str(node["/Alt"])] if "/Alt" in node else [])
+            for child in [node.get("/K", [])] if not isinstance(node.get("/K"), list) else node["/K"]:
+                walk(child)
+        elif isinstance(node, list):
+            for child in node:
+                walk(child)
+
+    walk(root)
+    said = "The pass of m chunks Finished after 7; the stages work 4/7 = 57.1 % of the time."
+    assert said in [" ".join(t.split(" ")) for t in texts]
+    assert contents(made, ["pdf"])["pdf"] == data
+
+
+def test_the_paper_shows_only_the_figures_that_belong_to_it() -> None:
+    made = solved(SCHEDULE, PASS + "paper: yes\n")
+    paper = contents(made, ["md"], solutions=False, name="paper")["md"].decode()
+    assert re.findall(r"\((paper-.*?)\)", paper) == ["paper-figure-1.svg"]
+    assert "Finished after 7;" in paper
+
+
+def test_times_with_a_unit_are_drawn_with_it() -> None:
+    made = solved("figure: pipeline_schedule\nschedule: gpipe\nstages: 2\nmicrobatches: 4\nforward: 6 ms, 2 ms\n"
+                  "backward: 0\noverhead: 1 ms\n")  # fmt: skip
+    # 7 ms four times on the first stage, and 3 ms for the last microbatch on the second.
+    assert "Finished after 31 ms" in source(made, "md")
+
+
+REFUSED = [
+    ("figure: schedule_pipeline\n", "t.md:6: unknown figure 'schedule_pipeline'", "known: break_even, crossover"),
+    ("figure: pipeline_schedule\nstages: 4\nmicrobatches: 4\n", "needs the key 'schedule'", "the order of the work"),
+    (SCHEDULE + "speed: 3\n", "unknown key 'speed' in this figure", ""),
+    (SCHEDULE.replace("gpipe", "gpip"), "'gpip' is no schedule", "did you mean 'gpipe'?"),
+    (SCHEDULE.replace("{p: 4}", "{m: 4}"), "'stages' is p, which has no value", "given: {p: 4}"),
+    (SCHEDULE.replace("{p: 4}", "{p: 4.5}"), "'stages' is 9/2, but a whole number is needed", ""),
+    (SCHEDULE.replace("{p: 4}", "{p: 1000000}"), "1000000 stages are too many to be drawn", ""),
+    (SCHEDULE + "forward: 1, 2\n", "'forward' has 2 times for 4 stages", "one for each, or one for all"),
+    (SCHEDULE + "forward: 1 GB\n", "'forward' mixes units or is no time", ""),
+    (SCHEDULE + "forward: 1 s\nbackward: 2\n", "some times of the stages have a unit and some have none", ""),
+    (SCHEDULE + "chunks: 2\n", "the schedule gpipe has no chunks", ""),
+    (SCHEDULE + "paper: maybe\n", "'paper' is 'maybe'", "yes or no"),
+    (SCHEDULE + "model: other\n", "unknown model 'other'", "no model is defined before this figure"),
+    ("figure: memory_timeline\n", "the figure 'memory_timeline' needs a model", "add a symcomm block"),
+    ("figure: minimum\nover: n\n", "the figure 'minimum' needs the key 'of'", ""),
+    ("figure: minimum\nof: bucket\nover: n\n", "'bucket' is no of", "did you mean 'buckets'"),
+    ("figure: minimum\nof: buckets\nover: n_b\n", "a picture needs numbers: no value is given for", ""),
+    (f"figure: crossover\n{PAIR}".replace("ring, tree", "ring"), "'with' names two choices", "such as"),
+    (f"figure: crossover\n{PAIR}".replace("compare: algorithm", "compare: colour"),
+     "'collective_time' has no option 'colour'", ""),
+    (f"figure: crossover\n{PAIR}between: 1 kB\n", "'between' names two ends", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("block", "told", "hint"), REFUSED, ids=[told[:40] for _, told, _ in REFUSED])
+def test_a_figure_that_makes_no_sense_is_refused_at_its_place(block: str, told: str, hint: str) -> None:
+    with pytest.raises(SymcommError) as caught:
+        solved(block)
+    assert told in str(caught.value)
+    assert hint in str(caught.value)
+    assert str(caught.value).startswith("t.md:")
+
+
+def test_a_document_has_a_bounded_number_of_figures() -> None:
+    with pytest.raises(SymcommError, match="more than 100 figures in one document"):
+        parse_problem(document(*[PASS] * 101), "t.md")
+
+
+def test_every_kind_of_figure_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "problem-files.md").read_text(encoding="utf-8")
+    for kind in FIGURES.values():
+        row = next(line for line in page.splitlines() if line.startswith("|") and f"`{kind.name}`" in line)
+        for option in kind.options:
+            assert f"`{option.name}`" in page, f"{kind.name}: {option.name}"
+        assert row
+
+
+def test_without_matplotlib_nothing_is_written_and_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.md").write_text(document(SCHEDULE), encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = CliRunner().invoke(main, ["solve", str(tmp_path / "t.md"), "--to", "md", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "a picture needs Matplotlib" in result.output
+    assert "hint: pip install 'symcomm[plot]'" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.latex
+def test_a_figure_is_set_by_tex() -> None:
+    assert contents(solved(SCHEDULE), ["pdf"], engine="latex")["pdf"].startswith(b"%PDF-")
