@@ -159,6 +159,13 @@ class _Planner:
         # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier: it is gathered first.
         self.meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
         self.order = {mesh: n for n, mesh in enumerate(self.meshes)}
+        named = tuple(p for p in rules if p.axes is not None)
+        self.shards = {
+            (weight.name, mesh)
+            for weight in graph.weights
+            for mesh, _ in place(weight, graph, rules)
+            if mesh not in dict(place(weight, graph, named))
+        }
         for name in graph.tensors:
             if name not in graph.producers:
                 self.layouts[name] = dict(self.wanted[name])
@@ -269,9 +276,14 @@ class _Planner:
         return op.kind in MAP and MAP[op.kind].linear and pending == [0]
 
     def choose(self, op: Op, mesh: str, whole: tuple[int, ...]) -> int | None:
-        """The loop index that a mesh axis cuts: that on which most operands agree, then the result, then the first."""
+        """The loop index that a mesh axis cuts: that on which most operands agree, then the result, then the first.
+
+        A shard of a weight is a way to store it, not to compute with it: it has no say but in the update.
+        """
         votes: dict[int, list[int]] = {}
         for name, indices in zip(op.inputs, op.indices, strict=True):
+            if op.kind != "update" and (name, mesh) in self.shards:
+                continue
             index = self.state(name, indices, mesh)
             if isinstance(index, int) and index not in whole:
                 votes.setdefault(index, [0, 0])[0] += 1

@@ -192,6 +192,14 @@ LANGUAGE_MODEL = table(
     r"$\ell = CrossEntropy(z, s)$ ; $s \in Z^{B \times L}$ ; $\ell \in R$",
 )
 
+# The positions have no batch axis: nothing but the shards of the table is cut there.
+POSITIONS = table(
+    r"x = Embed(t, W^E) ; $t \in Z^{B \times L}$, W^E [V,D] ; x [B,L,D]",
+    r"r = Embed(q, W^R) ; $q \in Z^L$, W^R [M,D] ; r [L,D]",
+    "h = tanh((x + r) W^1) ; W^1 [D,F] ; h [B,L,F]",
+    "y = h W^2 ; W^2 [F,D] ; y [B,L,D]",
+)
+
 TIED = table(
     r"x = Embed(t, W^E) ; $t \in Z^{B \times L}$, W^E [V,D] ; x [B,L,D]",
     "h = tanh(x W^1) ; W^1 [D,D] ; h [B,L,D]",
@@ -237,6 +245,7 @@ LAYERS: dict[str, Layer] = {
         Layer("lora block", LORA_BLOCK, _DENSE),
         Layer("language model", LANGUAGE_MODEL, _DENSE),
         Layer("tied embeddings", TIED, _DENSE),
+        Layer("position table", POSITIONS, _DENSE),
         Layer("convolutions", CONVOLUTIONS, frozenset({"expert", "sequence", "context", "cut"})),
     )
 }

@@ -103,6 +103,13 @@ def test_zero_sends_two_or_three_times_the_parameters(layer: str, strategy: str,
         assert unread == 0
 
 
+def test_a_sharded_table_is_gathered_even_where_no_batch_is_cut() -> None:
+    made = planned("position table", "fsdp(k)")
+    assert calls(made, "forward") == [("all-gather", name) for name in ("W^E", "W^R", "W^1", "W^2")]
+    assert ("reduce-scatter", "d(W^R)") in calls(made, "backward")
+    assert not any(c.kind == "all-reduce" for c in made.collectives)
+
+
 def test_fully_sharded_gathers_twice_what_its_backward_pass_reads() -> None:
     made = planned("gpt", "fully-sharded(k)")
     forward = {c.tensor for c in made.collectives if c.kind == "all-gather" and c.phase == "forward"}
