@@ -150,13 +150,28 @@ def sweep_rows(quick: bool) -> list[Row]:
     return rows
 
 
+def search_rows() -> list[Row]:
+    """A search of a million configurations that divide evenly, on one core and on two; peak memory is resident size."""
+    import search
+
+    rows = []
+    for jobs in (1, 2):
+        found = search.measure(jobs)
+        told = f"{found.rate:,.0f}/s, peak {found.peak / search.GB:.2f} GB, {jobs} job{'s' * (jobs > 1)}"
+        rows.append(Row(f"search: deriving the closed forms, {jobs} job{'s' * (jobs > 1)}", found.deriving, ""))
+        rows.append(
+            Row(f"search: {found.evaluated:,} configurations", found.seconds, told, found.evaluated / search.RATE)
+        )
+    return rows
+
+
 def main() -> int:
     """Prints the table; the status says whether all limits were kept."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, a shorter chain")
     quick = parser.parse_args().quick
     repeat, sizes = (1, (100, 300, 1000)) if quick else (5, (1000, 3000, 10000))
-    rows = [*cold_rows(repeat), *warm_rows(repeat), *sweep_rows(quick), *chain_rows(sizes)]
+    rows = [*cold_rows(repeat), *warm_rows(repeat), *sweep_rows(quick), *search_rows(), *chain_rows(sizes)]
     table = Table(title=f"symcomm on {os.cpu_count()} cores, Python {sys.version.split()[0]}", title_justify="left")
     for column, side in (("what", "left"), ("seconds", "right"), ("ratio", "left"), ("limit", "right"), ("", "left")):
         table.add_column(column, justify="right" if side == "right" else "left")

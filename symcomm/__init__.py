@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     )
     from symcomm.parts import Parts
     from symcomm.passes.bound import judge
+    from symcomm.searching.run import search
     from symcomm.units import Quantity
 
 # One row a public name: the module it lives in.
@@ -92,6 +93,7 @@ _HOMES = {
     "ratio": "symcomm.model",
     "read_problem": "symcomm.exam.problem",
     "read_topology": "symcomm.hardware.topology",
+    "search": "symcomm.searching.run",
     "sensitivity": "symcomm.optimum.sensitivity",
     "solve": "symcomm.exam.solve",
     "wiring": "symcomm.hardware.paths",
@@ -138,6 +140,7 @@ __all__ = [
     "ratio",
     "read_problem",
     "read_topology",
+    "search",
     "sensitivity",
     "solve",
     "wiring",

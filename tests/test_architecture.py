@@ -33,6 +33,7 @@ FLOORS = {
     "symcomm.plots": 6,
     "symcomm.model": 6,
     "symcomm.parts": 6,
+    "symcomm.searching": 6,
     "symcomm.render": 6,
     "symcomm.exam": 6,
     "symcomm.drawing": 6,

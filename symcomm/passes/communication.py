@@ -41,6 +41,7 @@ class Call:
     why: str
     dtype: str
     every_layer: bool = True
+    op: str = ""
 
 
 def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> tuple[Call, ...]:
@@ -60,7 +61,7 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
         what = what if what else "activation " if tensor.role == "activation" else "input "
         dtype = (gradient_dtype if weight_gradient else None) or of.dtype or setting.dtype
         every = needed or (c.kind, c.tensor, c.phase) in spared
-        found.append(Call(c.kind, of.name, what, c.elements, c.mesh, c.phase, c.why, dtype, every))
+        found.append(Call(c.kind, of.name, what, c.elements, c.mesh, c.phase, c.why, dtype, every, c.op))
     if accounting.gathered_weights == "whole_units":
         again = {(c.tensor, c.mesh) for c in found if c.kind == "all-gather" and c.phase == "backward"}
         why = "the unit it belongs to is gathered as a whole, though no gradient reads it"

@@ -18,6 +18,8 @@ from symcomm.parallel.placement import PARTIAL, Compute, plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.passes.communication import Call, calls
 from symcomm.passes.flops import counted
+from symcomm.passes.recomputation import run_again
+from symcomm.passes.saved import RERUN
 from symcomm.passes.setting import Setting
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")
@@ -121,12 +123,13 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
             cuts = tuple((index, mesh) for mesh, index in step.cuts)
             ops.append(OpLoad(op, op.phase, share, _moved(setting, graph, strategy, step), cuts))
     made_calls = [(_phase_of(setting, c), c) for c in calls(setting, strategy, gradient_dtype)]
-    if accounting.recomputation == "full_recomputation":
-        again = [replace(o, phase="backward", again=True) for o in ops if o.phase == "forward"]
-        ops += again
+    names = run_again(setting.graph, RERUN[accounting.recomputation])
+    if names:
+        again = [o for o in ops if o.phase == "forward" and o.op.output in names]
+        ops += [replace(o, phase="backward", again=True) for o in again]
         weights = {t.name for t in setting.graph.weights}
         made_calls += [
-            ("backward", c) for p, c in made_calls if p == "forward" and c.kind != "send" and c.tensor not in weights
+            ("backward", c) for p, c in made_calls if p == "forward" and c.op in names and c.tensor not in weights
         ]
     return Load(graph, strategy, tuple(ops), tuple(made_calls))
 

@@ -12,8 +12,9 @@ from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, num, product
 from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import Size, Strategy, batch_axes, degree, sequence_axes
-from symcomm.passes import flops, parameters, step_time
+from symcomm.passes import flops, parameters, recomputation, step_time
 from symcomm.passes.machine import checked, machine
+from symcomm.passes.saved import RERUN
 from symcomm.passes.setting import Setting, Work
 from symcomm.passes.terms import Writer
 from symcomm.passes.time import with_rates
@@ -66,18 +67,19 @@ def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
     """The operations that the machine does: recomputed ones as well."""
     if setting.accounting.recomputation == "activations_kept":
         return model
-    if setting.accounting.model_flops == "6nd":
+    how = RERUN[setting.accounting.recomputation]
+    if how == "full" and setting.accounting.model_flops == "6nd":
         again: Form = Ratio(model, num(3))
         text = "The forward pass, a third of them, is computed again."
     else:
         again = work.define(
             "F_again",
-            forms.from_expr(flops.derive(setting, "forward").expr),
+            forms.from_expr(recomputation.derive(setting, how).expr),
             FLOP,
             "recomputed",
-            "The forward pass is computed again.",
+            "The forward pass is computed again." if how == "full" else "The core of attention is computed again.",
         )
-        text = "The recomputed forward pass comes on top."
+        text = "What is recomputed comes on top."
     return work.define("F_hardware", forms.Total((model, again)), FLOP, "hardware FLOPs", text)
 
 

@@ -1,0 +1,84 @@
+"""Times a search of 1,000,000 configurations of a GPT-3 sized model: ``python benchmarks/search.py``.
+
+Every configuration counted divides evenly, so its time, its memory and whether it fits were all evaluated. Deriving the
+closed forms is timed by itself. The peak memory is the largest resident size (``resource.getrusage``) of this process,
+plus that of its largest worker for each worker. Exit status 1 where a limit is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+GPT3 = Path(__file__).resolve().parents[1] / "examples" / "search" / "gpt3.md"
+LEAST = 1_000_000  # configurations
+RATE = 200_000  # configurations per second, after deriving
+PEAK = 10**9  # bytes
+GB = 10**9
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One search: how many configurations it tried and evaluated, its seconds before and after, its peak memory."""
+
+    jobs: int
+    tried: int
+    evaluated: int
+    feasible: int
+    deriving: float
+    seconds: float
+    peak: int
+
+    @property
+    def rate(self) -> float:
+        """Configurations evaluated in a second, after deriving; telling the result exactly is part of it."""
+        return self.evaluated / self.seconds
+
+
+def measure(jobs: int) -> Measured:
+    """A search over shapes of a mesh of 1,536 GPUs, microbatches, and the batch."""
+    import symcomm as sc
+
+    model = sc.load(GPT3)
+    stamps = [time.perf_counter()]
+
+    def progress(done: int, total: int, label: str) -> None:
+        if label == "closed forms" and done == total:
+            stamps.append(time.perf_counter())
+
+    found = sc.search(
+        model, devices=1536, device="A100-80GB-SXM", capacity_is="nominal_GB", batch="1536..49152+1536",
+        microbatches="1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96", sizes={"L": "1024..4096*2"}, jobs=jobs,
+        progress=progress,
+    )  # fmt: skip
+    end = time.perf_counter()
+    unfit = sum(n for why, n in found.refused if why.startswith("does not divide"))
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    if jobs > 1:
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor().shutdown(wait=True)  # children are counted once they have ended
+        peak += jobs * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
+    return Measured(
+        jobs, found.tried, found.tried - unfit, found.feasible, stamps[1] - stamps[0], end - stamps[1], peak
+    )
+
+
+def main() -> int:
+    """Prints the rate and the peak memory; the status says whether the limits were kept."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--jobs", type=int, default=2, help="worker processes (2)")
+    found = measure(parser.parse_args().jobs)
+    print(f"{found.tried:,} configurations tried, {found.evaluated:,} divide evenly, {found.feasible:,} fit")
+    print(f"closed forms derived in {found.deriving:.2f} s; {found.seconds:.2f} s to search with {found.jobs} jobs")
+    print(f"{found.rate:,.0f} configurations/s, peak memory {found.peak / GB:.2f} GB (resident, getrusage)")
+    return int(found.evaluated < LEAST or found.rate < RATE or found.peak > PEAK)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

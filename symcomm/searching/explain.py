@@ -1,0 +1,121 @@
+"""Why a configuration is no faster: which term takes its time, and what its memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from symcomm import form as forms
+from symcomm.searching.structure import STATES, Structure
+
+COMPUTE, MEMORY, NETWORK, MESSAGES, BUBBLE = (
+    "computing", "memory traffic", "collectives", "pipeline messages", "pipeline bubble",
+)  # fmt: skip
+ZERO = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a whole: what it is, its amount, and its part of the whole."""
+
+    what: str
+    amount: Fraction
+    part: Fraction
+
+
+def times(
+    structure: Structure, values: Mapping[str, int], convention: str
+) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
+    """The step's time by the term that takes it, and the time of the collectives by call; both the largest first.
+
+    Where terms overlap, the time of a layer belongs to the longest of them: only that one, made shorter, would help.
+    """
+
+    found_at = structure.at(values)
+
+    def worth(name: str) -> Fraction:
+        return found_at.get(name, ZERO)
+
+    total = worth("time")
+    microbatches = Fraction(values[dict(structure.symbols)["microbatches"]])
+    layers = worth("t_stage") / worth("t_layer") if worth("t_stage") else Fraction(1)
+    layer, stage = worth("t_layer"), worth("t_stage") or worth("t_layer")
+    slot = worth("t_slot") or stage
+    bubble = (worth("n_slots") - microbatches) * slot if worth("n_slots") else ZERO
+    # Where gradients are reduced beside the last microbatch, no message follows that one.
+    sending = microbatches - 1 if worth("t_last") else microbatches
+    busy = sending * slot + (microbatches - sending) * stage
+    waits = convention == "overlap" and slot > stage
+    found = {BUBBLE: bubble, MESSAGES: sending * (slot if waits else slot - stage)}
+    for what, amount in _layer(found_at, convention, layer).items():
+        found[what] = (microbatches - sending if waits else microbatches) * layers * amount
+    at_the_end = total - bubble - busy  # what is reduced or gathered after the last microbatch, or beside it
+    collectives = {False: found.get(NETWORK, ZERO), True: at_the_end}
+    found[NETWORK] = sum(collectives.values(), ZERO)
+    shares = [Share(what, amount, amount / total) for what, amount in found.items() if amount > 0]
+    calls: list[Share] = []
+    for end in (False, True):
+        seconds = {label: forms.evaluate(form, found_at) for label, at_end, form in structure.network if at_end == end}
+        whole = sum(seconds.values(), ZERO)
+        for label, amount in seconds.items():
+            if amount and collectives[end] > 0:
+                part = amount / whole * collectives[end]
+                calls.append(Share(label, part, part / total))
+    return _sorted(shares), _sorted(calls)
+
+
+def _layer(found_at: Mapping[str, Fraction], convention: str, layer: Fraction) -> dict[str, Fraction]:
+    """The time of one layer and microbatch, by the term that takes it."""
+    compute, memory, network = (found_at.get(f"t_{name}", ZERO) for name in ("compute", "memory", "network"))
+    if convention == "overlap":
+        slowest = max(((compute, COMPUTE), (memory, MEMORY), (network, NETWORK)), key=lambda pair: pair[0])[1]
+        return {slowest: layer}
+    if convention == "serial":
+        return {COMPUTE: compute, MEMORY: memory, NETWORK: network}
+    # One op after the other: what an op takes longer than its computing, it waits for memory.
+    return {COMPUTE: compute, MEMORY: layer - network - compute, NETWORK: network}
+
+
+def bytes_of(structure: Structure, values: Mapping[str, int]) -> tuple[Share, ...]:
+    """What the memory of one rank holds, the largest first."""
+    worth = structure.at(values)
+    total = worth["memory"]
+    rows = (("weights", f"{STATES}M_W"), ("gradients", f"{STATES}M_G"), ("optimizer states", f"{STATES}M_O"))
+    found = [(what, worth.get(name, ZERO)) for what, name in (*rows, ("activations", "activations"))]
+    return _sorted([Share(what, amount, amount / total) for what, amount in found if amount])
+
+
+def _sorted(shares: list[Share]) -> tuple[Share, ...]:
+    return tuple(sorted(shares, key=lambda s: -s.part))
+
+
+def percent(part: Fraction) -> str:
+    """A part of one in percent, as a sentence says it.
+
+    >>> percent(Fraction(43, 100)), percent(Fraction(1, 1000))
+    ('43 %', 'under 1 %')
+    """
+    whole = round(part * 100)
+    return f"{whole} %" if whole or not part else "under 1 %"
+
+
+def sentence(
+    time: tuple[Share, ...], calls: tuple[Share, ...], memory: tuple[Share, ...], capacity: Fraction | None
+) -> str:
+    """Why a configuration is limited, in one or two sentences."""
+    first = time[0]
+    said = f"Limited by {_the(first.what)}: {percent(first.part)} of the step"
+    if first.what == NETWORK and calls:
+        said += f", most of it {calls[0].what} ({percent(calls[0].part)})"
+    rest = [f"{s.what} {percent(s.part)}" for s in time[1:] if s.part * 100 >= 1]
+    said += f"; {', '.join(rest)}." if rest else "."
+    held = sum((s.amount for s in memory), ZERO)
+    most = memory[0]
+    if capacity is not None:
+        return f"{said} Memory: {percent(held / capacity)} of the capacity, {most.what} {percent(most.part)} of it."
+    return said
+
+
+def _the(what: str) -> str:
+    return what if what in (COMPUTE, MESSAGES, MEMORY) else f"the {what}"

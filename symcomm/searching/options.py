@@ -1,0 +1,211 @@
+"""What is searched: the options as a person gives them, checked, and the structures that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from symcomm import form as forms
+from symcomm.accounting import Accounting
+from symcomm.derivation import exact
+from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
+from symcomm.graph.graph import Graph
+from symcomm.model import Model
+from symcomm.parallel.pipeline import messages
+from symcomm.parallel.strategy import Strategy, batch_axes, resolve
+from symcomm.passes.capacity import MEANINGS, capacity_of
+from symcomm.searching.ranges import divisors, whole_numbers
+from symcomm.searching.result import SECOND
+from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft
+from symcomm.searching.template import PIPELINE, Piece, pieces
+from symcomm.units import Quantity
+
+MOST_STRUCTURES = 500
+MOST_TOP = 1000
+LARGEST_MESH = 10**7
+# What is searched where nobody says: each way to divide the states, with and without sequence parallelism.
+USUAL = tuple(
+    f"{data} + {tensor} + pipeline"
+    for data in ("data", "zero-1", "fully-sharded")
+    for tensor in ("tensor", "tensor + sequence")
+)
+PLANS = ("1f1b", "gpipe")  # the schedules whose slots the time of a step counts; the first one is usual
+
+
+def check(model: Model, devices: int, top: int, jobs: int | None, accounting: Accounting) -> None:
+    from symcomm.parts import Parts
+
+    if isinstance(model, Parts):
+        names = " or ".join(f"part('{g.name}')" for g in model.graphs[:3])
+        raise ValuesError("a model of several parts has no time of a step", hint=f"search one part: {names}")
+    if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= LARGEST_MESH:
+        raise ValuesError(f"devices = {str(devices)[:40]}: a whole number from 1 to {LARGEST_MESH:,}")
+    if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= MOST_TOP:
+        raise ValuesError(f"top = {str(top)[:40]}: a whole number from 1 to {MOST_TOP:,}")
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or not 1 <= jobs <= 1000):
+        raise ValuesError(f"jobs = {str(jobs)[:40]}: a whole number from 1 to 1,000")
+    if accounting.recomputation != "activations_kept":
+        raise AccountingError("a search goes over recomputation itself", hint="say recomputation='full'")
+    if getattr(accounting, "rings", "one_way") != "one_way":
+        raise AccountingError("rings that run both ways have no one formula for odd and even degrees",
+                              hint="leave rings at one_way")  # fmt: skip
+
+
+def said(accounting: Accounting) -> str | None:
+    return None if accounting.capacity == "unnamed" else accounting.capacity
+
+
+def capacity_and_meaning(capacity: object, meaning: str | None, device: object) -> tuple[Fraction, str]:
+    """The bytes of one device; without a capacity they are what the device is sold with, or what its driver reports."""
+    if capacity is None:
+        if device is None:
+            raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
+        from symcomm.hardware.devices import Device
+        from symcomm.hardware.devices import device as find
+
+        memory = find(device if isinstance(device, Device) else str(device)).memory
+        capacity = memory.nominal
+        if meaning == "usable":
+            if memory.usable is None:
+                raise ValuesError("the usable bytes of this device are not known", hint="say capacity: 81559 MiB")
+            capacity = memory.usable.quantity
+    found = capacity_of(capacity, meaning)
+    assert meaning in MEANINGS
+    return found, str(meaning)
+
+
+def batch_symbol(model: Model) -> str:
+    """The symbol of the batch."""
+    (axis,) = batch_axes(model.graph)
+    size = model.graph.axes[axis].size
+    if not size.is_Symbol:
+        raise ValuesError(
+            f"the batch of {model.name} is {size}, not a symbol", hint="write it as a symbol in the table"
+        )
+    return str(size.name)
+
+
+def free_sizes(model: Model) -> list[str]:
+    """The sizes of a model that a search may go over: those that no relation ties."""
+    names = {s.name for axis in model.graph.axes.values() for s in axis.size.free_symbols} | {model.graph.repeat}
+    tied = {n for name, right in model.graph.relations.equations for n in (name, *forms.names(right))}
+    return sorted(names - tied - {""})
+
+
+def read_sizes(
+    model: Model, batch: object, microbatches: object, sizes: Mapping[str, object] | None, buckets: object,
+    call_overhead: object,
+) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:  # fmt: skip
+    """What axes of the mesh may be, and the lists of everything else."""
+    allowed: dict[str, tuple[int, ...]] = {}
+    varied: dict[str, tuple[int, ...]] = {}
+    free, name = free_sizes(model), batch_symbol(model)
+    graph = model.graph
+    every = {s.name for axis in graph.axes.values() for s in axis.size.free_symbols} | {
+        n for n, _ in graph.relations.equations
+    }
+    for key, said in (sizes or {}).items():
+        if key in free:
+            varied[key] = whole_numbers(said, key)
+        elif key in every:
+            equation = next((n for n, _ in graph.relations.equations), key)
+            raise ValuesError(f"{key} is tied to other sizes by that of {equation}", hint=f"free are {', '.join(free)}")
+        else:
+            allowed[key] = whole_numbers(said, key)
+    if batch is not None:
+        if name in varied:
+            raise ValuesError(f"the batch is given twice: as batch and as {name}")
+        several = whole_numbers(batch, "batch")
+        if len(several) > 1:
+            varied[name] = several
+    batches = varied.get(name) or (whole_numbers(batch, "batch") if batch is not None else None)
+    if batches is None and name in model.values:
+        batches = whole_numbers(int(model.values[name]), name)
+    if batches is None:
+        raise ValuesError("a search needs the batch", hint="for instance batch=512")
+    if microbatches is None:
+        lists = {MICROBATCHES: tuple(sorted({d for b in batches for d in divisors(b)}))}
+    else:
+        lists = {MICROBATCHES: whole_numbers(microbatches, MICROBATCHES)}
+    if buckets is not None:
+        if call_overhead is None:
+            raise ValuesError("buckets need the overhead of one call", hint="for instance call_overhead='20 us'")
+        overhead = Quantity.parse(call_overhead) if isinstance(call_overhead, str) else Quantity(exact(call_overhead))
+        if overhead.unit != SECOND and isinstance(call_overhead, str):
+            raise ValuesError(f"the overhead of a call is in {overhead.unit}, not in s", hint="for instance 0.00002 s")
+        if overhead.value < 0:
+            raise ValuesError("the overhead of a call is not negative")
+        lists[BUCKETS] = whole_numbers(buckets, BUCKETS)
+    elif call_overhead is not None:
+        raise ValuesError("the overhead of a call goes with buckets", hint="for instance buckets='1..64*2'")
+    return allowed, lists | varied
+
+
+def _named(said: str | Sequence[str] | None, usual: Iterable[str], known: Iterable[str], what: str) -> tuple[str, ...]:
+    if said is None:
+        return tuple(usual)
+    found = tuple(dict.fromkeys(p.strip() for p in (said.split(",") if isinstance(said, str) else said) if p.strip()))
+    for name in found:
+        if name not in known:
+            raise ValuesError(f"unknown {what} '{name[:40]}'", hint=nearest(name, [*known]))
+    if not found:
+        raise ValuesError(f"no {what} is named", hint=", ".join(known))
+    return found
+
+
+def drafts_of(
+    model: Model, strategies: str | Sequence[str] | None, recomputation: str | Sequence[str] | None,
+    schedules: str | Sequence[str] | None, bucketed: bool,
+) -> tuple[list[Draft], list[str]]:  # fmt: skip
+    """The structures to derive, each once: with and without its pipeline, for each recomputation and schedule."""
+    # A Strategy is refused with a hint, where its parts are read.
+    one = [strategies] if isinstance(strategies, (str, Strategy)) else strategies
+    texts: tuple[Any, ...] = USUAL if one is None else tuple(one)
+    if not texts:
+        raise ValuesError("no strategy is named", hint=f"for instance {USUAL[0]}")
+    again = _named(recomputation, CONVENTION, CONVENTION, "recomputation")
+    plans = _named(schedules, PLANS[:1], PLANS, "schedule")
+    notes: list[str] = []
+    if one is None and not _applicable(pieces(USUAL[0]), model.graph, []):
+        raise StrategyError(f"none of the usual strategies can be applied to {model.name}", hint="name one: cut(D, k)")
+    if recomputation is None and not model.graph.attention_pairs:
+        again = tuple(how for how in again if how != "selective")
+        notes.append(f"{model.name} has no attention scores, so that nothing is recomputed selectively.")
+    found: dict[tuple[Any, ...], Draft] = {}
+    for text in texts:
+        parts = pieces(text) if one is not None else _applicable(pieces(text), model.graph, notes)
+        flat = tuple(p for p in parts if PIPELINE not in p.axes)
+        for kept in dict.fromkeys((flat, parts)):
+            for how in again:
+                for plan in plans if kept != flat else ("",):
+                    for cut in (False, True) if bucketed else (False,):
+                        draft = Draft(kept, how, plan, cut)
+                        found.setdefault((tuple((p.key, p.arguments) for p in kept), how, plan, cut), draft)
+        if len(found) > MOST_STRUCTURES:
+            raise ValuesError(
+                f"there are more than {MOST_STRUCTURES} structures to derive", hint="name fewer strategies"
+            )
+    return list(found.values()), notes
+
+
+def _applicable(parts: tuple[Piece, ...], graph: Graph, notes: list[str]) -> tuple[Piece, ...]:
+    """The parts of a usual strategy that a model allows; what is left out, and why, goes into the notes."""
+    kept: list[Piece] = []
+    for part in parts:
+        try:
+            resolve(part.strategy, graph)
+            if PIPELINE in part.axes:
+                messages(graph)
+        except StrategyError as error:
+            if (note := f"No {part.key}: {error.message}.") not in notes:
+                notes.append(note)
+            continue
+        if any(size is not None for _, size in part.strategy.mesh) or PIPELINE in part.axes or _has(kept, part):
+            kept.append(part)
+    return tuple(kept)
+
+
+def _has(kept: list[Piece], part: Piece) -> bool:
+    """Whether the axis that a part shares, such as that of sequence parallelism, is there."""
+    return any(set(part.axes) & set(other.axes) for other in kept)

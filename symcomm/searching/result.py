@@ -1,0 +1,213 @@
+"""What a search found: the front of time and memory, the fastest configurations, and why others cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from symcomm.accounting import Accounting, Convention
+from symcomm.searching.explain import Share, percent
+from symcomm.units import BYTE, Quantity, Unit, decimal_text
+
+SECOND = Unit.parse("second")
+FORMAT = 1  # raised only when a key changes its meaning
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One configuration: its strategy with all sizes, its exact time and memory, and what they are made of.
+
+    ``strategy`` is a text that every method of a model takes; ``accounting`` has the recomputation in it. ``sizes``
+    are the buckets and the varied sizes of the model; ``calls`` say which collectives take the network's time.
+    """
+
+    strategy: str
+    mesh: tuple[tuple[str, int], ...]
+    microbatches: int
+    sizes: tuple[tuple[str, int], ...]
+    recomputation: str
+    schedule: str
+    time: Quantity
+    memory: Quantity
+    shares: tuple[Share, ...]
+    calls: tuple[Share, ...]
+    held: tuple[Share, ...]
+    why: str
+    accounting: Accounting
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """Its cells in a table."""
+        cells = (self.strategy, str(self.microbatches), ", ".join(self.runs) or "–", read(self.time), read(self.memory))
+        return (*cells, self.why)
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """What it runs with, besides its strategy and microbatches."""
+        again = [f"{self.recomputation} recomputation"] if self.recomputation != "none" else []
+        plan = [self.schedule] if self.schedule else []
+        return (*again, *plan, *(f"{name} = {value}" for name, value in self.sizes))
+
+    def text(self) -> str:
+        """Its lines in a terminal."""
+        many = "1 microbatch" if self.microbatches == 1 else f"{self.microbatches} microbatches"
+        told = ", ".join((self.strategy, many, *self.runs))
+        return f"{read(self.time):>12}  {read(self.memory):>10}  {told}"
+
+    def json(self) -> dict[str, Any]:
+        """Plain data, ready for JSON; exact numbers are text."""
+
+        def amount(q: Quantity) -> dict[str, str]:
+            return {"exact": str(q.value), "unit": str(q.unit), "text": read(q)}
+
+        def parts(shares: Sequence[Share]) -> list[dict[str, str]]:
+            return [{"what": s.what, "exact": str(s.amount), "part": percent(s.part)} for s in shares]
+
+        return {
+            "strategy": self.strategy, "mesh": dict(self.mesh), "microbatches": self.microbatches,
+            "sizes": dict(self.sizes), "recomputation": self.recomputation, "schedule": self.schedule,
+            "time": amount(self.time), "memory": amount(self.memory),
+            "shares": parts(self.shares), "calls": parts(self.calls), "held": parts(self.held), "why": self.why,
+        }  # fmt: skip
+
+
+_COLUMNS = ("strategy", "microbatches", "runs with", "step time", "memory per rank", "why")
+
+
+def read(quantity: Quantity) -> str:
+    """A quantity as a table shows it: its decimal reading, bytes to four digits.
+
+    >>> read(Quantity.parse("1/3 s")), read(Quantity.parse("66.060288 GB")), read(Quantity.parse("4096 s"))
+    ('333.3 ms', '66.06 GB', '4096 s')
+    """
+    lines = quantity.lines()
+    if quantity.unit == SECOND and quantity.value >= 1000:
+        return f"{decimal_text(quantity.value, 4)} s"
+    if quantity.unit == BYTE:
+        number, _, unit = (lines[1] if len(lines) > 1 else lines[0])[1].rpartition(" ")
+        digits = number.replace(" ", "")
+        return f"{decimal_text(Fraction(digits), 4)} {unit}" if "·" not in digits else f"{number} {unit}"
+    return lines[-1][1]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The outcome of a search; every number in it is exact, and ``front`` and ``top`` are ordered by time.
+
+    ``refused`` counts the configurations that cannot be, by the first reason found; with ``feasible`` they make up
+    ``tried``. ``nearest`` are those that do not fit by the least.
+    """
+
+    model: str
+    devices: int
+    capacity: Quantity
+    capacity_is: str
+    tried: int
+    feasible: int
+    refused: tuple[tuple[str, int], ...]
+    front: tuple[Configuration, ...]
+    top: tuple[Configuration, ...]
+    nearest: tuple[Configuration, ...]
+    conventions: tuple[Convention, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """One sentence on what was tried and what came of it."""
+        said = f"{self.tried:,} configurations of {self.model} on {self.devices:,} devices of {read(self.capacity)}"
+        said += f" ({self.capacity_is}) each: "
+        if self.feasible:
+            return said + f"{self.feasible:,} can run, {len(self.front):,} of them on the front of time and memory."
+        if not self.tried:
+            return said + "there are none. No shape of the mesh uses all devices with the sizes allowed."
+        if not self.nearest:
+            return said + "none can run, for none divides evenly."
+        first = self.nearest[0]
+        over = first.memory.value / self.capacity.value
+        return said + (
+            f"none fits. The nearest, {first.strategy} with {first.microbatches} microbatches, needs "
+            f"{read(first.memory)}: {float(over):.4g} times the capacity."
+        )
+
+    def tables(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+        """Title, columns and rows of each table that has rows."""
+        shown: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = [
+            ("The fastest", _COLUMNS, [c.row for c in self.top]),
+            ("The front of time and memory", _COLUMNS[:5], [c.row[:5] for c in self.front]),
+            ("Does not fit, by the least", _COLUMNS, [] if self.feasible else [c.row for c in self.nearest]),
+            ("What cannot run", ("reason", "configurations"), [(why, f"{n:,}") for why, n in self.refused]),
+        ]
+        return [table for table in shown if table[2]]
+
+    def text(self) -> str:
+        """The result as plain text, for a terminal."""
+        out = [self.summary]
+        if self.top:
+            out += ["", "The fastest:"]
+            for one in self.top:
+                out += [one.text(), f"{'':26}{one.why}"]
+            out += ["", "The front of time and memory:", *(one.text() for one in self.front)]
+        elif self.nearest:
+            out += ["", "Does not fit, by the least:", *(one.text() for one in self.nearest)]
+        if self.refused:
+            out += ["", "What cannot run:", *(f"{n:>12,}  {why}" for why, n in self.refused)]
+        return "\n".join([*out, "", *self._said()]) + "\n"
+
+    def markdown(self) -> str:
+        """The result as Markdown."""
+        out = [self.summary, ""]
+        for title, columns, rows in self.tables():
+            out += [f"**{title}**", "", _line(columns), _line(["---"] * len(columns)), *map(_line, rows), ""]
+        out += [f"- {text}" for text in self._said()]
+        return "\n".join(out).rstrip() + "\n"
+
+    def html(self) -> str:
+        """The result as HTML."""
+        out = [f"<p>{escape(self.summary)}</p>"]
+        for title, columns, rows in self.tables():
+            out.append(f"<table><caption>{escape(title)}</caption>")
+            out.append("<tr>" + "".join(f"<th>{escape(c)}</th>" for c in columns) + "</tr>")
+            for row in rows:  # a number keeps its unit on its line
+                cells = (escape(c).replace(" ", "&nbsp;") if len(c) < 14 else escape(c) for c in row)
+                out.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+            out.append("</table>")
+        out.append("<ul>" + "".join(f"<li>{escape(text)}</li>" for text in self._said()) + "</ul>")
+        return "\n".join(out) + "\n"
+
+    def json(self) -> dict[str, Any]:
+        """Plain data, ready for JSON; exact numbers are text."""
+        return {
+            "format": FORMAT, "model": self.model, "devices": self.devices,
+            "capacity": {"exact": str(self.capacity.value), "unit": str(self.capacity.unit), "is": self.capacity_is},
+            "summary": self.summary, "tried": self.tried, "feasible": self.feasible,
+            "refused": [{"reason": why, "configurations": n} for why, n in self.refused],
+            "front": [c.json() for c in self.front], "top": [c.json() for c in self.top],
+            "nearest": [c.json() for c in self.nearest],
+            "accounting": {c.field: c.name for c in self.conventions}, "notes": list(self.notes),
+        }  # fmt: skip
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """The front and the fastest configurations as a picture (SVG or PNG); needs Matplotlib."""
+        from symcomm.plots.pareto import pareto_plot
+
+        return pareto_plot(self, path)
+
+    def _said(self) -> list[str]:
+        return [*(f"{c.field}: {c.name}. {c.statement}" for c in self.conventions), *self.notes]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown()
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

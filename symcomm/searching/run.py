@@ -1,0 +1,235 @@
+"""The search itself: structures, their grids, the work in units, and the outcome told exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice
+from time import monotonic
+from typing import Any
+
+from symcomm.accounting import Accounting
+from symcomm.derivation import exact
+from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
+from symcomm.form import Sym
+from symcomm.model import Model
+from symcomm.passes.machine import RATES
+from symcomm.searching import evaluate, explain
+from symcomm.searching.options import batch_symbol, capacity_and_meaning, check, drafts_of, free_sizes, read_sizes, said
+from symcomm.searching.ranges import whole_numbers
+from symcomm.searching.result import SECOND, Configuration, SearchResult
+from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
+from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, Question, Structure, structure
+from symcomm.searching.template import written
+from symcomm.units import BYTE, Quantity
+
+Progress = Callable[[int, int, str], None]
+
+
+def search(
+    model: Model,
+    *,
+    devices: int,
+    capacity: object = None,
+    capacity_is: str | None = None,
+    device: object = None,
+    batch: object = None,
+    strategies: str | Sequence[str] | None = None,
+    microbatches: object = None,
+    recomputation: str | Sequence[str] | None = None,
+    schedules: str | Sequence[str] | None = None,
+    sizes: Mapping[str, object] | None = None,
+    buckets: object = None,
+    call_overhead: object = None,
+    recipe: str = "mixed_adam",
+    gradient_dtype: str | None = None,
+    accounting: Any = None,
+    top: int = 10,
+    jobs: int | None = None,
+    seconds: float = 600,
+    progress: Progress | None = None,
+    **rates: object,
+) -> SearchResult:
+    """The best ways to train a model on a number of devices, from the closed forms of time and memory.
+
+    ``strategies`` are texts whose degrees are symbols: ``"data + tensor + pipeline"``; their mesh takes every shape
+    that uses all ``devices``. ``sizes`` limits an axis of the mesh (``{"tensor": "1..8"}``) or lists values of a size
+    of the model; ``microbatches`` are all divisors of the batch unless listed. ``buckets`` need the ``call_overhead``
+    of one call. Rates come from a ``device``, or are given as for ``Model.step_time``. ``jobs`` processes work through
+    joblib, or whatever backend ``joblib.parallel_config`` has chosen. What the memory of a device holds has to be said:
+    ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``.
+
+    Raises ``ValuesError`` or ``StrategyError`` for what cannot be searched, and where it takes more than ``seconds``.
+    """
+    joblib = _libraries()
+    tell = _watched(progress, monotonic() + seconds, seconds)
+    chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
+    check(model, devices, top, jobs, chosen)
+    size, meaning = capacity_and_meaning(capacity, capacity_is or said(chosen), device)
+    allowed, lists = read_sizes(model, batch, microbatches, sizes, buckets, call_overhead)
+    varied = tuple(name for name in lists if name not in (MICROBATCHES, BUCKETS))
+    if batch is not None:
+        model = model.at(**{batch_symbol(model): whole_numbers(batch, "batch")[0]})
+    for name in rates:
+        if name not in RATES:
+            raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES]))
+    given = {**rates, "device": device}
+    question = Question(
+        model, varied, recipe, gradient_dtype, Fraction(0) if call_overhead is None else exact(call_overhead),
+        chosen, tuple((name, rate) for name, rate in given.items() if rate is not None),
+    )  # fmt: skip
+    if BUCKETS in lists and chosen.gradient_sync != "end_of_batch":
+        raise AccountingError("buckets say when gradients are reduced", hint="leave gradient_sync at end_of_batch")
+    parallel = joblib.Parallel(n_jobs=jobs)
+    drafts, notes = drafts_of(model, strategies, recomputation, schedules, BUCKETS in lists)
+    symbols = {size.name: axis for d in drafts for axis, size in d.degrees.items() if isinstance(size, Sym)}
+    allowed = {symbols.get(name, name): values for name, values in allowed.items()}
+    for axis in allowed:
+        if not any(axis in d.axes for d in drafts):
+            names = [*dict.fromkeys(a for d in drafts for a in d.axes), *free_sizes(model)]
+            raise ValuesError(
+                f"'{axis[:40]}' is no axis of the mesh and no size of the model", hint=nearest(axis, names)
+            )
+    seen: set[object] = set()
+    grids = [grid(devices, draft, allowed, lists, seen) for draft in drafts]
+    kept = [(draft, g) for draft, g in zip(drafts, grids, strict=True) if g.size]
+    if BUCKETS in lists and not any(draft.bucketed for draft, _ in kept):
+        raise StrategyError("no gradients are reduced between ranks", hint="buckets go with data parallelism")
+    total = sum(g.size for _, g in kept)
+    if total > MOST_CONFIGURATIONS:
+        raise ValuesError(f"there are {total:,} configurations; a search takes {MOST_CONFIGURATIONS:,}",
+                          hint="give fewer sizes, for instance microbatches='1..64*2'")  # fmt: skip
+    workers = max(1, joblib.effective_n_jobs(jobs))
+    with parallel:
+        made = _derived(parallel, joblib.delayed, question, kept, tell, workers)
+        total = sum(g.size for _, g in made)
+        best: evaluate.Part | None = None
+        for wave in _waves(_tasks(made, size, top), 8 * workers):
+            parts = parallel(joblib.delayed(evaluate.evaluate)(task) for task in wave)
+            best = evaluate.merged([*([best] if best is not None else []), *parts], top)
+            tell(best.tried, total, "configurations")
+    return _outcome(question, devices, (size, meaning), made, best, notes)
+
+
+def _libraries() -> Any:
+    try:
+        import joblib
+        import numpy  # noqa: F401  (what evaluates)
+    except ImportError:
+        raise ValuesError("a search needs NumPy and joblib", hint="pip install 'symcomm[search]'") from None
+    return joblib
+
+
+def _watched(progress: Progress | None, until: float, seconds: float) -> Progress:
+    """Tells the progress, and raises ``ValuesError`` where the time is over before the work."""
+
+    def tell(done: int, total: int, label: str) -> None:
+        if progress is not None:
+            progress(done, total, label)
+        if monotonic() > until and done < total:
+            raise ValuesError(f"the search took longer than {seconds:g} s: {done:,} of {total:,} {label} were done",
+                              hint="give fewer sizes, more seconds, or more jobs")  # fmt: skip
+
+    return tell
+
+
+def _derived(
+    parallel: Any, delayed: Any, question: Question, kept: list[tuple[Draft, Grid]], tell: Progress, workers: int
+) -> list[tuple[Structure, Grid]]:
+    """The closed forms of each structure."""
+    made: list[tuple[Structure, Grid]] = []
+    for wave in _waves(kept, 4 * workers):
+        for (_, g), found in zip(wave, parallel(delayed(structure)(question, d) for d, _ in wave), strict=True):
+            varied = tuple((name, name) for name in question.varied)
+            evaluate.check_whole(found.core, g, (*found.symbols, *varied))
+            made.append((found, g))
+        tell(len(made), len(kept), "closed forms")
+    return made
+
+
+def _tasks(made: list[tuple[Structure, Grid]], capacity: Fraction, top: int) -> Iterator[evaluate.Task]:
+    for number, (s, g) in enumerate(made):
+        names = dict(s.symbols)
+        order = {symbol_name: axis for axis, symbol_name in names.items()}
+        pairs = tuple((order.get(variable, variable), variable) for variable in s.core.variables)
+        for start in range(0, g.size, evaluate.CHUNK):
+            stop = min(start + evaluate.CHUNK, g.size)
+            yield evaluate.Task(number, s.core, pairs, g, start, stop, capacity, top)
+
+
+def _waves(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    rest = iter(items)
+    while wave := list(islice(rest, size)):
+        yield wave
+
+
+def _outcome(
+    question: Question, devices: int, capacity: tuple[Fraction, str], made: list[tuple[Structure, Grid]],
+    known: evaluate.Part | None, notes: list[str],
+) -> SearchResult:  # fmt: skip
+    size, meaning = capacity
+    convention = question.accounting.time
+
+    def told(points: evaluate.Points) -> list[Configuration]:
+        return [
+            _configuration(*made[int(s)], int(i), question, size, convention)
+            for s, i in zip(points.structure, points.index, strict=True)
+        ]
+
+    refused: dict[str, int] = {}
+    front: list[Configuration] = []
+    top: list[Configuration] = []
+    near: list[Configuration] = []
+    if known is not None:
+        for number, counts in known.refused:
+            labels = [f"does not divide: {c.label}" for c in made[number][0].core.constraints]
+            for label, count in zip([*labels, "the algorithm has no formula for these degrees"], counts, strict=True):
+                if count:
+                    refused[label] = refused.get(label, 0) + count
+        if known.too_large:
+            refused["does not fit in the memory"] = known.too_large
+        front, top, near = told(known.front), sorted(told(known.top), key=_rank), told(known.near)
+    least: Fraction | None = None
+    exact_front: list[Configuration] = []
+    for one in sorted(front, key=_rank):  # the same with exact numbers
+        if least is None or one.memory.value < least:
+            exact_front.append(one)
+            least = one.memory.value
+    touched = [name for s, _ in made for name in s.touched if name != "recomputation"]
+    return SearchResult(
+        question.model.name, devices, Quantity(size, BYTE), meaning, known.tried if known else 0,
+        known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
+        tuple(top), tuple(near), question.accounting.statements(tuple(touched)), (*notes, *_LIMITS),
+    )  # fmt: skip
+
+
+_LIMITS = (
+    "Memory is that of weights, gradients, optimizer states and saved activations; what is gathered or computed again "
+    "for a moment comes on top.",
+    "One bandwidth stands for all links: keep an axis within a node by a limit on its size, such as tensor: 1..8.",
+)
+
+
+def _rank(one: Configuration) -> tuple[Fraction, Fraction]:
+    return one.time.value, one.memory.value
+
+
+def _configuration(
+    s: Structure, g: Grid, index: int, question: Question, capacity: Fraction, convention: str
+) -> Configuration:
+    """One configuration with exact numbers."""
+    sizes = g.at(index)
+    names = dict(s.symbols)
+    values = {names.get(name, name): n for name, n in sizes.items()}
+    values = {name: n for name, n in values.items() if name in s.core.variables}
+    worth = s.at(values)
+    shares, calls = explain.times(s, values, convention)
+    held = explain.bytes_of(s, values)
+    return Configuration(
+        written(s.draft.pieces, sizes, sizes[MICROBATCHES]), tuple((axis, sizes[axis]) for axis in g.axes),
+        sizes[MICROBATCHES], tuple((n, sizes[n]) for n, _ in g.lists if n != MICROBATCHES), s.draft.recomputation,
+        s.draft.schedule, Quantity(worth["time"], SECOND), Quantity(worth["memory"], BYTE),
+        shares, calls, held, explain.sentence(shares, calls, held, capacity),
+        replace(question.accounting, recomputation=CONVENTION[s.draft.recomputation]),
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Which configurations there are: shapes of the mesh times microbatches, buckets and sizes of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from symcomm.errors import ValuesError
+from symcomm.form import Num
+from symcomm.searching.ranges import divisors
+from symcomm.searching.structure import BUCKETS, Draft
+from symcomm.searching.template import PIPELINE, composed
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MOST_CONFIGURATIONS = 10**8
+MOST_SHAPES = 100_000
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The configurations of one structure, numbered: each shape of its mesh with each combination of the lists.
+
+    ``shapes`` have one size for each of ``axes``; ``lists`` are names with their values, the last one changes first.
+    """
+
+    axes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    lists: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @property
+    def size(self) -> int:
+        """The number of configurations.
+
+        >>> Grid(("data",), ((2,), (4,)), (("microbatches", (1, 2, 4)),)).size
+        6
+        """
+        return len(self.shapes) * prod(len(values) for _, values in self.lists)
+
+    def columns(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        """The sizes of some configurations, one array an axis or list."""
+        import numpy as np
+
+        rest = np.arange(start, stop, dtype=np.int64)
+        found: dict[str, Any] = {}
+        for name, values in reversed(self.lists):
+            rest, at = np.divmod(rest, len(values))
+            found[name] = np.asarray(values, dtype=np.int64)[at]
+        table = np.asarray(self.shapes, dtype=np.int64).reshape(len(self.shapes), len(self.axes))
+        for n, axis in enumerate(self.axes):
+            found[axis] = table[rest, n]
+        return found
+
+    def at(self, index: int) -> dict[str, int]:
+        """The sizes of one configuration.
+
+        >>> Grid(("data",), ((2,), (4,)), (("microbatches", (1, 2, 4)),)).at(4)
+        {'microbatches': 2, 'data': 4}
+        """
+        return {name: int(column[0]) for name, column in self.columns(index, index + 1).items()}
+
+
+def shapes(
+    devices: int, draft: Draft, allowed: Mapping[str, Sequence[int]], seen: set[object]
+) -> tuple[tuple[int, ...], ...]:
+    """The shapes of a draft's mesh that use all devices and that no earlier draft has.
+
+    An axis of size one does nothing, so a shape that has one is that of the draft without it. A pipeline has two
+    stages at least, and buckets need data parallelism: without them a draft of its own stands. ``seen`` is added to.
+    """
+    sizes = draft.degrees
+    choices: list[tuple[int, ...]] = []
+    for axis, size in sizes.items():
+        fixed = (int(size.number),) if isinstance(size, Num) else divisors(devices)
+        least = 2 if axis == PIPELINE else 1
+        wanted = set(allowed[axis]) if axis in allowed else None
+        choices.append(tuple(n for n in fixed if n >= least and (wanted is None or n in wanted)))
+    rules = () if not draft.pieces else _rules(draft)
+    found: list[tuple[int, ...]] = []
+    for shape in _factorised(devices, choices):
+        used = {axis: n for axis, n in zip(sizes, shape, strict=True) if n > 1}
+        if draft.bucketed and not _reduces(draft, used):
+            continue
+        kept = tuple(rule for rule in rules if rule[1].mesh in used)
+        key = (kept, tuple(sorted(used.items())), draft.recomputation, draft.schedule, draft.bucketed)
+        if key not in seen:
+            seen.add(key)
+            found.append(shape)
+        if len(found) > MOST_SHAPES:
+            raise ValuesError(f"the mesh has more than {MOST_SHAPES:,} shapes", hint="allow fewer sizes of its axes")
+    return tuple(found)
+
+
+def _rules(draft: Draft) -> tuple[Any, ...]:
+    strategy = composed(draft.pieces)
+    return strategy.rules if strategy is not None else ()
+
+
+def _reduces(draft: Draft, used: Mapping[str, int]) -> bool:
+    """Whether gradients are reduced over an axis that has more than one rank: one that cuts the batch."""
+    return any(rule.axis == "batch" and rule.mesh in used for _, rule in _rules(draft))
+
+
+def _factorised(n: int, choices: list[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+    if not choices:
+        if n == 1:
+            yield ()
+        return
+    if len(choices) == 1:
+        if n in choices[0]:
+            yield (n,)
+        return
+    for first in choices[0]:
+        if n % first == 0:
+            for rest in _factorised(n // first, choices[1:]):
+                yield (first, *rest)
+
+
+def grid(
+    devices: int, draft: Draft, allowed: Mapping[str, Sequence[int]], lists: Mapping[str, tuple[int, ...]],
+    seen: set[object],
+) -> Grid:  # fmt: skip
+    """The configurations of a draft; raises ``ValuesError`` for more of them than a search takes."""
+    kept = tuple((name, values) for name, values in lists.items() if name != BUCKETS or draft.bucketed)
+    found = Grid(draft.axes, shapes(devices, draft, allowed, seen), kept)
+    if found.size > MOST_CONFIGURATIONS:
+        raise ValuesError(f"there are {found.size:,} configurations; a search takes {MOST_CONFIGURATIONS:,}",
+                          hint="give fewer sizes, for instance microbatches='1..64*2'")  # fmt: skip
+    return found

@@ -1,0 +1,117 @@
+"""The text of a strategy taken apart, so that a configuration can be written back with its sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from inspect import signature
+from operator import or_
+
+from symcomm.errors import StrategyError
+from symcomm.form import Form, Num, Sym
+from symcomm.parallel.strategy import _ALSO as ALSO
+from symcomm.parallel.strategy import STRATEGIES, Strategy, parse_strategy
+
+PIPELINE = "pipeline"  # what the stages are called among the axes of the mesh
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One part of a strategy: its name, its arguments, and the axes of the mesh it has.
+
+    An argument is its name, its text, and the axis whose size it says (empty where it says something else).
+    """
+
+    key: str
+    arguments: tuple[tuple[str, str, str], ...]
+    axes: tuple[str, ...]
+    strategy: Strategy
+
+    def written(self, sizes: Mapping[str, int], microbatches: int) -> str:
+        """The part with its sizes, as ``parse_strategy`` reads it."""
+        said = [(name, str(sizes[axis]) if axis else text) for name, text, axis in self.arguments]
+        if self.strategy.pipeline is not None:
+            said.append(("microbatches", str(microbatches)))
+        first = next(iter(signature(STRATEGIES[self.key]).parameters))
+        inside = [text if name == first else f"{name}={text}" for name, text in said]
+        return f"{self.key}({', '.join(inside)})" if inside else self.key
+
+
+def pieces(text: str) -> tuple[Piece, ...]:
+    """The parts of a strategy; raises ``StrategyError`` for what a search cannot vary.
+
+    >>> [p.written({"tensor": 4, "pipeline": 2}, 8) for p in pieces("tensor(t) + sequence + pipeline")]
+    ['tensor(4)', 'sequence', 'pipeline(2, microbatches=8)']
+    """
+    if not isinstance(text, str):
+        raise StrategyError("a search takes strategies as texts", hint="for instance 'data + tensor + pipeline'")
+    whole = parse_strategy(text)
+    found = tuple(_piece(part) for part in re.split(r"[+|](?![^()]*\))", text))
+    owners: dict[str, str] = {}
+    for axis, size in degrees(whole).items():
+        if isinstance(size, Sym):
+            other = owners.setdefault(size.name, axis)
+            if other != axis:
+                hint = "call them by two names"
+                raise StrategyError(f"{size.name} is the size of {other} and of {axis} in '{text}'", hint=hint)
+    return found
+
+
+def _piece(text: str) -> Piece:
+    match = re.fullmatch(r"\s*([A-Za-z][\w -]*?)\s*(?:\(([^()]*)\))?\s*", text)
+    assert match is not None, text
+    made = parse_strategy(text)
+    key = match[1].lower().replace("_", "-").replace(" ", "-")
+    key = ALSO.get(key, key)
+    record = signature(STRATEGIES[key])
+    given = [part.strip().partition("=") for part in (match[2] or "").split(",") if part.strip()]
+    placed = [name for name, equals, _ in given if not equals]
+    bound = record.bind(*placed, **{name.strip(): value.strip() for name, equals, value in given if equals})
+    said = {name: str(value) for name, value in bound.arguments.items()}
+    cut = made.pipeline
+    if cut is not None:
+        if cut.stages is None:
+            raise StrategyError("a search varies the stages, not the layers of one", hint="write pipeline(p)")
+        if "microbatches" in said:
+            raise StrategyError("a search varies the microbatches itself", hint="say them beside: microbatches='1..64'")
+        said.setdefault("stages", "N_PP")
+    sizes = {axis: size for axis, size in made.mesh if size is not None}
+    if cut is not None and cut.stages is not None:
+        sizes[PIPELINE] = cut.stages
+    named = {_said(size): axis for axis, size in sizes.items()}
+    defaults = {n: str(p.default) for n, p in record.parameters.items() if str(p.default) in named}
+    arguments = {**defaults, **said}
+    ordered = [name for name in record.parameters if name in arguments]
+    return Piece(
+        key,
+        tuple((n, arguments[n], named.get(arguments[n], "") if n not in ("axis", "mesh") else "") for n in ordered),
+        tuple(axis for axis, _ in made.mesh) or ((PIPELINE,) if cut is not None else ()),
+        made,
+    )
+
+
+def _said(size: Form) -> str:
+    return size.name if isinstance(size, Sym) else str(size.number) if isinstance(size, Num) else ""
+
+
+def composed(parts: tuple[Piece, ...]) -> Strategy | None:
+    """The strategy of some parts; None for one device."""
+    return reduce(or_, (part.strategy for part in parts)) if parts else None
+
+
+def degrees(strategy: Strategy | None) -> dict[str, Form]:
+    """The size of each axis of the mesh, the stages of a pipeline among them."""
+    if strategy is None:
+        return {}
+    found = dict(strategy.sizes)
+    if strategy.pipeline is not None and strategy.pipeline.stages is not None:
+        found[PIPELINE] = strategy.pipeline.stages
+    return found
+
+
+def written(parts: tuple[Piece, ...], sizes: Mapping[str, int], microbatches: int) -> str:
+    """A strategy with its sizes; what has a size of one is left out, since it does nothing."""
+    kept = [part for part in parts if any(sizes[axis] > 1 for axis in part.axes)]
+    return " + ".join(part.written(sizes, microbatches) for part in kept) or "one device"

@@ -1,0 +1,322 @@
+"""What a search tells: ties, what cannot be, buckets, sizes of the model, documents, and the same from any worker."""
+
+import json
+from fractions import Fraction
+
+import joblib
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_oracle import BLOCK, RATES, attention, block
+
+import symcomm as sc
+from symcomm.cli import main
+from symcomm.searching import evaluate
+from symcomm.searching.ranges import divisors, whole_numbers
+
+HUGE = {"capacity": "1 TB", "capacity_is": "nominal_GB"}
+
+
+def searched(model=None, **options):
+    return sc.search(model or block(), **({"devices": 4, "recomputation": "none"} | HUGE | RATES | options))
+
+
+def test_where_nothing_fits_the_nearest_miss_is_told():
+    found = searched(capacity="1 kB", capacity_is="usable", strategies="data + tensor", microbatches=3)
+    least = sc.load(BLOCK, repeat="N_layer", values={"N_layer": 6, "B": 4, "L": 16, "D": 24, "F": 36})
+    # By hand: the two matrices are cut four ways, the activations of a third of the batch as well.
+    states = least.state_memory("tensor(4)").at().value + least.activation_memory("tensor(4)").at().value
+    assert (found.feasible, found.front, found.top) == (0, (), ())
+    assert found.nearest[0].memory.value == states
+    assert found.nearest[0].strategy == "tensor(4)"
+    assert found.summary.startswith("3 configurations of block on 4 devices of 1")
+    assert "none fits. The nearest, tensor(4) with 3 microbatches, needs" in found.summary
+    assert f"{float(states / 1000):.4g} times the capacity" in found.summary
+    assert dict(found.refused) == {"does not fit in the memory": 3}
+    with pytest.raises(sc.SymcommError, match="no configuration fits, so there is no front to draw"):
+        found.plot()
+
+
+def test_where_no_shape_uses_all_devices_there_are_no_configurations():
+    found = searched(devices=7, strategies="data + tensor", sizes={"data": "2..6"})
+    assert (found.tried, found.feasible, found.top) == (0, 0, ())
+    assert "there are none. No shape of the mesh uses all devices" in found.summary
+
+
+def test_where_nothing_divides_it_says_so():
+    found = searched(devices=7, strategies="tensor")
+    assert found.tried == 6
+    assert dict(found.refused) == {"does not divide: F by tensor": 6}
+    assert "none can run, for none divides evenly" in found.summary
+
+
+def test_each_reason_is_counted_once_and_names_what_is_cut():
+    found = searched(attention(), devices=8, strategies="tensor + sequence + pipeline", microbatches="3")
+    # 8 = t p: four heads take 1, 2, 4; four layers take 1, 2, 4; a batch of eight never takes three microbatches.
+    assert sum(n for _, n in found.refused) == found.tried == 4
+    assert {why for why, _ in found.refused} == {
+        "does not divide: n_H by tensor", "does not divide: B by microbatches",
+    }  # fmt: skip
+
+
+def test_an_axis_of_one_rank_is_no_configuration_of_its_own():
+    found = searched(strategies=["data + tensor", "zero-1 + tensor", "data", "tensor"], microbatches=1)
+    assert sorted(c.strategy for c in found.top) == [
+        "data(2) + tensor(2)", "data(4)", "tensor(4)", "zero-1(2) + tensor(2)", "zero-1(4)",
+    ]  # fmt: skip
+    assert searched(devices=1, strategies="data + tensor", microbatches=1).top[0].strategy == "one device"
+
+
+def test_fixed_degrees_and_limits_of_an_axis_are_kept():
+    found = searched(devices=8, strategies=["data + tensor(2)", "fully-sharded(k) + tensor(t)"],
+                     sizes={"tensor": "2,4"}, batch=24, microbatches=1)  # fmt: skip
+    assert sorted(c.strategy for c in found.top) == [
+        "data(4) + tensor(2)", "fully-sharded(2) + tensor(4)", "fully-sharded(4) + tensor(2)",
+    ]  # fmt: skip
+
+
+def test_a_degree_may_be_called_by_its_symbol_or_by_its_axis():
+    one = searched(devices=12, strategies="data + tensor(t)", sizes={"t": "1..3"})
+    other = searched(devices=12, strategies="data + tensor(t)", sizes={"tensor": [1, 2, 3]})
+    assert told(one) == told(other)
+    assert {dict(c.mesh)["tensor"] for c in one.top} == {1, 2, 3}
+
+
+def test_of_the_usual_strategies_those_that_a_model_does_not_allow_are_left_out_aloud():
+    one_matrix = sc.load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n",
+                         values={"B": 4, "D": 8, "F": 8})  # fmt: skip
+    found = sc.search(one_matrix, devices=4, **HUGE, **RATES)
+    assert {c.strategy for c in found.top} == {"data(4)", "zero-1(4)", "fully-sharded(4)"}
+    assert [note[:14] for note in found.notes if note.startswith("No ")] == [
+        "No tensor: lay",
+        "No pipeline: l",
+        "No sequence: l",
+    ]
+
+
+def test_ties_are_ordered_by_memory_and_the_front_has_one_of_them():
+    # Without a network to wait for, computing bounds every one of them: the times are all equal.
+    found = searched(strategies="tensor", devices=2, microbatches="1,2,3,6", peak="1 GFLOP/s", network="1000 TB/s",
+                     memory="1000 TB/s", latency=None)  # fmt: skip
+    assert len({c.time.value for c in found.top}) == 1
+    assert [c.microbatches for c in found.top] == [6, 3, 2, 1]
+    assert [c.microbatches for c in found.front] == [6]
+
+
+def test_sizes_of_the_model_and_the_batch_are_varied():
+    found = searched(strategies="data", devices=2, sizes={"L": "16,32"}, batch="12,24", microbatches=2)
+    assert {(dict(c.sizes)["L"], dict(c.sizes)["B"]) for c in found.top} == {(16, 12), (16, 24), (32, 12), (32, 24)}
+    for c in found.top:
+        sizes = dict(c.sizes)
+        exact = block(**sizes).step_time(c.strategy, microbatches=2, **RATES).at()
+        assert c.time.value == exact.value
+
+
+def test_the_number_of_layers_is_a_size_that_stages_divide():
+    found = searched(strategies="data + pipeline", devices=4, sizes={"N_layer": "4,6", "D": "8,24"}, microbatches=3)
+    assert {(dict(c.sizes)["N_layer"], dict(c.mesh).get("pipeline", 1)) for c in found.top} == {
+        (4, 1), (4, 2), (4, 4), (6, 1), (6, 2),
+    }  # fmt: skip
+    for c in found.top:
+        model = block(**dict(c.sizes))
+        assert c.time.value == model.step_time(c.strategy, microbatches=3, **RATES).at().value
+        assert [s.amount for s in c.held if s.what == "weights"] == [
+            2 * Fraction(dict(c.sizes)["N_layer"], dict(c.mesh).get("pipeline", 1)) * 2 * dict(c.sizes)["D"] * 36
+        ]
+
+
+def test_buckets_leave_what_a_simulated_queue_of_calls_leaves():
+    overhead, d, m = Fraction(1, 50_000), 4, 3
+    found = searched(strategies="data", buckets="1..5", call_overhead="20 us", microbatches=m)
+    by_buckets = {dict(c.sizes).get("buckets", 0): c.time.value for c in found.top}
+    assert set(by_buckets) == {0, 1, 2, 3, 4, 5}
+    # By hand: two matrices of 24 x 36 a layer, six layers, two bytes a gradient, on a ring of four.
+    moved = Fraction(6 * 2 * 24 * 36 * 2 * 2 * (d - 1), d * 20 * 10**9)
+    reduced = moved + 6 * 2 * 2 * (d - 1) * Fraction(1, 100_000)
+    backward = 6 * block(B=12 // m).time("data(4)", phase="backward", **RATES).at().value
+    for n in range(1, 6):
+        free = Fraction(0)
+        for bucket in range(n):  # a call starts when its bucket is ready and the one before has ended
+            free = max(free, backward * (bucket + 1) / n) + overhead + moved / n
+        assert by_buckets[n] == by_buckets[0] - reduced + (free - backward)
+
+
+def test_the_strategy_of_a_configuration_is_a_text_that_derives_the_same():
+    found = searched(
+        devices=12, strategies="zero-1 + tensor + pipeline", microbatches="1,2", schedules="gpipe,1f1b",
+        recomputation="full", top=100,
+    )  # fmt: skip
+    assert {c.schedule for c in found.top} == {"", "gpipe", "1f1b"}
+    model = block()
+    for c in found.top[::5]:
+        step = model.step_time(c.strategy, microbatches=c.microbatches, accounting=c.accounting, **RATES)
+        assert step.at().value == c.time.value
+        if c.schedule:
+            kept = model.activation_memory(c.strategy, schedule=c.schedule, accounting=c.accounting).at().value
+            assert kept + model.state_memory(c.strategy).at().value == c.memory.value
+
+
+@pytest.mark.parametrize("name", ["tree", "recursive_doubling", "halving_doubling", "owner_multicast"])
+def test_every_algorithm_of_collectives_is_that_of_a_number_of_ranks(name):
+    # A symbol for the ranks takes floors of logarithms; six ranks by name take none.
+    found = searched(devices=6, strategies="data", microbatches=1, accounting={"algorithm": name})
+    exact = block().step_time("data(6)", accounting={"algorithm": name}, **RATES).at().value
+    assert [c.time.value for c in found.top] == [exact]
+
+
+def test_what_has_no_value_is_refused_and_not_ranked():
+    from symcomm.form import Ratio, Sym, Total, num
+    from symcomm.searching.space import Grid
+    from symcomm.searching.structure import Core
+
+    k = Sym("k")
+    seconds = Ratio(num(1), Total((k, num(-2))))
+    core = Core(("k",), (("time", seconds), ("memory", Ratio(num(8), k))), ())
+    grid = Grid(("data",), ((1,), (2,), (3,), (4,)), ())
+    part = evaluate.evaluate(evaluate.Task(0, core, (("data", "k"),), grid, 0, 4, Fraction(2), 9))
+    # One has a negative time and two an infinite one; 8/3 bytes are too many, 8/4 are just enough.
+    assert (part.tried, part.fits, part.too_large, part.refused) == (4, 1, 1, ((0, (2,)),))
+    assert part.top.index.tolist() == [3]
+
+
+# -- the same from any worker -----------------------------------------------------------------------------
+
+
+def told(found) -> str:
+    return json.dumps(found.json())
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(evaluate, "CHUNK", 7)
+
+
+def test_small_units_of_work_tell_the_same(monkeypatch):
+    whole = told(searched(devices=12, strategies="data + tensor + pipeline", microbatches="1..12"))
+    monkeypatch.setattr(evaluate, "CHUNK", 7)
+    assert told(searched(devices=12, strategies="data + tensor + pipeline", microbatches="1..12")) == whole
+
+
+def test_threads_tell_the_same(small_chunks):
+    alone = told(searched(devices=12, strategies="data + tensor"))
+    with joblib.parallel_config("threading", n_jobs=2):
+        assert told(searched(devices=12, strategies="data + tensor")) == alone
+
+
+@pytest.mark.long
+def test_two_processes_tell_the_same(small_chunks):
+    alone = told(searched(devices=12, strategies="data + tensor"))
+    assert told(searched(devices=12, strategies="data + tensor", jobs=1)) == alone
+    assert told(searched(devices=12, strategies="data + tensor", jobs=2)) == alone
+
+
+def functions_of_a_worker() -> int:
+    import sys
+
+    return int("symcomm.searching.evaluate" in sys.modules)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("default")  # what Dask and its own libraries warn of is theirs
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_local_dask_cluster_tells_the_same(small_chunks, processes):
+    from dask.distributed import Client, LocalCluster
+
+    alone = told(searched(devices=12, strategies="data + tensor"))
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=processes, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        with joblib.parallel_config("dask"):
+            found = searched(devices=12, strategies="data + tensor")
+        compiled = client.run(functions_of_a_worker)
+    assert told(found) == alone
+    assert len(compiled) == 2
+    assert sum(compiled.values()) > 0  # it was the workers that evaluated
+
+
+# -- how it is told ---------------------------------------------------------------------------------------
+
+
+def test_tables_and_json_say_the_same_as_the_result():
+    found = searched(strategies="data + tensor", top=3)
+    made = json.loads(told(found))
+    assert made["format"] == 1
+    assert (made["tried"], made["feasible"]) == (found.tried, found.feasible)
+    assert Fraction(made["top"][0]["time"]["exact"]) == found.top[0].time.value
+    assert made["capacity"] == {"exact": "1000000000000", "unit": "B", "is": "nominal_GB"}
+    shown = found.markdown()
+    assert f"| {found.top[0].strategy} | {found.top[0].microbatches} |" in shown
+    assert "overlap. Computing, memory and network work side by side" in shown
+    html = found._repr_html_()
+    assert html.count("<tr>") == 2 + 3 + len(found.front) + (1 + len(found.refused) if found.refused else 0)
+    assert str(found) == found.text()
+    assert found._repr_markdown_() == shown
+
+
+def test_a_sentence_says_what_limits_and_what_fills_the_memory():
+    slow = searched(
+        strategies="data", devices=2, microbatches=1, network="1 GB/s", capacity="1 MB", capacity_is="usable"
+    )
+    assert slow.top[0].why.startswith("Limited by the collectives: ")
+    assert "most of it all-reduce of weight gradients over data" in slow.top[0].why
+    busy = searched(strategies="pipeline", devices=6, microbatches=2, peak="1 GFLOP/s")
+    # Two microbatches in seven slots: five of them are bubble.
+    assert busy.top[0].why.startswith("Limited by the pipeline bubble: 71 % of the step; computing 29 %")
+    memory = searched(strategies="data", devices=2, microbatches=1, memory="1 MB/s")
+    assert memory.top[0].why.startswith("Limited by memory traffic: 100 % of the step.")
+    link = searched(strategies="pipeline", devices=6, microbatches=12, network="1 kB/s")
+    assert link.top[0].why.startswith("Limited by pipeline messages:")
+
+
+def test_the_picture_of_the_front_is_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = searched(devices=12, strategies="data + tensor")
+    found.plot(tmp_path / "front.svg")
+    first = (tmp_path / "front.svg").read_bytes()
+    found.plot(tmp_path / "front.svg")
+    assert (tmp_path / "front.svg").read_bytes() == first
+    with pytest.raises(sc.SymcommError, match="no picture that can be written"):
+        found.plot(tmp_path / "front.gif")
+
+
+def test_the_command_line_searches(tmp_path):
+    table = tmp_path / "block.md"
+    rows = "".join("| " + " | ".join(r.split("\t")) + " |\n" for r in BLOCK.splitlines()[1:])
+    block = "\n```symcomm\nmodel: block\nrepeat: N_layer\nvalues: {N_layer: 6, L: 16, D: 24, F: 36}\n```\n"
+    table.write_text(f"| Computation | Input | Output |\n|---|---|---|\n{rows}{block}")
+    words = ["search", str(table), "--devices", "4", "--batch", "12", "--strategy", "data + tensor", "--sizes",
+             "tensor=1,2", "--recomputation", "none", "--peak", "1 TFLOP/s", "--memory", "100 GB/s", "--network",
+             "20 GB/s", "--capacity-is", "nominal_GB", "--capacity"]  # fmt: skip
+    shown = CliRunner().invoke(main, [*words, "1 GB"])
+    assert shown.exit_code == 0, shown.output
+    assert "12 configurations of block on 4 devices of 1 GB (nominal_GB) each" in shown.output
+    made = CliRunner().invoke(main, [*words, "1 GB", "--json", "-o", str(tmp_path / "out.json")])
+    assert made.exit_code == 0
+    assert json.loads((tmp_path / "out.json").read_text())["devices"] == 4
+    none = CliRunner().invoke(main, [*words[:-3], "--capacity-is", "usable", "--capacity", "1 kB"])
+    assert none.exit_code == 1
+    assert "none fits. The nearest" in none.output
+    wrong = CliRunner().invoke(main, [*words, "1 GB", "--sizes", "tensor"])
+    assert wrong.exit_code == 2
+    assert "--sizes: 'tensor' gives no values" in wrong.output
+    unsaid = CliRunner().invoke(main, [*words[:-3], "--capacity", "1 GB"])
+    assert unsaid.exit_code == 2
+    assert "what does a capacity of 1 GB mean?" in unsaid.output
+
+
+# -- ranges -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=20))
+def test_a_list_of_numbers_is_read_as_it_is_written(numbers):
+    assert (
+        whole_numbers(", ".join(map(str, numbers)), "m") == tuple(sorted(set(numbers))) == whole_numbers(numbers, "m")
+    )
+
+
+@given(st.integers(1, 3000))
+def test_divisors_are_what_divides(n):
+    assert divisors(n) == tuple(d for d in range(1, n + 1) if n % d == 0)
