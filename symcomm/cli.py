@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from symcomm.derivation import Derivation
     from symcomm.model import Model
-    from symcomm.passes import Option
+    from symcomm.passes.options import Option
 
 FORMATS = ("pdf", "md", "tex", "html")
 DERIVED = ("text", "json", "latex", "markdown", "html")

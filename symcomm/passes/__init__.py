@@ -7,18 +7,29 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from symcomm.passes.options import (
+    CALL,
+    COLLECTIVE,
+    DTYPE,
+    FROZEN,
+    GRADIENTS,
+    KINDS,
+    LINKS,
+    MESH_PHASE,
+    MICROBATCHES,
+    OP,
+    PASS,
+    PATHS,
+    RATES,
+    RATES_BUT_MEMORY,
+    RECIPE,
+    RECOMPUTATION,
+    STRATEGY,
+    Option,
+)
+
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
-
-
-@dataclass(frozen=True)
-class Option:
-    """An option of a pass. ``kind`` is text, size, quantity, strategy, dtype or ``choice:a|b|c``."""
-
-    name: str
-    kind: str
-    meaning: str
-    default: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,50 +47,6 @@ class Pass:
         return cast("Callable[..., Derivation]", import_module(f"symcomm.passes.{self.name}").derive)
 
 
-_STRATEGY = Option("strategy", "strategy", "how the model is parallelised, such as data(k) or tensor(8) + sequence")
-_DTYPE = Option("dtype", "dtype", "the number format, where it is not the model's")
-_OP = Option("op", "text", "only the row that computes this tensor")
-_RECIPES = "choice:mixed_adam|mixed_adam_fp32_gradients|fp32_adam|fp32_adamw|fp32_momentum|fp32_sgd"
-_RECIPE = Option("recipe", _RECIPES, "what is kept", "mixed_adam")
-_FROZEN = Option("frozen", "text", "weights that are not trained, with commas between them")
-_RECOMPUTATION = Option(
-    "recomputation", "text", "none, selective, full, or the tensors that are computed again", "none"
-)
-_PATHS = ("pix", "pxb", "phb", "node", "sys")
-_KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|send"
-
-_RATES = (
-    Option("device", "text", "a device whose rates are used, such as H100-SXM"),
-    Option("peak", "text", "the peak rate, such as 312 TFLOP/s; or the name of a symbol"),
-    Option("memory", "text", "the bandwidth of the memory, such as 2039 GB/s"),
-    Option("network", "text", "the bandwidth of the network, such as 300 GB/s"),
-    Option("latency", "text", "the latency of one message, such as 0.00001 s; left out where it is not named"),
-    Option("utilisation", "text", "the part of the peak rate and the memory bandwidth that is sustained, such as 4/5"),
-)
-_RATES_BUT_MEMORY = tuple(rate for rate in _RATES if rate.name != "memory")
-_PASS = Option("phase", "choice:forward|backward|microbatch|end_of_batch", "what is timed")
-_MESH_PHASE = Option("phase", "choice:forward|backward|training", "what is timed", "forward")
-_LINKS = Option("links", "text", "the links of each mesh axis, such as data=2, tensor=1; one where it is not said")
-_GRADIENTS = Option("gradient_dtype", "dtype", "the number format in which gradients of weights are reduced")
-_MICROBATCHES = Option("microbatches", "size", "how many microbatches a batch is cut into")
-
-_COLLECTIVE = Option("collective", "text", "all-reduce, all-gather, broadcast, ...", "all-reduce")
-_CALL = (
-    _DTYPE,
-    Option("payload", "quantity", "the bytes of the full tensor, such as 64 MiB"),
-    Option("ranks", "size", "the number of ranks, or its symbol"),
-    Option("latency", "quantity", "the latency of a message, such as 20 us"),
-    Option("bandwidth", "quantity", "the bandwidth of a link in one direction, such as 100 GB/s"),
-    Option("reduction", "quantity", "the bytes a rank adds per second, where additions are counted"),
-    Option("chunks", "size", "the chunks of a pipelined algorithm"),
-    Option("group", "size", "the ranks of a node, for the hierarchical algorithm"),
-    Option("latency_between", "quantity", "the latency of a message between nodes"),
-    Option("bandwidth_between", "quantity", "the bandwidth between nodes, of one rank in one direction"),
-    Option("x_ranks", "size", "the ranks along the first axis of a torus"),
-    Option("y_ranks", "size", "the ranks along the second axis of a torus"),
-    Option("directions", "size", "how many ways a ring runs at once: 1 or 2"),
-)
-
 PASSES: dict[str, Pass] = {
     p.name: p
     for p in (
@@ -87,49 +54,49 @@ PASSES: dict[str, Pass] = {
         Pass(
             "flops",
             "the floating-point operations of a pass",
-            (Option("scope", "choice:forward|backward|training", "which pass is counted", "forward"), _OP),
+            (Option("scope", "choice:forward|backward|training", "which pass is counted", "forward"), OP),
         ),
-        Pass("traffic", "the bytes moved when each operand is read and each result written once", (_OP, _DTYPE)),
-        Pass("intensity", "the arithmetic intensity: operations per byte moved", (_OP, _DTYPE)),
-        Pass("tensor_size", "the bytes of one tensor", (Option("tensor", "text", "the name of the tensor"), _DTYPE)),
+        Pass("traffic", "the bytes moved when each operand is read and each result written once", (OP, DTYPE)),
+        Pass("intensity", "the arithmetic intensity: operations per byte moved", (OP, DTYPE)),
+        Pass("tensor_size", "the bytes of one tensor", (Option("tensor", "text", "the name of the tensor"), DTYPE)),
         Pass(
             "communication",
             "the bytes that a parallel strategy moves in a training iteration",
             (
-                _STRATEGY,
-                Option("collective", f"choice:{_KINDS}", "only calls of this kind"),
+                STRATEGY,
+                Option("collective", f"choice:{KINDS}", "only calls of this kind"),
                 Option("phase", "choice:forward|backward|update", "only calls of this phase"),
-                _DTYPE,
+                DTYPE,
                 Option("gradient_dtype", "dtype", "the number format in which gradients of weights are reduced"),
             ),
         ),
-        Pass("stages", "the number of pipeline stages", (_STRATEGY,)),
+        Pass("stages", "the number of pipeline stages", (STRATEGY,)),
         Pass(
             "state_memory",
             "the bytes of weights, gradients and optimizer states on one rank",
-            (_STRATEGY, _RECIPE, _FROZEN),
+            (STRATEGY, RECIPE, FROZEN),
         ),
         Pass(
             "activation_memory",
             "the bytes of activations that one rank keeps for the backward pass",
             (
-                _STRATEGY,
-                _DTYPE,
-                _RECOMPUTATION,
+                STRATEGY,
+                DTYPE,
+                RECOMPUTATION,
                 Option("every", "size", "the layers of a group that is computed again from its first input"),
                 Option("schedule", "choice:gpipe|1f1b|interleaved", "the schedule of a pipeline", "1f1b"),
                 Option("stage", "text", "the stage of a pipeline, the first one is 0", "0"),
                 Option("chunks", "size", "the chunks of layers per rank of an interleaved schedule"),
-                _FROZEN,
+                FROZEN,
             ),
         ),
         Pass(
             "recomputation",
             "what recomputation runs a second time",
             (
-                _RECOMPUTATION,
+                RECOMPUTATION,
                 Option("count", "choice:flops|hardware_flops|all-reduces|bytes", "what is counted", "flops"),
-                _STRATEGY,
+                STRATEGY,
             ),
         ),
         Pass(
@@ -139,18 +106,18 @@ PASSES: dict[str, Pass] = {
                 Option("held", "text", "tensors that the program still refers to, with commas between them"),
                 Option("workspace", "quantity", "what a library keeps for itself, such as 32 MiB"),
                 Option("rounding", "choice:requests|blocks|none", "how the allocator rounds", "requests"),
-                _DTYPE,
+                DTYPE,
             ),
         ),
         Pass(
             "peak_memory",
             "the most bytes alive at once on one rank in a training step, and the op during which they are",
             (
-                _STRATEGY,
-                _RECIPE,
-                _DTYPE,
-                _RECOMPUTATION,
-                _FROZEN,
+                STRATEGY,
+                RECIPE,
+                DTYPE,
+                RECOMPUTATION,
+                FROZEN,
                 Option(
                     "step",
                     "choice:forward|first|later",
@@ -180,35 +147,35 @@ PASSES: dict[str, Pass] = {
                 Option("solve_for", "text", "the symbol to solve for: a degree of the strategy or a size"),
                 Option("capacity", "quantity", "the memory of a device, such as 80 GB"),
                 Option("capacity_is", "choice:nominal_GB|nominal_GiB|usable", "what the capacity means; must be said"),
-                _STRATEGY,
-                _RECIPE,
+                STRATEGY,
+                RECIPE,
                 Option(
                     "include",
                     "choice:states|activations|states and activations",
                     "what has to fit",
                     "states and activations",
                 ),
-                _RECOMPUTATION,
-                _FROZEN,
+                RECOMPUTATION,
+                FROZEN,
             ),
         ),
         Pass(
             "time",
             "the time of a layer on one rank: computing, memory and network",
             (
-                _STRATEGY,
-                _PASS,
+                STRATEGY,
+                PASS,
                 Option("term", "choice:compute|memory|network", "only this term"),
-                _OP,
-                _DTYPE,
-                _GRADIENTS,
-                *_RATES,
+                OP,
+                DTYPE,
+                GRADIENTS,
+                *RATES,
             ),
         ),
         Pass(
             "roofline",
             "the rate an op can reach on a machine, and what limits it",
-            (_OP, _PASS, _STRATEGY, _DTYPE, *_RATES),
+            (OP, PASS, STRATEGY, DTYPE, *RATES),
         ),
         Pass(
             "crossover",
@@ -216,42 +183,42 @@ PASSES: dict[str, Pass] = {
             (
                 Option("between", "text", "two of compute, memory and network, with a comma between them"),
                 Option("over", "text", "the symbol to solve for"),
-                _STRATEGY,
-                _PASS,
-                _OP,
-                _DTYPE,
-                _GRADIENTS,
-                *_RATES,
+                STRATEGY,
+                PASS,
+                OP,
+                DTYPE,
+                GRADIENTS,
+                *RATES,
             ),
         ),
         Pass(
             "compute_bound",
             "the batch from which on computing takes longer than the communication of a strategy",
             (
-                _STRATEGY,
-                _MESH_PHASE,
+                STRATEGY,
+                MESH_PHASE,
                 Option("over", "text", "the symbol to solve for, where it is not the batch"),
                 Option("per", "choice:total|device", "the batch of all devices, or of one", "total"),
                 Option("numbers", "choice:real|whole", "over real or whole numbers", "real"),
-                _LINKS,
-                _DTYPE,
-                _GRADIENTS,
-                *_RATES_BUT_MEMORY,
+                LINKS,
+                DTYPE,
+                GRADIENTS,
+                *RATES_BUT_MEMORY,
             ),
         ),
         Pass(
             "mesh_split",
             "the best split of devices into the two axes of a mesh",
             (
-                _STRATEGY,
+                STRATEGY,
                 Option("devices", "size", "the number of devices, or its symbol"),
                 Option("least", "choice:communication|batch", "what is made small", "communication"),
                 Option("numbers", "choice:real|whole", "over the real numbers, or the divisors", "real"),
-                _MESH_PHASE,
-                _LINKS,
-                _DTYPE,
-                _GRADIENTS,
-                *_RATES_BUT_MEMORY,
+                MESH_PHASE,
+                LINKS,
+                DTYPE,
+                GRADIENTS,
+                *RATES_BUT_MEMORY,
             ),
         ),
         Pass(
@@ -259,57 +226,57 @@ PASSES: dict[str, Pass] = {
             "the least time that physics allows, or the rate that a measured time implies",
             (
                 Option("of", "choice:least_time|implied_rate|implied_bandwidth", "what is asked", "least_time"),
-                _OP,
+                OP,
                 Option("tensor", "text", "only writing this tensor once"),
-                _PASS,
+                PASS,
                 Option("measured", "quantity", "a measured time, such as 0.000222 s"),
-                _DTYPE,
-                *_RATES,
+                DTYPE,
+                *RATES,
             ),
         ),
         Pass(
             "step_time",
             "the time of a training step under a strategy",
             (
-                _STRATEGY,
-                _MICROBATCHES,
+                STRATEGY,
+                MICROBATCHES,
                 Option("of", "choice:step|exposed|hidden|network", "the step, or a part of its communication", "step"),
-                _DTYPE,
-                _GRADIENTS,
-                *_RATES,
+                DTYPE,
+                GRADIENTS,
+                *RATES,
             ),
         ),
         Pass(
             "throughput",
             "tokens a second, utilisation, days and device-hours of training",
             (
-                _STRATEGY,
+                STRATEGY,
                 Option(
                     "of",
                     "choice:tokens_per_second|flops_per_token|mfu|hfu|days|device_hours|devices",
                     "what is asked",
                     "tokens_per_second",
                 ),
-                _MICROBATCHES,
+                MICROBATCHES,
                 Option("mfu", "text", "the model FLOP utilisation, where no time is derived, such as 1/2"),
                 Option("devices_used", "size", "how many devices, where no strategy says it"),
                 Option("budget", "quantity", "the tokens to train on, such as 300e9 tokens"),
-                _DTYPE,
-                _GRADIENTS,
-                *_RATES,
+                DTYPE,
+                GRADIENTS,
+                *RATES,
             ),
         ),
         Pass(
             "scaling",
             "the speed-up and the efficiency of more ranks",
             (
-                _STRATEGY,
+                STRATEGY,
                 Option("kind", "choice:strong|weak|speedup", "at one batch, or at one batch a rank", "strong"),
                 Option("over", "text", "the symbol that counts the ranks"),
-                _MICROBATCHES,
-                _DTYPE,
-                _GRADIENTS,
-                *_RATES,
+                MICROBATCHES,
+                DTYPE,
+                GRADIENTS,
+                *RATES,
             ),
         ),
         Pass(
@@ -319,31 +286,31 @@ PASSES: dict[str, Pass] = {
                 Option("clock", "quantity", "the clock rate, where the peak rate is derived"),
                 Option("units", "quantity", "the number of multiprocessors"),
                 Option("fma", "quantity", "multiply-adds per clock and multiprocessor"),
-                *_RATES[:3],
+                *RATES[:3],
             ),
             needs_model=False,
         ),
         Pass(
             "collective_time",
             "the time of a collective under an algorithm",
-            (_COLLECTIVE, Option("algorithm", "text", "ring, tree, halving_doubling, ..."), *_CALL),
+            (COLLECTIVE, Option("algorithm", "text", "ring, tree, halving_doubling, ..."), *CALL),
             needs_model=False,
         ),
         Pass(
             "collective_table",
             "the fastest algorithm for a collective, and all others beside it",
-            (_COLLECTIVE, *_CALL),
+            (COLLECTIVE, *CALL),
             needs_model=False,
         ),
         Pass(
             "collective_crossover",
             "where one algorithm of a collective overtakes another",
             (
-                _COLLECTIVE,
+                COLLECTIVE,
                 Option("algorithm", "text", "the first algorithm", "ring"),
                 Option("other", "text", "the second algorithm", "tree"),
                 Option("over", "text", "payload, ranks, bandwidth or latency", "payload"),
-                *_CALL,
+                *CALL,
             ),
             needs_model=False,
         ),
@@ -351,7 +318,7 @@ PASSES: dict[str, Pass] = {
             "collective_bandwidth",
             "the algorithm or bus bandwidth of a measured collective",
             (
-                _COLLECTIVE,
+                COLLECTIVE,
                 Option("payload", "quantity", "the bytes of the full tensor"),
                 Option("ranks", "size", "the number of ranks"),
                 Option("time", "quantity", "the measured time of one call"),
@@ -403,7 +370,7 @@ PASSES: dict[str, Pass] = {
                 Option("gpus", "size", "the number of GPUs, where there is no matrix"),
                 Option("links", "size", "the NVLinks between two GPUs, where there is no matrix"),
                 Option("kind", "text", "only missing cells of this link type"),
-                *(Option(k, "quantity", f"the bandwidth of a {k.upper()} path") for k in _PATHS),
+                *(Option(k, "quantity", f"the bandwidth of a {k.upper()} path") for k in PATHS),
             ),
             needs_model=False,
         ),
