@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         Zero2,
         parse_strategy,
     )
-    from symcomm.parts import Parts
+    from symcomm.parts import Parts, model_of_parts
     from symcomm.passes.bound import judge
     from symcomm.searching.run import search
     from symcomm.units import Quantity
@@ -88,6 +88,7 @@ _HOMES = {
     "load": "symcomm.exam.load",
     "maximise": "symcomm.optimum.minimum",
     "minimise": "symcomm.optimum.minimum",
+    "model_of_parts": "symcomm.parts",
     "parse_strategy": "symcomm.parallel.strategy",
     "peak_rate": "symcomm.model",
     "ratio": "symcomm.model",
@@ -135,6 +136,7 @@ __all__ = [
     "load",
     "maximise",
     "minimise",
+    "model_of_parts",
     "parse_strategy",
     "peak_rate",
     "ratio",

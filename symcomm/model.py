@@ -138,6 +138,16 @@ class Model:
         """The value of ``over`` at which two of the terms compute, memory and network are equal."""
         return self.derive("crossover", between=between, over=over, strategy=strategy, accounting=accounting, **options)
 
+    def compute_bound(self, strategy: Strategy | str, phase: str = "forward", accounting: Any = None,
+                      **options: Any) -> Derivation:  # fmt: skip
+        """The least batch at which computing takes as long as the communication (``per``, ``numbers``, ``links``)."""
+        return self.derive("compute_bound", strategy=strategy, phase=phase, accounting=accounting, **options)
+
+    def mesh_split(self, strategy: Strategy | str, phase: str = "forward", accounting: Any = None,
+                   **options: Any) -> Derivation:  # fmt: skip
+        """The best degrees of two mesh axes for a number of ``devices`` (``least``, ``numbers``, ``links``)."""
+        return self.derive("mesh_split", strategy=strategy, phase=phase, accounting=accounting, **options)
+
     def bound(self, of: str = "least_time", accounting: Any = None, **options: Any) -> Derivation:
         """The least time that physics allows, or the rate that a ``measured`` time implies."""
         return self.derive("bound", of=of, accounting=accounting, **options)

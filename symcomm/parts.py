@@ -219,8 +219,13 @@ def from_blueprint(
     return Parts(main, blueprint.name, dtype, known, notation, blueprint)
 
 
-def of_models(models: Sequence[tuple[Model, str]], *, name: str = "model", values: Mapping[str, object] | None = None,
-              notation: Notation | None = None) -> Parts:  # fmt: skip
+def model_of_parts(
+    models: Sequence[tuple[Model, str]],
+    *,
+    name: str = "model",
+    values: Mapping[str, object] | None = None,
+    notation: Notation | None = None,
+) -> Parts:
     """The model whose parts are models; each with the tensor that stands for the result of the layers, or nothing.
 
     Raises ``ValuesError`` where their number formats or values differ, or where no row makes such a tensor.

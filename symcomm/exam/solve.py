@@ -75,7 +75,7 @@ def _load(block: ModelBlock) -> Model:
     try:
         if block.parts:
             found = [(_load(part), part.layers_before) for part in block.parts]
-            return parts.of_models(found, name=block.name, values=_numbers(block.values), notation=block.notation)
+            return parts.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         made = model.load(
             block.table,
             repeat=block.repeat,

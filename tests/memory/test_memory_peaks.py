@@ -16,7 +16,7 @@ from symcomm.collectives.cost import Case
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.exam.solve import no_model
 from symcomm.form import Sym, evaluate, num
-from symcomm.parts import of_models
+from symcomm.parts import model_of_parts
 from symcomm.passes.allocated_memory import block
 
 ENTRIES = json.loads((tables.DATA / "golden_memory_measured.json").read_text(encoding="utf-8"))
@@ -368,12 +368,12 @@ def test_a_line_through_three_points_has_the_least_squares_and_a_sample_deviatio
 def test_parts_of_a_model_have_one_format_and_one_value_for_a_size():
     ends, layer = (tables.load(t, dtype=d) for t, d in ((models.TOY_ENDS, "fp32"), (models.TOY_LAYER, "bf16")))
     with pytest.raises(ValuesError, match=r"is in fp32, but .* in bf16"):
-        of_models([(ends, "h"), (layer, "")])
+        model_of_parts([(ends, "h"), (layer, "")])
     layer = tables.load(models.TOY_LAYER, dtype="fp32", values={"D": 8})
     with pytest.raises(ValuesError, match="D is 4 in one part and 8 in another one"):
-        of_models([(ends.at(D=4), "h"), (layer, "")])
+        model_of_parts([(ends.at(D=4), "h"), (layer, "")])
     with pytest.raises(ValuesError, match="no row of ends computes 'k'"):
-        of_models([(tables.load(models.TOY_ENDS, dtype="fp32", name="ends"), "k"), (layer, "")])
+        model_of_parts([(tables.load(models.TOY_ENDS, dtype="fp32", name="ends"), "k"), (layer, "")])
 
 
 COVERED = (
