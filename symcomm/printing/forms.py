@@ -26,7 +26,7 @@ from symcomm.notation import Notation
 from symcomm.printing.dialects import LATEX, MATHML, PLAIN, TYPST, Dialect, DialectName
 from symcomm.printing.escape import printable
 from symcomm.printing.names import Glyph, Written, written
-from symcomm.units import decimals
+from symcomm.units import ONE, decimals
 
 # How tightly a piece binds, loosest first: what binds less than its surroundings is put in parentheses.
 _SUM, _PRODUCT, _RATIO, _POWER, _ATOM = range(5)
@@ -80,13 +80,15 @@ def _split_sign(form: Form) -> tuple[bool, Form]:
 
 
 def _flat_factors(factors: Sequence[Form]) -> list[Form]:
+    """The factors of nested products; one byte an element is a unit that is not written."""
     out: list[Form] = []
     for f in factors:
         if isinstance(f, Product) and f.factors and not _split_sign(f)[0]:
             out.extend(_flat_factors(f.factors))
         else:
             out.append(f)
-    return out
+    told = [f for f in out if not (isinstance(f, Num) and f.number == 1 and f.unit != ONE)]
+    return told or out[:1]
 
 
 class _Printer:

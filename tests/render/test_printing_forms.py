@@ -391,3 +391,11 @@ def test_any_text_is_a_safe_name(name: str) -> None:
     outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", printing.typst(Sym(name)))
     assert not set(outside) & set('#$[]{}\\`;"')
     printing.tex(Sym(name)).encode("utf-8", "strict")
+
+
+def test_a_factor_that_is_only_a_unit_is_not_written() -> None:
+    square = product(Num(Fraction(1), BYTE), Power(Sym("D"), num(2)))
+    assert printing.plain(square) == "D²"
+    assert printing.tex(Total((square, Num(Fraction(1), BYTE)))) == "D^{2} + 1"
+    # A number that was put in is shown, also where it is one.
+    assert printing.plain(product(num(2), Sym("B")), {"B": 1}) == "2·1"
