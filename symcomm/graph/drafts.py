@@ -124,6 +124,14 @@ def _size_form(node: tree.Node, aliases: Mapping[str, str], size_form: Callable[
             return forms.Power(size_form(base), size_form(exponent))
         case tree.Root(inside=inside):
             return forms.Root(size_form(inside))
+        case tree.Call(function="ceil" | "floor" as function, arguments=(inside,), subscript=None):
+            return (forms.Ceiling if function == "ceil" else forms.Floor)(size_form(inside))
+        case tree.Call(function="max" | "min" as function, arguments=choices, subscript=None) if choices:
+            return (forms.Largest if function == "max" else forms.Smallest)(tuple(size_form(c) for c in choices))
+        case tree.Call(function="log", arguments=(inside,), subscript=None):
+            return forms.Logarithm(size_form(inside))
+        case tree.Call(function="log", arguments=(inside,), subscript=tree.Number(value=base)) if base.denominator == 1:
+            return forms.Logarithm(size_form(inside), int(base))
     raise FormulaError("this is not a size", node.span, "a size is made of numbers and symbols, such as 4D or n_h × H")
 
 

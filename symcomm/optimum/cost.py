@@ -13,8 +13,10 @@ from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Relations, Step, exact
 from symcomm.errors import DerivationError, ValuesError, nearest
 from symcomm.form import Form, Sym
+from symcomm.graph.drafts import size_form
 from symcomm.notation import Notation, amount, symbol
 from symcomm.optimum.unit_repair import with_unit
+from symcomm.text.formula import parse_answer
 from symcomm.units import ONE, Unit
 
 if TYPE_CHECKING:
@@ -111,11 +113,17 @@ class Cost:
         return name
 
 
-def read(cost: Derivation | Form | Expr, over: str, given: Mapping[str, object] | None, title: str = "") -> Cost:
-    """A cost from a derivation, a form or a SymPy expression.
+def read(cost: Derivation | Form | Expr | str, over: str, given: Mapping[str, object] | None, title: str = "") -> Cost:
+    """A cost from a derivation, a form, a SymPy expression or a formula in plain text or LaTeX.
 
-    Raises ``ValuesError`` where it does not depend on ``over``, or a given number is not positive.
+    Raises ``ValuesError`` where it does not depend on ``over``, or a given number is not positive; ``FormulaError``
+    for a text that is no formula.
+
+    >>> read("n o + s/(n w)", "n", None).expr
+    n*o + s/(n*w)
     """
+    if isinstance(cost, str):
+        cost = forms.substitute(size_form(parse_answer(cost, None)), lambda s: Sym(s.name, False))
     known: dict[str, Fraction] = {}
     more: dict[str, object] = {}
     if isinstance(cost, Derivation):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def minimise(
-    cost: Derivation | Form | Expr,
+    cost: Derivation | Form | Expr | str,
     over: str,
     given: Mapping[str, object] | None = None,
     *,
@@ -52,7 +52,7 @@ def minimise(
 
 
 def maximise(
-    cost: Derivation | Form | Expr,
+    cost: Derivation | Form | Expr | str,
     over: str,
     given: Mapping[str, object] | None = None,
     *,

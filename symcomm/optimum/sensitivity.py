@@ -33,7 +33,7 @@ def _elasticity(cost: Cost, name: str) -> Expr:
     return sp.cancel(found) if found.count_ops() < _LARGE and not found.is_number else found
 
 
-def sensitivity(cost: Derivation | Form | Expr, to: str, given: Mapping[str, object] | None = None) -> Derivation:
+def sensitivity(cost: Derivation | Form | Expr | str, to: str, given: Mapping[str, object] | None = None) -> Derivation:
     """By what share an answer moves when a parameter moves by one per cent: the elasticity.
 
     Raises ``ValuesError`` where the answer has steps (a ceiling), or does not depend on ``to``.

@@ -19,7 +19,7 @@ from symcomm.text.tree import Name, Node, Number
 from symcomm.text.vocabulary import words
 
 # Words that are functions when parentheses follow, even where single letters would spell them.
-_COMMON_FUNCTIONS = frozenset(
+COMMON_FUNCTIONS = frozenset(
     words(
         "sqrt min max ceil ceiling floor log exp tanh softmax relu gelu silu swish sigmoid layernorm rmsnorm dropout "
         "concat merge partition split mask embed embedding conv repeat rope"
@@ -55,7 +55,7 @@ def is_call(context: Context, stem: Stem, scripts: list[Script], following: Bran
         return _SAME_FUNCTION.get(word, word) in _SIZE_FUNCTIONS
     if find(context, stem, scripts) is not None:
         return False
-    certain = stem.letters is None or word in _COMMON_FUNCTIONS or word in (scope.functions or ())
+    certain = stem.letters is None or word in COMMON_FUNCTIONS or word in (scope.functions or ())
     return certain or not readings(context, stem, scripts)
 
 

@@ -6,10 +6,13 @@ every bound (length, nesting, parts, digits, exponents) is checked before any he
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from symcomm.errors import FormulaError, Span, TableError
+from symcomm.notation import GREEK
+from symcomm.text.calls import COMMON_FUNCTIONS
 from symcomm.text.context import Context, Scope
 from symcomm.text.declarations import read_declarations
 from symcomm.text.equations import Target, read_equation
@@ -94,16 +97,24 @@ def parse_size(text_or_cell: Cell | str, known: Iterable[str] | None = None) -> 
     return read_whole(context, parse(context))
 
 
-def parse_answer(text: str | Cell, known: Iterable[str]) -> Node:
-    r"""Read a scalar formula over ``known`` names: what a person answers, ``24 N_layer D^2``.
+def parse_answer(text: str | Cell, known: Iterable[str] | None) -> Node:
+    r"""Read a scalar formula over ``known`` names (None for any): what a person answers, ``24 N_layer D^2``.
 
     >>> answer = parse_answer(r"\frac{2(k-1)}{k} N", {"k", "N"})
     >>> answer.factors[1].key
     'N'
     """
     cell = single(text, "answer") if isinstance(text, str) else text
-    context = Context(cell, Scope(sizes=frozenset(known), functions=ANSWER_FUNCTIONS, kind="answer"))
+    names = _words(cell.text) if known is None else frozenset(known)
+    context = Context(cell, Scope(sizes=names, functions=ANSWER_FUNCTIONS, kind="answer"))
     return read_whole(context, parse(context))
+
+
+def _words(text: str) -> frozenset[str]:
+    """Every word of a formula that may be a name, with its subscript; behind a backslash only Greek letters are."""
+    plain = re.sub(r"_\{(\w+)\}", r"_\1", text)
+    words = re.findall(r"(\\?)(?<![A-Za-z_])([A-Za-z]\w*)", plain)
+    return frozenset(w for slash, w in words if not slash or w.partition("_")[0] in GREEK) - COMMON_FUNCTIONS
 
 
 def parse_layer(

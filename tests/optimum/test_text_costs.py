@@ -1,0 +1,41 @@
+"""Costs written as text: read by the grammar, never evaluated."""
+
+import pytest
+
+import symcomm as sc
+from symcomm.errors import SymcommError
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("n*o + s/(n*w)", "sqrt(s)/(sqrt(o)*sqrt(w))"),
+        (r"\frac{s}{n_b w} + n_b o", "sqrt(s)/(sqrt(o)*sqrt(w))"),
+        (r"\alpha n_{b} + \beta / n_b", "sqrt(beta)/sqrt(alpha)"),
+        ("4x^2 - 3x", "3/8"),
+    ],
+)
+def test_a_cost_is_read_from_plain_text_and_from_latex(text: str, place: str):
+    over = "x" if "x" in text else "n" if "n_" not in text else "n_b"
+    assert str(sc.minimise(text, over=over, integer=False).expr) == place
+
+
+def test_a_text_with_a_ceiling_or_a_maximum_has_its_whole_optimum():
+    # 12/n rounded up plus n: 3 costs 4 + 3 = 7, as 4 does (3 + 4); 2 and 5 cost 8.
+    assert sc.minimise("ceil(L/n) + n", over="n", given={"L": 12}, lower=1, upper=12).at().value == 3
+    assert sc.minimise("max(n, L/n)", over="n", given={"L": 16}).at().value == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("n + ", "something is missing after"),
+        ("__import__('os')", "something is missing between"),
+        ("softmax(n)", "unknown function"),
+        ("9^9^9^9 n", "two exponents stand above each other"),
+        ("n" * 3000, "characters"),
+    ],
+)
+def test_a_text_that_is_no_formula_is_an_error_with_its_place(text: str, said: str):
+    with pytest.raises(SymcommError, match=said):
+        sc.minimise(text, over="n")
