@@ -163,6 +163,11 @@ def language_model(w: Tensors) -> Any:
     return functional.cross_entropy(logits.flatten(0, 1), w["s"].flatten())
 
 
+def positions(w: Tensors) -> Any:
+    x = functional.embedding(w["t"], w["W^E"]) + functional.embedding(w["q"], w["W^R"])
+    return torch.tanh(x @ w["W^1"]) @ w["W^2"]
+
+
 def tied(w: Tensors) -> Any:
     logits = torch.tanh(functional.embedding(w["t"], w["W^E"]) @ w["W^1"]) @ w["W^E"].T
     return functional.cross_entropy(logits.flatten(0, 1), w["s"].flatten())
@@ -187,6 +192,7 @@ WRITTEN: dict[str, Callable[[Tensors], Any]] = {
     "lora block": lora_block,
     "language model": language_model,
     "tied embeddings": tied,
+    "position table": positions,
     "convolutions": convolutions,
 }
 
