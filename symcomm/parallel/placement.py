@@ -10,13 +10,13 @@ with one target are added before they are reduced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError
-from symcomm.graph.graph import Graph, Op, Tensor
+from symcomm.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.graph.ops import MAP
 from symcomm.parallel.strategy import Placed, Strategy, resolve, whole_indices
 
@@ -412,13 +412,12 @@ class _Planner:
         return tuple(sorted(positions.items(), key=lambda pair: self.order[pair[0]]))
 
 
-def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
-    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size."""
-    from symcomm.form import evaluate, from_expr, names
+def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, tuple[str, ...]]]:
+    """The axes that must divide: each named axis that is cut, with the mesh axes that cut it.
 
-    # A shard of a weight may be any part of its numbers, padded where need be: only named axes must be divisible.
+    A shard of a weight may be any part of its numbers, padded where need be, and is left out.
+    """
     rules = tuple(placed for placed in resolve(strategy, graph) if placed.axes is not None)
-    sizes = strategy.sizes
     for tensor in graph.tensors.values():
         if tensor.role not in ("weight", "input", "activation"):
             continue
@@ -426,20 +425,28 @@ def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fract
         for mesh, position in place(tensor, graph, rules):
             ways.setdefault(position, []).append(mesh)
         for position, meshes in ways.items():
-            axis = graph.axes[tensor.axes[position]]
-            size = from_expr(axis.size)
-            parts = [sizes[m] for m in meshes]
-            needed = {*names(size), *(n for p in parts for n in names(p))}
-            if not needed <= values.keys():
-                continue
-            length = evaluate(size, values)
-            count = 1
-            for p in parts:
-                count *= int(evaluate(p, values))
-            if length % count:
-                shown = axis.label if axis.label == str(length) else f"{axis.label} = {length}"
-                raise StrategyError(
-                    f"{strategy.name} cuts {shown} of {tensor.name} into {count} parts, "
-                    f"but {length} is not divisible by {count}",
-                    hint=f"choose a degree that divides {length}",
-                )
+            yield tensor, graph.axes[tensor.axes[position]], tuple(meshes)
+
+
+def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
+    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size."""
+    from symcomm.form import evaluate, from_expr, names
+
+    sizes = strategy.sizes
+    for tensor, axis, meshes in cut_axes(graph, strategy):
+        size = from_expr(axis.size)
+        parts = [sizes[m] for m in meshes]
+        needed = {*names(size), *(n for p in parts for n in names(p))}
+        if not needed <= values.keys():
+            continue
+        length = evaluate(size, values)
+        count = 1
+        for p in parts:
+            count *= int(evaluate(p, values))
+        if length % count:
+            shown = axis.label if axis.label == str(length) else f"{axis.label} = {length}"
+            raise StrategyError(
+                f"{strategy.name} cuts {shown} of {tensor.name} into {count} parts, "
+                f"but {length} is not divisible by {count}",
+                hint=f"choose a degree that divides {length}",
+            )

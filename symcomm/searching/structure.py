@@ -21,8 +21,8 @@ from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Largest, Num, Product, Ratio, Smallest, Sym, Total, num, product
 from symcomm.notation import symbol
-from symcomm.parallel.placement import place
-from symcomm.parallel.strategy import Strategy, batch_axes, resolve
+from symcomm.parallel.placement import cut_axes
+from symcomm.parallel.strategy import Strategy, batch_axes
 from symcomm.passes import activation_memory, buckets, state_memory, step_time
 from symcomm.passes import time as layer_time
 from symcomm.passes.communication import Call
@@ -267,17 +267,8 @@ def _constraints(micro: Setting, strategy: Strategy | None, m: Sym) -> tuple[Con
             label = f"{label} by {' × '.join(names)}"
             found[top, divisor] = Constraint(label, forms.from_expr(top), forms.from_expr(divisor))
 
-    # A shard of a weight may be any part of its numbers; only axes that a rule names must divide.
-    rules = tuple(r for r in resolve(strategy, graph) if r.axes is not None) if strategy is not None else ()
-    for tensor in graph.tensors.values():
-        if tensor.role not in ("weight", "input", "activation"):
-            continue
-        ways: dict[int, list[str]] = {}
-        for mesh, position in place(tensor, graph, rules):
-            ways.setdefault(position, []).append(mesh)
-        for position, meshes in ways.items():
-            axis = graph.axes[tensor.axes[position]]
-            add(axis.label, axis.size, tuple(meshes))
+    for _, axis, meshes in cut_axes(graph, strategy) if strategy is not None else ():
+        add(axis.label, axis.size, meshes)
     for name in batch_axes(graph):
         # Where the strategy cuts the batch as well, that cut has said it already.
         if not any(top == sp.fraction(graph.axes[name].size)[0] for top, _ in found):
