@@ -58,8 +58,8 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("model_flops", "training_flops", "Model FLOPs are the forward and backward operations of the graph."),
     Convention("model_flops", "6nd", "Model FLOPs are six for each parameter and token."),
     Convention("capacity", "unnamed", "What the GB of a device mean is not said, so no answer may depend on it."),
-    Convention("capacity", "nominal_GB", "The capacity of a device is what it is sold with, in GB of 10^9 bytes."),
-    Convention("capacity", "nominal_GiB", "The capacity of a device is what it is sold with, in GiB of 2^30 bytes."),
+    Convention("capacity", "nominal_GB", "The capacity of a device is what it is sold with, in GB of 10⁹ bytes."),
+    Convention("capacity", "nominal_GiB", "The capacity of a device is what it is sold with, in GiB of 2³⁰ bytes."),
     Convention("capacity", "usable", "The capacity of a device is what its driver reports."),
     Convention(
         "communication", "payload", "Bytes are those of the full tensor a collective works on, counted once per call."

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from symcomm.derivation import Derivation
     from symcomm.model import Model
     from symcomm.passes.options import Option
+    from symcomm.units import Quantity
 
 FORMATS = ("pdf", "md", "tex", "html")
 DERIVED = ("text", "json", "latex", "markdown", "html")
@@ -89,12 +90,17 @@ def _comma(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, 
 
 
 def _values(texts: Sequence[str]) -> dict[str, Fraction]:
+    """The same numbers, without their units."""
+    return {name: quantity.value for name, quantity in _quantities(texts).items()}
+
+
+def _quantities(texts: Sequence[str]) -> dict[str, Quantity]:
     """``--at N_layer=32,D=4096``: numbers with units, each name once."""
     from symcomm.errors import ValuesError
     from symcomm.exam.keys import plain_name
     from symcomm.units import Quantity
 
-    found: dict[str, Fraction] = {}
+    found: dict[str, Quantity] = {}
     for piece in (p.strip() for text in texts for p in text.split(",")):
         if not piece:
             continue
@@ -102,8 +108,8 @@ def _values(texts: Sequence[str]) -> dict[str, Fraction]:
         if not equals or not number.strip():
             raise ValuesError(f"--at: '{piece[:60]}' gives no value", hint="write for instance --at N_layer=32,D=4096")
         name = plain_name(name)
-        value = Quantity.parse(number.strip()).value
-        if value <= 0:
+        value = Quantity.parse(number.strip())
+        if value.value <= 0:
             raise ValuesError(f"--at: {name} is {number.strip()}, which is not positive")
         if found.setdefault(name, value) != value:
             raise ValuesError(f"--at: {name} is given twice, as {found[name]} and as {value}")
@@ -290,8 +296,10 @@ def derive(
         if file is None:
             raise DocumentError(f"'{quantity}' needs a model", hint="name a file with a layer table: --model FILE")
         model = _model(file, name, repeat, batch)
-    values = _values(at)
+    told = _quantities(at)
+    values = {symbol: number.value for symbol, number in told.items()}
     made = derived(quantity, model, options, accounting_of(_conventions(accounting)), values)
+    made.values(**told)  # their units
     _write(_written(made, form, values), output)
 
 

@@ -235,10 +235,20 @@ class Derivation:
 
     def values(self, /, **values: object) -> dict[str, Fraction]:
         """All known numbers: those given before, these, and what the relations imply."""
-        given = {name: exact(value, name, self._symbol_unit(name)) for name, value in values.items()}
+        given = {name: self.number(name, value) for name, value in values.items()}
         return self.relations.complete(dict(self.given) | given)
 
-    def _symbol_unit(self, name: str) -> Unit:
+    def number(self, name: str, value: object) -> Fraction:
+        """The exact number that a symbol is given; raises ``ValuesError`` for the unit of something else."""
+        found = exact(value, name, self.symbol_unit(name))
+        said = Quantity.parse(value) if isinstance(value, str) else value
+        counts = any(s.name == name and s.is_integer for s in self.expr.free_symbols)
+        if counts and isinstance(said, Quantity) and not said.unit.is_count:
+            raise ValuesError(f"{name} is given in {said.unit}, but it is a number of things", hint=f"{name}: 8")
+        return found
+
+    def symbol_unit(self, name: str) -> Unit:
+        """The unit of a symbol, as far as a step says it."""
         pieces = (piece for step in self.steps for piece in forms.walk(step.form))
         return next((p.unit for p in pieces if isinstance(p, forms.Sym) and p.name == name and p.unit != ONE), ONE)
 

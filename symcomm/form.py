@@ -451,7 +451,7 @@ def _rank(name: str) -> tuple[int, str]:
 def from_expr(expr: Expr) -> Form:
     """A SymPy expression as a form, in the field's usual order of symbols.
 
-    Raises ``TypeError`` for a function that no form knows.
+    Raises ``TypeError`` for a function that no form knows, ``ValuesError`` for a division by zero.
 
     >>> value(from_expr(value(product(Sym("D"), num(24), Sym("N_layer"), Sym("D")))))
     24*D**2*N_layer
@@ -493,6 +493,8 @@ def from_expr(expr: Expr) -> Form:
             return Floor(go(e.args[0]))
         if isinstance(e, sp.log):
             return Logarithm(go(e.args[0]))
+        if e.has(sp.zoo, sp.nan, sp.oo):
+            raise ValuesError("a division by zero")
         raise TypeError(f"no form for {type(e).__name__}")
 
     return go(expr)

@@ -11,16 +11,28 @@ from typing import Any
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
 from symcomm.dtypes import element_bytes
-from symcomm.errors import AccountingError, SymcommError, TableError, ValuesError
+from symcomm.errors import AccountingError, StrategyError, SymcommError, TableError, ValuesError
+from symcomm.form import evaluate, names
 from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
 from symcomm.notation import Notation
-from symcomm.parallel.strategy import Strategy
+from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.passes import PASSES
 from symcomm.passes.setting import Setting
 from symcomm.text.formula import parse_layer
 from symcomm.text.table import Table, layer_tables
 from symcomm.units import ONE
+
+
+def _whole_ranks(setting: Setting, strategy: object) -> None:
+    """Raises ``StrategyError`` where the number of ranks of a mesh axis is given as a fraction."""
+    if isinstance(strategy, str) and strategy:
+        strategy = parse_strategy(strategy)
+    for axis, size in strategy.mesh if isinstance(strategy, Strategy) else ():
+        if size is not None and {*names(size)} <= setting.values.keys():
+            ranks = evaluate(size, setting.values)
+            if ranks.denominator != 1:
+                raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,10 @@ class Model:
         chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
-        return PASSES[quantity].derive(setting, **{k: v for k, v in options.items() if v is not None})
+        said = {k: v for k, v in options.items() if v is not None}
+        if PASSES[quantity].needs_model:
+            _whole_ranks(setting, said.get("strategy"))
+        return PASSES[quantity].derive(setting, **said)
 
     def parameters(self) -> Derivation:
         """The number of parameters."""
@@ -198,7 +213,7 @@ def load(
             file = file or str(source)
             text = read_text(path)
         else:
-            text, file = source, file or "<text>"
+            text, file = source.removeprefix("\ufeff"), file or "<text>"
         found = layer_tables(text, file)
         if not found:
             raise TableError(
@@ -228,7 +243,7 @@ def read_text(path: Path) -> str:
         size = path.stat().st_size
         if size > _LARGEST_FILE:
             raise SymcommError(f"{path}: {size} bytes; a file may have {_LARGEST_FILE}")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise SymcommError(f"{path}: this is not UTF-8 text") from None
     except OSError as error:

@@ -278,7 +278,7 @@ def read(source: object, file: str = "", architecture: str = "", leaves: Leaves 
         if path.suffix == ".json":
             return read_config(text, file, architecture)
     else:
-        text = source
+        text = source.removeprefix("\ufeff")
     if is_config(text):
         return read_config(text, file or "<config>", architecture)
     if is_module_text(text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
@@ -211,7 +212,10 @@ class Quantity:
             raise ValuesError(
                 f"'{text[:60]}' is not a number with a unit", hint="write for instance 80 GiB or 1.41 GHz"
             )
-        number = Fraction(re.sub(r"[_ ]", "", match[1]))
+        written = re.sub(r"[_ ]", "", match[1])
+        if re.search(r"/0+$", written):
+            raise ValuesError(f"'{text[:60]}' divides by zero")
+        number = Fraction(written)
         scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
         return cls(number * scale, unit)
 
@@ -295,8 +299,10 @@ def decimal_text(value: Fraction, digits: int = 6) -> str:
     if value == 0:
         return "0"
     size = abs(value)
+    # Floats end at 10^308; a number of a formula may not.
+    read = Context(prec=max(digits, 17)).divide(Decimal(value.numerator), Decimal(value.denominator))
     if size >= 10**15 or size < Fraction(1, 10**4):
-        mantissa, exponent = f"{float(value):.{digits - 1}e}".split("e")
+        mantissa, exponent = f"{read:.{digits - 1}e}".split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}·10^{int(exponent)}"
     text = f"{float(value):.{digits}g}"
     if "e" in text:

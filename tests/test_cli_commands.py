@@ -165,6 +165,8 @@ MISTAKES = [
     (["derive", "flops", "--model", HOMEWORK, "--at", "D"], "--at: 'D' gives no value", "N_layer=32"),
     (["derive", "flops", "--model", HOMEWORK, "--at", "D=many"], "'many' is not a number", ""),
     (["derive", "flops", "--model", HOMEWORK, "--at", "D=0"], "--at: D is 0, which is not positive", ""),
+    (["derive", "flops", "--model", HOMEWORK, "--at", "B=80 GB"], "B is given in B, but it is a number", "B: 8"),
+    (["derive", "buckets", "--at", "s=5 s"], "s is given in s, but it is in B", "write it in B"),
     (["derive", "flops", "--model", HOMEWORK, "--at", "D=1,D=2"], "--at: D is given twice, as 1 and as 2", ""),
     (["derive", "flops", "--model", HOMEWORK, "--accounting", "fma3"], "unknown convention 'fma3'", "fma2"),
     (["derive", "flops", "--model", HOMEWORK, "--name", "transfomer"], "has no model 'transfomer'", "transformer"),

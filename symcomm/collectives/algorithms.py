@@ -351,7 +351,7 @@ def _level_runs(names: tuple[str, ...]) -> dict[str, Run]:
 _RECORDS = (
     Algorithm(
         "ring",
-        "On a ring each rank passes k - 1 chunks of 1/k of the tensor to its neighbour, once to reduce and once to "
+        "On a ring each rank passes `k` − 1 chunks of 1/`k` of the tensor to its neighbour, once to reduce and once to "
         "gather.",
         {
             "all-reduce": _ring_all_reduce,
@@ -363,7 +363,7 @@ _RECORDS = (
     ),
     Algorithm(
         "tree",
-        "On a binomial tree the whole tensor moves in each of ceil(log2 k) rounds, once up and once down.",
+        "On a binomial tree the whole tensor moves in each of ⌈log₂ `k`⌉ rounds, once up and once down.",
         {
             "all-reduce": _tree_all_reduce,
             "broadcast": _tree_broadcast,
@@ -401,7 +401,7 @@ _RECORDS = (
     ),
     Algorithm(
         "bruck",
-        "In round j ranks send over a distance of 2^j all that has to go that way, in ceil(log2 k) rounds for every k.",
+        "In round j ranks send over a distance of 2^j all that has to go that way, in ⌈log₂ `k`⌉ rounds for every `k`.",
         {"all-gather": _bruck_all_gather, "all-to-all": _bruck_all_to_all},
         "Bruck, Ho, Kipnis, Upfal and Weathersby, Efficient algorithms for all-to-all communications, 1997",
         notes={
@@ -411,7 +411,7 @@ _RECORDS = (
     ),
     Algorithm(
         "pairwise",
-        "In each of k - 1 rounds every rank sends to one rank, and receives from one, what belongs there.",
+        "In each of `k` − 1 rounds every rank sends to one rank, and receives from one, what belongs there.",
         {
             "all-to-all": _pairwise_all_to_all,
             "reduce-scatter": _pairwise(True),

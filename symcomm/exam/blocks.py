@@ -165,6 +165,8 @@ def whole(scalar: Scalar) -> Quantity:
     found = quantity(scalar)
     if found.value.denominator != 1:
         raise DocumentError(f"'{scalar.text[:60]}' is not a whole number", scalar.span)
+    if not found.unit.is_count:
+        raise DocumentError(f"'{scalar.text[:60]}' is in {found.unit}, but a size is a whole number", scalar.span)
     return found
 
 

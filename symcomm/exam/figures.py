@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from symcomm.accounting import Accounting
 from symcomm.errors import DocumentError, Span, ValuesError, nearest
 from symcomm.exam.blocks import Section, quantity
-from symcomm.exam.keys import Known, convert, read_conventions, read_option, read_values
+from symcomm.exam.keys import Known, check_units, convert, read_conventions, read_option, read_values
 from symcomm.passes import PASSES
 from symcomm.passes.options import Option
 from symcomm.units import ONE, Quantity, Unit
@@ -54,8 +54,13 @@ class Request:
 
     model: Model
     options: Mapping[str, Any]
-    values: Mapping[str, Fraction]
+    given: tuple[Known, ...]
     accounting: Accounting
+
+    @property
+    def values(self) -> dict[str, Fraction]:
+        """The given numbers without their units."""
+        return {item.name: item.quantity.value for item in self.given}
 
     def derive(self, name: str, **changed: Any) -> Derivation:
         """A derivation of a quantity, under the options that belong to it."""
@@ -64,6 +69,7 @@ class Request:
         known = {option.name for option in PASSES[name].options}
         options = {key: value for key, value in self.options.items() if key in known} | changed
         made = derive(name, self.model, options, self.accounting, self.values)
+        check_units(made, self.given)
         needed = {symbol.name for symbol in made.expr.free_symbols}
         known_too = {symbol: value for symbol, value in self.values.items() if symbol in needed}
         return replace(made, given=tuple({**dict(made.given), **known_too}.items()))
@@ -297,6 +303,6 @@ def read_figure(section: Section, models: Mapping[str, object]) -> Figure:
     )  # fmt: skip
 
 
-def draw(figure: Figure, model: Model, accounting: Accounting, values: Mapping[str, Fraction]) -> tuple[Any, str]:
+def draw(figure: Figure, model: Model, accounting: Accounting, given: tuple[Known, ...]) -> tuple[Any, str]:
     """The picture of a figure, and a sentence that says what is in it."""
-    return FIGURES[figure.kind].draw(Request(model, dict(figure.options), values, accounting))
+    return FIGURES[figure.kind].draw(Request(model, dict(figure.options), given, accounting))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.dtypes import element_bytes
@@ -14,6 +14,9 @@ from symcomm.exam import blocks
 from symcomm.exam.blocks import Listing, Scalar, Section
 from symcomm.notation import Notation
 from symcomm.units import Quantity
+
+if TYPE_CHECKING:
+    from symcomm.derivation import Derivation
 
 SYMBOL_KEYS = ("meaning", "value", "latex")
 
@@ -120,6 +123,15 @@ def merge(*groups: Iterable[Known]) -> tuple[Known, ...]:
     return tuple(found.values())
 
 
+def check_units(derivation: Derivation, known: Iterable[Known]) -> None:
+    """Raises ``ValuesError`` at the first given number whose unit is not that of its symbol."""
+    for item in known:
+        try:
+            derivation.number(item.name, item.quantity)
+        except ValuesError as error:
+            raise error.at(item.span) from None
+
+
 def read_conventions(section: Section) -> tuple[tuple[str, str], ...]:
     """The choices that ``accounting`` makes, by field: a name, a list of names, or fields with their choices."""
     value = section.get("accounting")
@@ -188,7 +200,8 @@ def convert(value: Any, kind: str, name: str) -> Any:
     if kind.startswith("choice:"):
         choices = kind.removeprefix("choice:").split("|")
         if value not in choices:
-            raise DocumentError(f"'{value}' is no {name}", hint=nearest(str(value), choices))
+            nouns = {"of": "choice of 'of'", "want": "choice of 'want'", "about": "choice of 'about'"}
+            raise DocumentError(f"'{str(value)[:60]}' is no {nouns.get(name, name)}", hint=nearest(str(value), choices))
         return value
     if isinstance(value, (list, dict)):
         raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}, but is a {type(value).__name__}")

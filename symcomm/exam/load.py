@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symcomm.errors import TableError
 from symcomm.exam.problem import parse_problem, read_problem
 from symcomm.exam.solve import load_model
 from symcomm.text.table import Table
@@ -31,6 +32,9 @@ def load(source: Any, name: str = "", **options: Any) -> Model:
         parts = load_parts(source, name=name, **options)
         if parts is not None:
             return parts
+        if not isinstance(source, (str, Path)):
+            hint = "a path, a text, a Table, a configuration (a mapping) or a PyTorch module"
+            raise TableError(f"a model cannot be read from a {type(source).__name__}", hint=hint)
         options = {k: v for k, v in options.items() if k not in ("architecture", "leaves")}
         is_path = isinstance(source, Path) or ("\n" not in source and len(source) < 1000)
         problem = read_problem(source) if is_path else parse_problem(str(source))

@@ -14,9 +14,8 @@ from symcomm.derivation import Exhibit
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.exam.blocks import blamed
 from symcomm.exam.figures import Figure, draw
-from symcomm.exam.keys import Known, merge
+from symcomm.exam.keys import Known, check_units, merge
 from symcomm.exam.problem import Ask, ModelBlock, Problem
-from symcomm.form import Sym, walk
 from symcomm.notation import Notation
 from symcomm.render.document import Answer, Block, Document, Given, Picture
 from symcomm.units import ONE, Quantity
@@ -152,6 +151,7 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
     values = _numbers(known)
     try:
         derivation = derive(ask.quantity, model or no_model(problem.notation), dict(ask.options), chosen, values)
+        check_units(derivation, known)
         complete = derivation.values(**values)
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None
     except SymcommError as error:
@@ -164,12 +164,15 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
 def _picture(problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...]) -> Picture:
     block = problem.models.get(figure.model)
     try:
-        known = _numbers(merge(block.values if block else problem.values, figure.given))
+        known = merge(block.values if block else problem.values, figure.given)
         chosen = accounting_of(problem.conventions, figure.conventions, extra)
         drawn, says = draw(figure, model or no_model(problem.notation), chosen, known)
     except SymcommError as error:
-        raise error.at(blamed(figure.section, error.message) or figure.span) from None
-    return Picture(drawn, figure.caption, says, figure.paper, figure.span)
+        words = re.findall(r"'(\w+)'|\ba (forward|backward) time\b", error.message)
+        named = next((w for pair in words for w in pair if w in figure.section), "figure")
+        raise error.at(blamed(figure.section, error.message) or figure.section.span_of(named)) from None
+    span = figure.section.span_of("caption") if figure.caption else figure.span  # of its Markdown
+    return Picture(drawn, figure.caption, says, figure.paper, span)
 
 
 def _compare(problem: Problem, beside: list[tuple[Ask, int]], made: list[Block]) -> None:
@@ -198,8 +201,9 @@ def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
     if printed.unit == ONE and derived.unit.is_count:  # 109514298 are parameters where parameters are asked for
         printed = Quantity(printed.value, derived.unit)
     if printed.unit != derived.unit:
-        message = f"the printed number is in {printed.unit}, but the derived one in {derived.unit}"
-        raise ValuesError(message, ask.section.span_of("printed"))
+        said = "without a unit" if printed.unit == ONE else f"in {printed.unit}"
+        message = f"the printed number is {said}, but the derived one in {derived.unit}"
+        raise ValuesError(message, ask.section.span_of("printed"), f"the derived number is {derived}")
     less = Quantity(printed.value - derived.value, derived.unit)
     said = less.lines()[min(1, len(less.lines()) - 1)][1]
     said += f" ({float(100 * less.value / derived.value):+.2g} %)" if derived.value else ""
@@ -239,6 +243,11 @@ def derive(
 ) -> Derivation:
     """Derives one quantity; ``values`` are known besides the model's own, and come before them."""
     known = replace(model, values={**model.values, **values})
+    for graph in getattr(model, "graphs", (model.graph,)):
+        sizes = {s.name for axis in graph.axes.values() for s in axis.size.free_symbols} | {graph.repeat}
+        for symbol, value in values.items():
+            if symbol in sizes and value.denominator != 1:
+                raise ValuesError(f"{symbol} is {value}, but a size is a whole number")
     return known.derive(name, accounting=accounting, **options)
 
 
@@ -246,9 +255,7 @@ def used(derivation: Derivation, known: Iterable[Known]) -> tuple[Given, ...]:
     """The given values that an answer depends on, in the order they were given."""
     wanted = {symbol.name for symbol in derivation.expr.free_symbols}
     found = {item.name: item.quantity for item in known if item.name in wanted}
-    pieces = (piece for step in derivation.steps for piece in walk(step.form) if isinstance(piece, Sym))
-    units = {piece.name: piece.unit for piece in pieces}
     for name, value in derivation.given:
         if name in wanted:
-            found.setdefault(name, Quantity(value, units.get(name, ONE)))
+            found.setdefault(name, Quantity(value, derivation.symbol_unit(name)))
     return tuple(Given(name, derivation.notation.meaning(name), quantity) for name, quantity in found.items())

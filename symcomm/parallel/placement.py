@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from symcomm.accounting import Accounting
@@ -440,10 +441,8 @@ def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fract
         if not needed <= values.keys():
             continue
         length = evaluate(size, values)
-        count = 1
-        for p in parts:
-            count *= int(evaluate(p, values))
-        if length % count:
+        count = prod(evaluate(p, values) for p in parts)
+        if (length / count).denominator != 1:
             shown = axis.label if axis.label == str(length) else f"{axis.label} = {length}"
             raise StrategyError(
                 f"{strategy.name} cuts {shown} of {tensor.name} into {count} parts, "

@@ -137,7 +137,7 @@ def derive(
     assert capacity_is is not None
     cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is])
     _solve(work, setting, whole, wanted, cap, size, _multiple(setting, strategy, solve_for))
-    return setting.derivation(f"What fits: {solve_for}", work.steps, touched)
+    return setting.derivation(f"What fits: `{solve_for}`", work.steps, touched)
 
 
 def _said(work: Work, name: str, expr: Expr, text: str) -> Form:
@@ -195,7 +195,7 @@ def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: 
     name = x.name
     fixed: Form | None = None
     if 0 in coefficients:
-        fixed = _said(work, "M_fixed", coefficients[0], f"What does not depend on {name}.")
+        fixed = _said(work, "M_fixed", coefficients[0], f"What does not depend on `{name}`.")
         known = setting.graph.relations.complete(setting.values)
         if {s.name for s in coefficients[0].free_symbols} <= known.keys():
             least = forms.evaluate(forms.from_expr(coefficients[0]), known)
@@ -207,16 +207,16 @@ def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: 
     left: Form = cap if fixed is None else Total((cap, forms.negative(fixed)))
     rest = {n for n in coefficients if n != 0}
     if rest == {-1}:
-        shared = _said(work, "M_shared", coefficients[-1], f"What is divided by {name}.")
+        shared = _said(work, "M_shared", coefficients[-1], f"What is divided by `{name}`.")
         work.define(f"{name}_min", Ceiling(Ratio(shared, left)), ONE, "solve",
-                    f"The least whole {name} with which the bytes do not exceed the capacity.")  # fmt: skip
+                    f"The least whole `{name}` with which the bytes do not exceed the capacity.")  # fmt: skip
     elif rest == {1}:
-        each = _said(work, "M_each", coefficients[1], f"For each of {name}.")
+        each = _said(work, "M_each", coefficients[1], f"For each of `{name}`.")
         q = num(multiple)
         most = Floor(Ratio(left, each)) if multiple == 1 else product(q, Floor(Ratio(left, product(q, each))))
         kind = "whole" if multiple == 1 else f"multiple of {multiple} as"
         work.define(f"{name}_max", most, ONE, "solve",
-                    f"The largest {kind} {name} with which the bytes do not exceed the capacity.")  # fmt: skip
+                    f"The largest {kind} `{name}` with which the bytes do not exceed the capacity.")  # fmt: skip
     else:
         _search(work, setting, whole, x, size, multiple)
 

@@ -51,12 +51,20 @@ def derive(
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     graph = setting.graph
     names = run_again(graph, again)
-    title = f"{again.capitalize()} recomputation: {count.replace('_', ' ')}"
+    title = f"{_called(again)}: {count.replace('_', ' ')}"
     if count in ("flops", "hardware_flops"):
         return _flops(setting, names, count, title)
     if strategy is None:
         raise StrategyError("no strategy is named", hint="for instance tensor(8)")
     return _collectives(setting, names, count, strategy, title)
+
+
+def _called(again: str) -> str:
+    if again == "none":
+        return "Without recomputation"
+    if again in ("selective", "full"):
+        return f"{again.capitalize()} recomputation"
+    return "Recomputation of " + ", ".join(f"`{name.strip()}`" for name in again.split(","))
 
 
 def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> Derivation:

@@ -68,10 +68,11 @@ def says(schedule: Schedule, unit: Unit = ONE) -> str:
 
     >>> from symcomm.parallel.schedule import schedule
     >>> says(schedule("gpipe", 4, 4, 1, 0))
-    'Finished after 7; the stages work 4/7 = 57.1 % of the time.'
+    'Finished after 7; the stages work 4/7 ≈ 57.1 % of the time.'
     """
     share = schedule.utilisation
-    exactly = f"{share} = " if share.denominator < 1000 and share != 1 else ""
+    same = "=" if (1000 * share).denominator == 1 else "≈"
+    exactly = f"{share} {same} " if share.denominator < 1000 and share != 1 else ""
     shown = f"{float(100 * share):.1f}".removesuffix(".0")
     return f"Finished after {_time(schedule.finish, unit)}; the stages work {exactly}{shown} % of the time."
 

@@ -46,6 +46,7 @@ from symcomm.printing.quantities import (
     tex_text_unit,
 )
 from symcomm.printing.sentences import sentence
+from symcomm.printing.tables import cell_maths, to_the_right
 
 __all__ = [
     "GREEK_LETTERS",
@@ -66,6 +67,7 @@ __all__ = [
     "Written",
     "amounts",
     "broken",
+    "cell_maths",
     "derivation",
     "html_sentence",
     "html_table",
@@ -94,6 +96,7 @@ __all__ = [
     "tex",
     "tex_text",
     "tex_text_unit",
+    "to_the_right",
     "typst",
     "typst_string",
     "width",

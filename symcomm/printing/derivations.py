@@ -13,9 +13,10 @@ from symcomm.form import Form
 from symcomm.notation import Notation
 from symcomm.printing.dialects import DialectName
 from symcomm.printing.escape import html_text, markdown_text, printable, tex_text
-from symcomm.printing.forms import PRINTERS, mathml, name_in, plain
-from symcomm.printing.quantities import RELATIONS, quantity_in, quantity_mathml, quantity_plain
+from symcomm.printing.forms import PRINTERS, name_in, plain
+from symcomm.printing.quantities import RELATIONS, quantity_in, quantity_plain
 from symcomm.printing.sentences import sentence
+from symcomm.printing.tables import cell_maths, to_the_right
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
@@ -99,9 +100,8 @@ def derivation(d: Derivation, dialect: DerivationDialect = "text", values: Mappi
 
 
 def _cell(dialect: DialectName, cell: object, notation: Notation) -> str:
-    if isinstance(cell, Form):
-        return PRINTERS[dialect](cell, None, notation)
-    return quantity_in(dialect, cell) if isinstance(cell, Quantity) else _plain_sentence(str(cell))
+    found = cell_maths(dialect, cell, notation)
+    return _plain_sentence(str(cell)) if found is None else found
 
 
 def _reason(line: Line) -> str:
@@ -171,7 +171,8 @@ def _as_text(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
 def _text_table(e: Exhibit, notation: Notation) -> list[str]:
     rows = [list(e.columns)] + [[_cell("text", c, notation) for c in row] for row in e.rows]
     widths = [max(len(r[i]) for r in rows) for i in range(len(e.columns))]
-    lined = ["  " + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
+    set_ = [str.rjust if right else str.ljust for right in to_the_right(e)]
+    lined = ["  " + "  ".join(put(c, w) for put, c, w in zip(set_, r, widths, strict=True)) for r in rows]
     return [f"  {_plain_sentence(e.title)}", lined[0], "  " + "  ".join("-" * w for w in widths), *lined[1:]]
 
 
@@ -239,12 +240,14 @@ def markdown_table(e: Exhibit, notation: Notation) -> list[str]:
     """An exhibit as the lines of a Markdown pipe table under its title."""
 
     def maths(cell: object) -> str:
-        if isinstance(cell, (Form, Quantity)):
-            return markdown_maths(_cell("latex", cell, notation))
-        return markdown_sentence(str(cell), notation)
+        found = cell_maths("latex", cell, notation)
+        return markdown_sentence(str(cell), notation) if found is None else markdown_maths(found)
 
     out = [f"*{markdown_sentence(e.title, notation)}*", ""] if e.title else []
-    out += ["| " + " | ".join(markdown_text(c) for c in e.columns) + " |", "|" + " --- |" * len(e.columns)]
+    out += [
+        "| " + " | ".join(markdown_text(c) for c in e.columns) + " |",
+        "|" + "".join(" ---: |" if right else " --- |" for right in to_the_right(e)),
+    ]
     return out + ["| " + " | ".join(maths(c) for c in row) + " |" for row in e.rows]
 
 
@@ -287,14 +290,14 @@ def html_table(e: Exhibit, notation: Notation) -> str:
     """An exhibit as an HTML table with a caption and column headers."""
 
     def cell(c: object) -> str:
-        if isinstance(c, Form):
-            return math_element(mathml(c, None, notation), plain(c))
-        if isinstance(c, Quantity):
-            return math_element(quantity_mathml(c), quantity_plain(c))
-        return html_sentence(str(c), notation)
+        found = cell_maths("mathml", c, notation)
+        return html_sentence(str(c), notation) if found is None else math_element(found, cell_maths("text", c) or "")
 
-    head = "".join(f'<th scope="col">{html_text(c)}</th>' for c in e.columns)
-    body = "".join("<tr>" + "".join(f"<td>{cell(c)}</td>" for c in row) + "</tr>" for row in e.rows)
+    styles = [' style="text-align:right"' if right else "" for right in to_the_right(e)]
+    head = "".join(f'<th scope="col"{s}>{html_text(c)}</th>' for s, c in zip(styles, e.columns, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td{s}>{cell(c)}</td>" for s, c in zip(styles, row, strict=True)) + "</tr>" for row in e.rows
+    )
     return (
         f'<table class="exhibit"><caption>{html_sentence(e.title, notation)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

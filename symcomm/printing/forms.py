@@ -80,7 +80,7 @@ def _split_sign(form: Form) -> tuple[bool, Form]:
 
 
 def _flat_factors(factors: Sequence[Form]) -> list[Form]:
-    """The factors of nested products; one byte an element is a unit that is not written."""
+    """The factors of nested products; one byte an element, and a leading 1 before a symbol, are not written."""
     out: list[Form] = []
     for f in factors:
         if isinstance(f, Product) and f.factors and not _split_sign(f)[0]:
@@ -88,6 +88,8 @@ def _flat_factors(factors: Sequence[Form]) -> list[Form]:
         else:
             out.append(f)
     told = [f for f in out if not (isinstance(f, Num) and f.number == 1 and f.unit != ONE)]
+    while len(told) > 1 and isinstance(told[0], Num) and told[0].number == 1 and not isinstance(told[1], Num):
+        told = told[1:]
     return told or out[:1]
 
 
@@ -374,6 +376,16 @@ def plain(form: Form, names: Names | None = None, notation: Notation | None = No
     '2·(k - 1)/k'
     """
     return print_form(PLAIN, form, names, notation)
+
+
+def inline(dialect: DialectName, form: Form, notation: Notation | None = None) -> str:
+    """The form with its fractions on the line, for the cells of a table.
+
+    >>> from symcomm.form import Ratio, Sym, num, product
+    >>> inline("latex", Ratio(product(num(2), Sym("D")), Sym("k")))
+    '2\\\\,D/k'
+    """
+    return _Printer(DIALECTS[dialect], None, notation).small(form).text.strip()
 
 
 PRINTERS: dict[str, Callable[..., str]] = {"latex": tex, "typst": typst, "mathml": mathml, "text": plain}

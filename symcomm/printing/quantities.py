@@ -59,20 +59,19 @@ def _amount_tex(s: Said) -> str:
         number += rf" \cdot 10^{{{s.exponent}}}"
     parts = [tex_text_unit(p) for p in _UNIT_POWER.split(s.unit)[::2]]
     powers = _UNIT_POWER.findall(s.unit)
-    unit = "".join(
-        (rf"\text{{{p}}}" if p else "") + (f"^{{{powers[i]}}}" if i < len(powers) else "") for i, p in enumerate(parts)
-    )
+    unit = "".join(p + (f"^{{{powers[i]}}}" if i < len(powers) else "") for i, p in enumerate(parts))
     space = r"\ " if number and unit else ""
     return ("-" if s.minus else "") + number + space + unit
 
 
 def tex_text_unit(unit: str) -> str:
-    r"""A unit's name for LaTeX's text mode, inside maths.
+    r"""A unit's name in LaTeX maths; signs stand outside of ``\text``, since ``$`` in it would end Markdown's maths.
 
-    >>> tex_text_unit("FLOP/(B·s)")
-    'FLOP/(B$\\cdot$s)'
+    >>> tex_text_unit("FLOP/(B·s)"), tex_text_unit("µs")
+    ('\\text{FLOP/(B}\\cdot\\text{s)}', '\\mu\\text{s}')
     """
-    return tex_text(unit).replace("·", r"$\cdot$").replace("µ", r"$\mu$")
+    parts = re.split("([·µ])", unit)
+    return "".join({"·": r"\cdot", "µ": r"\mu", "": ""}.get(p, rf"\text{{{tex_text(p)}}}") for p in parts)
 
 
 def _amount_typst(s: Said) -> str:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from symcomm.form import Form, Num, Product, Sym
+from symcomm.form import Form, Num, Power, Product, Sym
 from symcomm.notation import Notation
 from symcomm.printing.dialects import DialectName
 from symcomm.printing.forms import DIALECTS, print_form
+from symcomm.printing.quantities import RELATIONS
 
-_QUOTED = re.compile(r"`([^`\n]{1,80})`")
+_QUOTED = re.compile(r"`([^`\n]{1,80})`|\$(?=\S)([^$\n]{1,80})(?<=\S)\$(?!\d)")
+_NUMBER = re.compile(r"(\d{1,40}(?:\.\d{1,20})?)(?:\^(?:(\d{1,4})|\{(\d{1,4})\}))?")
 _SIZE = re.compile(r"(\d{1,6})?([^\W\d][\w^'*,+\-]{0,79})")
 
 
@@ -24,6 +26,9 @@ def sentence(
 ) -> str:
     r"""A sentence whose names in backquotes are printed as maths: a reason speaks of "the gradient of `W^Q`".
 
+    A name, a number or an equation of such between dollar signs is maths, too, as in ``$k = 8$`` and ``$10^9$``; what
+    else stands between them is shown as it is.
+
     ``escape`` prepares the plain text between the names; ``maths`` dresses a printed name, given with its plain text.
 
     >>> from symcomm.printing.escape import tex_text
@@ -35,12 +40,22 @@ def sentence(
     for match in _QUOTED.finditer(text):
         out.append(escape(text[end : match.start()]))
         end = match.end()
-        size = _SIZE.fullmatch(match[1])
-        if size is None:
-            out.append(escape(match[1]))
+        said = match[1] or match[2]
+        sides = [_form(side.strip()) for side in said.split("=")]
+        if len(sides) > 2 or (match[1] and len(sides) > 1) or None in sides:
+            out.append(escape(match[1] or match[0]))
             continue
-        form: Form = Sym(size[2])
-        if size[1]:
-            form = Product((Num(Fraction(int(size[1]))), form))
-        out.append(maths(print_form(DIALECTS[dialect], form, None, notation), match[1]))
+        printed = [print_form(DIALECTS[dialect], side, None, notation) for side in sides if side is not None]
+        out.append(maths(RELATIONS[dialect]["="].join(printed) if dialect == "mathml" else " = ".join(printed), said))
     return "".join([*out, escape(text[end:])])
+
+
+def _form(text: str) -> Form | None:
+    """A number, a power of one, or a name with a number before it; None for anything else."""
+    number, size = _NUMBER.fullmatch(text), _SIZE.fullmatch(text)
+    if number:
+        base, exponent = Num(Fraction(number[1])), number[2] or number[3]
+        return Power(base, Num(Fraction(int(exponent)))) if exponent else base
+    if size is None:
+        return None
+    return Product((Num(Fraction(int(size[1]))), Sym(size[2]))) if size[1] else Sym(size[2])

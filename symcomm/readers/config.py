@@ -74,7 +74,7 @@ class Config:
         if isinstance(value, bool) or not isinstance(value, int):
             self.fail(f"{key} is {_shown(value)}, but a whole number is needed", key)
         if not least <= value <= SIZE_LIMIT:
-            self.fail(f"{key} is {value}", key, f"a size is a whole number from {least} to {SIZE_LIMIT}")
+            self.fail(f"{key} is {_shown(value)}", key, f"a size is a whole number from {least} to {SIZE_LIMIT}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -193,7 +193,12 @@ def _which(config: Config, architecture: str) -> tuple[Architecture, Head, str]:
     if not kind:
         config.fail("the configuration lacks model_type", hint="known: " + ", ".join(ARCHITECTURES))
     if kind not in ARCHITECTURES:
-        config.fail(f"unknown architecture '{kind[:60]}'", "model_type", nearest(kind, [*ARCHITECTURES]))
+        inner = config.entries.get("text_config")
+        inside = inner.get("model_type") if isinstance(inner, Mapping) else None
+        hint = nearest(kind, [*ARCHITECTURES])
+        if inside in ARCHITECTURES:
+            hint = f"its text_config is a {inside} model: give that mapping alone"
+        config.fail(f"unknown architecture '{kind[:60]}'", "model_type", hint)
     record = ARCHITECTURES[kind]
     name = name or record.prefix + record.head
     if name not in known or known[name][0] is not record:

@@ -171,7 +171,8 @@ def _module(tree: Tree[Token], name: str, source: _Text, counted: list[int]) -> 
                 count = int(child.split()[0][:9])
                 if not 0 < count <= COUNT_LIMIT:
                     place = source.span(child.start_pos or 0, child.end_pos or 0)
-                    raise ReaderError(f"a module that stands {count} times", place)
+                    hint = f"a layer stands 1 to {COUNT_LIMIT:,} times"
+                    raise ReaderError(f"a module that stands {child.split()[0][:12]} times", place, hint)
             elif child.type == "NAME":
                 kind = str(child)
                 span = source.span(child.start_pos or 0, child.end_pos or 0)

@@ -13,6 +13,7 @@ from symcomm.readers.blueprint import Blueprint, PartTable, ReaderError
 Setting = int | Fraction | str | tuple["Setting", ...]
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 SIZE_LIMIT = 10**9
+WEIGHT_LIMIT = 5000  # different ones; layers that repeat count once
 
 
 @dataclass(frozen=True)
@@ -234,6 +235,9 @@ def from_tree(module: Module, notes: tuple[str, ...] = ()) -> Blueprint:
     for _, one, times in module.walk():
         for letter, shape in weights(one):
             number += 1
+            if number > WEIGHT_LIMIT:
+                hint = "repeated layers are printed as (0-11): 12 x Block("
+                raise ReaderError(f"more than {WEIGHT_LIMIT:,} different weights", one.span, hint)
             rows = parts.setdefault(times, [])
             rows += _use(number, letter, shape)
     if not parts:

@@ -41,12 +41,25 @@ def render(
         raise RenderError(f"unknown engine '{engine}'", hint="typst or latex")
     wanted = [f for f in FORMATS if f in formats]
     stem = safe_name(name)
+    for form in wanted:
+        _keep(document.file, output / f"{stem}.{form}")
     made = contents(document, wanted, templates=templates, engine=engine, solutions=solutions, name=stem)
     beside: dict[str, bytes] = {}
     for form in wanted:
         if form in ("md", "tex"):  # a PDF and an HTML page hold their pictures
             beside |= pictures.files(document, form, stem, solutions)
     return write({f"{stem}.{form}": data for form, data in made.items()} | beside, output)
+
+
+def _keep(source: str, target: Path) -> None:
+    """Raises ``RenderError`` where a write-up would take the place of the file it is made from."""
+    try:
+        same = bool(source) and target.samefile(source)
+    except (OSError, ValueError):  # one of them is not there
+        same = False
+    if same:
+        hint = "name another folder with -o, or another name"
+        raise RenderError(f"{target} is the problem file itself, which would be overwritten", hint=hint)
 
 
 def contents(
@@ -120,6 +133,11 @@ def write(files: Mapping[str, bytes], output: Path) -> list[Path]:
     Raises ``RenderError`` where the folder cannot be written; then nothing is left behind.
     """
     waiting: list[tuple[Path, Path]] = []
+    if output.exists() and not output.is_dir():
+        raise RenderError(f"{output} cannot be written: it is a file", hint="name a folder")
+    for name in files:
+        if (output / name).is_dir():
+            raise RenderError(f"{output / name} cannot be written: it is a folder")
     try:
         output.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():

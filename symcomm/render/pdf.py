@@ -37,6 +37,13 @@ def typst_pdf(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
                 str(path), root=folder, pdf_standards=["ua-1"], ignore_system_fonts=not foreign, timestamp=0
             )
         except typst.TypstError as error:
+            lacking = re.search(r'the text `"(.+?)"` could not be displayed', str(error))
+            if lacking:
+                raise RenderError(
+                    f"no font on this machine has '{lacking[1][:20]}' (U+{ord(lacking[1][0]):04X}), so the PDF cannot "
+                    "show it",
+                    hint="install a font that has it, such as Noto; or write --to html, which is set by the browser",
+                ) from error
             # The diagnosis names the line of the source, which helps where the template is the user's.
             found = re.search(r"main\.typ:(\d+)", str(getattr(error, "diagnostic", "")))
             lines = source.splitlines()

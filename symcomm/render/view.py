@@ -83,13 +83,17 @@ class ConventionView:
 
 @dataclass(frozen=True)
 class TableView:
-    """A table with a title; ``wide`` where its cells have to be broken into lines, ``shares`` of the width then."""
+    """A table with a title; ``wide`` where its cells have to be broken into lines, ``shares`` of the width then.
+
+    ``right`` says which columns are set to the right.
+    """
 
     title: Markup | str
     columns: tuple[str | Markup, ...]
     rows: tuple[tuple[str | Markup, ...], ...]
     wide: bool
     shares: tuple[float, ...]
+    right: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -271,7 +275,8 @@ def page(document: Document, kind: Kind, solutions: bool, name: str = "document"
                 rows = tuple(tuple(prose(c.text, c.span(), True) for c in row) for row in table.rows)
                 cells = [[row[i].text for row in table.rows if i < len(row)] for i in range(len(columns))]
                 longest = [max(len(c) + 6, *map(len, cell)) for c, cell in zip(table.columns, cells, strict=True)]
-                views.append(BlockView("table", table=TableView("", columns, rows, True, _shares(longest))))
+                left = (False,) * len(columns)
+                views.append(BlockView("table", table=TableView("", columns, rows, True, _shares(longest), left)))
             case Answer():
                 answers += 1
                 number = str(answers) if any(again) else ""
@@ -411,18 +416,20 @@ def _given(given: Given, writer: _Writer) -> GivenView:
 
 def _exhibit(exhibit: Exhibit, writer: _Writer) -> TableView:
     def cell(value: str | Form | Quantity) -> str | Markup:
-        if isinstance(value, Form):
-            maths = writer.form(value)
-            # LaTeX seldom finds a place to break a formula in a narrow column; there it is set smaller.
-            return writer.markup(rf"\fit{{{maths}}}") if wide and writer.kind == "tex" else maths
-        return writer.quantity(value) if isinstance(value, Quantity) else writer.sentence(value)
+        found = printing.cell_maths(writer.dialect, value, writer.notation)
+        if found is None:
+            return writer.sentence(str(value))
+        maths = writer.maths(found, printing.cell_maths("text", value) or "")
+        # LaTeX seldom finds a place to break a formula in a narrow column; there it is set smaller.
+        fitted = wide and writer.kind == "tex" and isinstance(value, Form)
+        return writer.markup(rf"\fit{{{maths}}}") if fitted else maths
 
     def lengths(value: str | Form | Quantity) -> tuple[int, int]:
         """Characters of the whole cell, and of its longest part that cannot be broken."""
         if isinstance(value, Form):
             characters = int(1.9 * printing.width(value, None, writer.notation)) + 1
             return characters, min(24, characters)
-        text = printing.quantity_plain(value) if isinstance(value, Quantity) else value
+        text = printing.cell_maths("text", value) or str(value)
         parts = text.split(" = ") if isinstance(value, Quantity) else text.split()
         return len(text), max(map(len, parts), default=0)
 
@@ -432,4 +439,5 @@ def _exhibit(exhibit: Exhibit, writer: _Writer) -> TableView:
     wide = sum(longest) + 3 * len(columns) > _TABLE_CHARACTERS or len(exhibit.rows) > _TABLE_ROWS
     rows = tuple(tuple(cell(c) for c in row) for row in exhibit.rows)
     needed = [max(part for _, part in column) for column in measured]
-    return TableView(writer.sentence(exhibit.title), exhibit.columns, rows, wide, _shares(longest, needed))
+    right = printing.to_the_right(exhibit)
+    return TableView(writer.sentence(exhibit.title), exhibit.columns, rows, wide, _shares(longest, needed), right)

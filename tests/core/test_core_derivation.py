@@ -178,7 +178,16 @@ def test_the_value_of_a_form_is_what_the_form_evaluates_to(f: forms.Form, d: int
 @given(written())
 def test_writing_a_value_as_a_form_keeps_it(f: forms.Form) -> None:
     value = forms.value(f)
+    if value.is_finite is False or value.has(sp.zoo, sp.nan):
+        with pytest.raises(ValuesError, match="a division by zero"):
+            forms.from_expr(value)
+        return
     assert identical(value, forms.value(forms.from_expr(value)))
+
+
+def test_a_division_by_a_zero_that_only_rounding_makes_is_said() -> None:
+    with pytest.raises(ValuesError, match="a division by zero"):
+        forms.from_expr(forms.value(Ratio(num(1), forms.Floor(Ratio(num(1), num(2))))))
 
 
 def test_a_product_of_sizes_is_gathered_into_the_symbol_it_makes() -> None:

@@ -94,3 +94,13 @@ def test_a_convention_may_be_named_alone_where_its_name_is_unique() -> None:
     with pytest.raises(AccountingError) as caught:
         Accounting.of("payloads")
     assert str(caught.value) == "unknown convention 'payloads'\nhint: did you mean 'payload'?"
+
+
+def test_a_division_by_zero_is_refused_where_a_number_is_read() -> None:
+    with pytest.raises(ValuesError, match=r"'1/00 GB' divides by zero"):
+        Quantity.parse("1/00 GB")
+
+
+def test_a_number_beyond_any_float_is_said_as_a_power_of_ten() -> None:
+    assert [text for _, text in Quantity(Fraction(10**400), BYTE).lines()][1:] == ["1·10^382 EB", "8.674·10^381 EiB"]
+    assert str(Quantity(Fraction(2, 3 * 10**400))).endswith("≈ 6.66667·10^-401")

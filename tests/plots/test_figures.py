@@ -80,7 +80,7 @@ def test_a_figure_stands_in_every_format(tmp_path: Path) -> None:
                      *(f"a-b-figure-{n}.{kind}" for n in (1, 2) for kind in ("svg", "pdf"))}  # fmt: skip
     text = (tmp_path / "a-b.md").read_text(encoding="utf-8")
     assert re.findall(r"!\[.*?\]\((.*?)\)", text) == ["a-b-figure-1.svg", "a-b-figure-2.svg"]
-    assert "*Figure 1:* GPipe with $p = 4$ stages Finished after 21; the stages work 4/7 = 57.1 % of the time." in text
+    assert "*Figure 1:* GPipe with $p = 4$ stages Finished after 21; the stages work 4/7 ≈ 57.1 % of the time." in text
     tex = (tmp_path / "a-b.tex").read_text(encoding="utf-8")
     assert re.findall(r"\\includegraphics\[.*?\]\{(.*?)\}", tex) == ["a-b-figure-1.pdf", "a-b-figure-2.pdf"]
     for name in names:
@@ -116,7 +116,7 @@ def test_a_figure_of_the_pdf_has_a_text_for_readers_who_do_not_see_it() -> None:
                 walk(child)
 
     walk(root)
-    said = "The pass of m chunks Finished after 7; the stages work 4/7 = 57.1 % of the time."
+    said = "The pass of m chunks Finished after 7; the stages work 4/7 ≈ 57.1 % of the time."
     assert said in [" ".join(t.split(" ")) for t in texts]
     assert contents(made, ["pdf"])["pdf"] == data
 
@@ -151,7 +151,7 @@ REFUSED = [
     (SCHEDULE + "model: other\n", "unknown model 'other'", "no model is defined before this figure"),
     ("figure: memory_timeline\n", "the figure 'memory_timeline' needs a model", "add a symcomm block"),
     ("figure: minimum\nover: n\n", "the figure 'minimum' needs the key 'of'", ""),
-    ("figure: minimum\nof: bucket\nover: n\n", "'bucket' is no of", "did you mean 'buckets'"),
+    ("figure: minimum\nof: bucket\nover: n\n", "'bucket' is no choice of 'of'", "did you mean 'buckets'"),
     ("figure: minimum\nof: buckets\nover: n_b\n", "a picture needs numbers: no value is given for", ""),
     (f"figure: crossover\n{PAIR}".replace("ring, tree", "ring"), "'with' names two choices", "such as"),
     (f"figure: crossover\n{PAIR}".replace("compare: algorithm", "compare: colour"),

@@ -59,12 +59,12 @@ def test_every_piece_of_work_is_a_box_in_its_row() -> None:
     assert len(boxes) == 30
     assert boxes == {(e.stage, float(e.start), float(e.stop - e.start)) for e in made.events}
     assert sorted(notes(figure)) == sorted(str(m) for m in range(1, 6) for _ in range(6))
-    assert figure.axes[0].get_title("left") == "Finished after 21; the stages work 5/7 = 71.4 % of the time."
+    assert figure.axes[0].get_title("left") == "Finished after 21; the stages work 5/7 ≈ 71.4 % of the time."
 
 
 def test_the_caption_has_the_unit_of_the_times() -> None:
     made = schedule("gpipe", 2, 2, [Fraction(6, 1000), Fraction(2, 1000)], 0)
-    assert says(made, Unit.parse("second")) == "Finished after 14 ms; the stages work 4/7 = 57.1 % of the time."
+    assert says(made, Unit.parse("second")) == "Finished after 14 ms; the stages work 4/7 ≈ 57.1 % of the time."
 
 
 def test_a_schedule_of_too_many_boxes_is_not_drawn() -> None:
@@ -184,6 +184,17 @@ def test_a_stack_of_layers_is_drawn_layer_by_layer_up_to_the_derived_peak(
         assert [p.parts["gradients"] for p in back] == [p.parts["gradients"] for p in first]
 
 
+@pytest.mark.parametrize("every", [1, 2, 3, 6])
+def test_groups_that_are_computed_again_are_drawn_up_to_the_derived_peak(every: int) -> None:
+    """Forward, every group leaves its first input; backward, no layer has more than its group made again."""
+    for sizes in (SIZES, {"B": 200, "D": 16, "F": 8}, {"B": 2, "D": 16, "F": 64}):
+        model = sc.load(LAYER, values={**sizes, "N_layer": 6}, repeat="N_layer")
+        points = timeline(model, every=every)
+        assert max(p.total for p in points) == model.peak_memory(every=every).at().value
+        last = next(p for p in reversed(points) if p.phase == "forward")
+        assert last.parts["saved activations"] == 6 // every * 2 * sizes["B"] * 16
+
+
 def test_a_timeline_is_drawn_with_its_peak_named() -> None:
     model = sc.load(LAYER, values={**SIZES, "N_layer": 32}, repeat="N_layer")
     figure = timeline_plot(model)
@@ -255,6 +266,9 @@ REFUSED = [
     (lambda: timeline_plot(sc.load(LAYER)), "which op is the peak depends on the sizes: no value is given for "),
     (lambda: timeline_plot(sc.load(LAYER, values={**SIZES, "N_layer": 4000}, repeat="N_layer")),
      "4000 layers are too many to be drawn one by one\nhint: at most 400"),
+    (lambda: timeline_plot(sc.load(LAYER, values={**SIZES, "N_layer": 4}, repeat="N_layer"),
+                           "pipeline(2, microbatches=4)"),
+     "a pipeline runs too many microbatches to be drawn op by op\nhint: peak_memory has a table"),
     (lambda: written(None, "bmp"), "'bmp' is no format of pictures"),
 ]  # fmt: skip
 

@@ -225,6 +225,12 @@ BAD: list[tuple[str, str, str]] = [
     ("not a number", '{"model_type": NaN}', "NaN is no number"),
     ("very deep", '{"a":' * 10_000 + "1" + "}" * 10_000, "brackets stand 10000 deep"),
     ("many digits", '{"model_type": ' + "9" * 10_000 + "}", "this is no JSON"),
+    (
+        "a model inside",
+        json.dumps({"model_type": "llava", "text_config": decoder("llama", 8, 1, 4, 3, 8, 8)}),
+        "its text_config is a llama model: give that mapping alone",
+    ),
+    ("a size of 400 digits", json.dumps(BERT | {"vocab_size": 10**399}), "vocab_size is 1" + "0" * 36 + "..."),
     ("10 MB", '{"a": "' + "x" * 10_000_000 + '"}', "at most 2,000,000 are read"),
 ]
 
@@ -268,3 +274,18 @@ def test_the_document_on_bert_adds_up_to_the_golden_counts_and_bytes() -> None:
     # The peaks: nine bytes a parameter apart. Positions and token types are counted once for each sequence here.
     assert found[5] - found[6] == 9 * found[0]
     assert found[5] == 38_307_685_280 + 64 * 2 * 8 * 512 + 4
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text_or_a_file(tmp_path: Path) -> None:
+    text = json.dumps(BERT, indent=2).replace("\n", "\r\n")
+    path = tmp_path / "config.json"
+    path.write_text("\ufeff" + text, encoding="utf-8")
+    table = "\ufeffComputation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n"
+    known = str(load_parts(BERT).parameters().at())  # type: ignore[union-attr]
+    assert [str(sc.load(source).parameters().at()) for source in ("\ufeff" + text, path)] == [known, known]
+    assert str(sc.load(table).parameters().at(D=3, F=5)) == "15 parameter"
+
+
+def test_what_is_no_model_at_all_is_refused() -> None:
+    with pytest.raises(SymcommError, match="a model cannot be read from a list"):
+        sc.load([BERT])  # type: ignore[arg-type]

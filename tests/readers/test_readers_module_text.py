@@ -251,3 +251,16 @@ def test_a_print_cut_anywhere_is_an_error_and_never_a_smaller_model(place: int) 
 def test_any_text_is_read_or_refused_with_a_symcomm_error(text: str) -> None:
     with contextlib.suppress(SymcommError):
         parse_module("Net(\n" + text)
+
+
+def test_an_unrolled_model_of_very_many_weights_is_refused_with_a_hint() -> None:
+    rows = "".join(f"  (l{n}): Linear(in_features=2, out_features=2, bias=True)\n" for n in range(3000))
+    with pytest.raises(SymcommError, match="more than 5,000 different weights") as error:
+        sc.load(f"Net(\n{rows})")
+    assert "(0-11): 12 x Block(" in error.value.hint
+
+
+def test_a_repeat_beyond_its_bound_shows_the_number_as_written() -> None:
+    with pytest.raises(SymcommError, match="a module that stands 100000000000 times") as error:
+        sc.load("Net(\n  (0-99999999999): 100000000000 x Linear(in_features=2, out_features=2, bias=True)\n)")
+    assert error.value.hint == "a layer stands 1 to 1,000,000 times"

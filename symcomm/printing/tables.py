@@ -1,0 +1,67 @@
+"""Cells of exhibits: fractions on one line, numbers by their reading, columns of numbers to the right."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from symcomm.form import Form
+from symcomm.notation import Notation
+from symcomm.printing.dialects import DialectName
+from symcomm.printing.forms import inline
+from symcomm.printing.quantities import amounts, said
+from symcomm.units import Irrational, Quantity
+
+if TYPE_CHECKING:
+    from symcomm.derivation import Exhibit
+
+_NUMBER = re.compile(r"[-+−]?\d[\d\s]*(\.\d+)?(\s?%)?")
+_LONG = re.compile(r"\d{5,40}")
+
+
+def cell_maths(dialect: DialectName, cell: object, notation: Notation | None = None) -> str | None:
+    """A cell as maths in a dialect; None for text.
+
+    An exact fraction that has a reading is left out: a column of times is compared, and the steps have shown it.
+
+    >>> from symcomm.units import Unit
+    >>> cell_maths("text", Quantity(Fraction(4096, 3), Unit.parse("FLOP/byte"))), cell_maths("text", "25302")
+    ('≈ 1365.33 FLOP/B', '25 302')
+    >>> cell_maths("text", "tensor") is None
+    True
+    """
+    if isinstance(cell, Form):
+        return inline(dialect, cell, notation)
+    if isinstance(cell, str) and _LONG.fullmatch(cell):
+        cell = Quantity(Fraction(cell))
+    if not isinstance(cell, Quantity):
+        return None
+    joint = "" if dialect == "mathml" else " "
+    return joint.join(part for pair in _ways(dialect, cell) for part in pair if part)
+
+
+def _ways(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], ...]:
+    ways = amounts(dialect, quantity)
+    exact = said(quantity)[0]
+    if len(ways) < 2 or not exact.below or isinstance(quantity, Irrational):
+        return ways
+    relation = ways[1][0] if said(quantity)[1].relation == "≈" else ""
+    return ((relation, ways[1][1]), *ways[2:])
+
+
+def to_the_right(exhibit: Exhibit) -> tuple[bool, ...]:
+    """Which columns hold numbers alone, each said in one way: they are set to the right.
+
+    >>> from symcomm.derivation import Exhibit
+    >>> to_the_right(Exhibit("Times", ("op", "ms"), (("y", "1 728.0"), ("h", "0.5"))))
+    (False, True)
+    """
+
+    def number(cell: object) -> bool:
+        if isinstance(cell, Quantity):
+            return len(_ways("text", cell)) == 1
+        return isinstance(cell, str) and (not cell or _NUMBER.fullmatch(cell) is not None)
+
+    columns = list(zip(*exhibit.rows, strict=True)) or [()] * len(exhibit.columns)
+    return tuple(bool(any(column)) and all(number(cell) for cell in column) for column in columns)
