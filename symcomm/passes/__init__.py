@@ -24,6 +24,7 @@ from symcomm.passes.options import (
     RATES_BUT_MEMORY,
     RECIPE,
     RECOMPUTATION,
+    STAGED,
     STRATEGY,
     Option,
 )
@@ -83,10 +84,7 @@ PASSES: dict[str, Pass] = {
                 STRATEGY,
                 DTYPE,
                 RECOMPUTATION,
-                Option("every", "size", "the layers of a group that is computed again from its first input"),
-                Option("schedule", "choice:gpipe|1f1b|interleaved", "the schedule of a pipeline", "1f1b"),
-                Option("stage", "text", "the stage of a pipeline, the first one is 0", "0"),
-                Option("chunks", "size", "the chunks of layers per rank of an interleaved schedule"),
+                *STAGED,
                 FROZEN,
             ),
         ),
@@ -117,6 +115,7 @@ PASSES: dict[str, Pass] = {
                 RECIPE,
                 DTYPE,
                 RECOMPUTATION,
+                *STAGED,
                 FROZEN,
                 Option(
                     "step",

@@ -22,6 +22,12 @@ RECIPES = "choice:mixed_adam|mixed_adam_fp32_gradients|fp32_adam|fp32_adamw|fp32
 RECIPE = Option("recipe", RECIPES, "what is kept", "mixed_adam")
 FROZEN = Option("frozen", "text", "weights that are not trained, with commas between them")
 RECOMPUTATION = Option("recomputation", "text", "none, selective, full, or the tensors that are computed again", "none")
+STAGED = (
+    Option("every", "size", "the layers of a group that is computed again from its first input"),
+    Option("schedule", "choice:gpipe|1f1b|interleaved", "the schedule of a pipeline", "1f1b"),
+    Option("stage", "text", "the stage of a pipeline, the first one is 0", "0"),
+    Option("chunks", "size", "the chunks of layers per rank of an interleaved schedule"),
+)
 PATHS = ("pix", "pxb", "phb", "node", "sys")
 KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|send"
 

@@ -12,22 +12,32 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Num, Sym, evaluate, names
+from symcomm.parallel.pipeline import stage_count
 from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.parallel.strategy import PipelineCut, Strategy, parse_strategy
 from symcomm.passes.activation_memory import named
 from symcomm.passes.allocated_memory import ROUNDINGS, block
 from symcomm.passes.capacity import in_bytes
-from symcomm.passes.saved import ONE_RANK
+from symcomm.passes.course import STEPS, Course, Moment
+from symcomm.passes.microbatches import Stage, moments, whole
+from symcomm.passes.saved import ONE_RANK, RERUN
 from symcomm.passes.setting import Setting, Work
 from symcomm.passes.state_memory import recipe_of
-from symcomm.passes.stretches import STEPS, Course, Moment, Run, Stretch, add
+from symcomm.passes.stretches import Run, Stretch, add
 from symcomm.units import BYTE, Quantity
 
 KINDS = {
-    "weights": "M_W", "gathered weights": "M_gathered", "gradients": "M_G", "gradient buckets": "M_bucket",
-    "optimizer states": "M_O", "saved activations": "M_A", "temporaries": "M_T", "held tensors": "M_held",
-    "workspaces": "M_work", "rounding": "M_round",
-}  # fmt: skip
+    "weights": "M_W",
+    "gathered weights": "M_gathered",
+    "gradients": "M_G",
+    "gradient buckets": "M_bucket",
+    "optimizer states": "M_O",
+    "saved activations": "M_A",
+    "temporaries": "M_T",
+    "held tensors": "M_held",
+    "workspaces": "M_work",
+    "rounding": "M_round",
+}
 
 
 def derive(
@@ -35,7 +45,11 @@ def derive(
     strategy: Strategy | str | None = None,
     recipe: str = "mixed_adam",
     dtype: str | None = None,
-    recomputation: str | Iterable[str] = "none",
+    recomputation: str | Iterable[str] | None = None,
+    every: object = None,
+    schedule: str | None = None,
+    stage: object = None,
+    chunks: object = None,
     frozen: str | Iterable[str] | None = None,
     step: str = "later",
     held: str | Iterable[str] | None = None,
@@ -50,7 +64,13 @@ def derive(
     """The most bytes that are alive at once on one rank in a training step, and the op during which they are.
 
     Gradients come into being in the backward pass and are dropped after the update. Which op is the peak depends on
-    the sizes, so all of them must be known. Raises ``ValuesError`` where one is not.
+    the sizes, so all of them must be known. Raises ``ValuesError`` and ``StrategyError`` for what is not known or does
+    not fit.
+
+    ``recomputation`` is that of ``activation_memory``: of a model of several parts, the layers that are repeated are
+    computed again and what stands before and behind them is not. ``every`` computes groups of so many layers again,
+    each from its first input. ``schedule``, ``stage`` (0 is the first) and ``chunks`` belong to a pipeline: what stands
+    before the layers is on the first stage, what stands behind them on the last one.
 
     ``step`` is ``forward`` (that pass alone), the ``first`` step (the update makes the optimizer's states, weight by
     weight) or a ``later`` one. Named terms that are no tensor of the graph: ``held`` tensors; a ``workspace`` for the
@@ -60,30 +80,43 @@ def derive(
     a model in the order they run.
     """
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    if strategy is not None and strategy.pipeline is not None:
-        raise StrategyError(
-            "the timeline of a pipeline has many microbatches", hint="ask for activation_memory with a schedule"
-        )
-    for name, said, known in (("step", step, STEPS), ("rounding", rounding, ROUNDINGS),
-                              ("tables", tables, ("shared", "per_layer")), ("units", units, ("layer", "model")),
-                              ("buckets", buckets, ("none", "copy"))):  # fmt: skip
-        if said not in known:
-            raise ValuesError(f"unknown {name} '{str(said)[:40]}'", hint=nearest(str(said), [*known]))
+    said = (
+        ("step", step, STEPS),
+        ("rounding", rounding, ROUNDINGS),
+        ("tables", tables, ("shared", "per_layer")),
+        ("units", units, ("layer", "model")),
+        ("buckets", buckets, ("none", "copy")),
+    )
+    for name, given, known in said:
+        if given not in known:
+            raise ValuesError(f"unknown {name} '{str(given)[:40]}'", hint=nearest(str(given), [*known]))
     if strategy is None and (buckets != "none" or units != "layer"):
-        given = "buckets: copy" if buckets != "none" else "units: model"
-        raise StrategyError(f"'{given}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
+        option = "buckets: copy" if buckets != "none" else "units: model"
+        raise StrategyError(f"'{option}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
     if dtype:
         setting = replace(setting, dtype=dtype)
     stretches = tuple(stretches) or (Stretch(setting.graph.name, setting.graph),)
     if strategy is not None:
         for stretch in stretches:
             check_divisible(stretch.graph, strategy, setting.values)
+    if recomputation is None:
+        recomputation = RERUN[setting.accounting.recomputation]
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
     run = Run(
-        strategy or ONE_RANK, recipe_of(recipe), again, named(frozen), step, named(held), _count(update_copies),
-        _bytes(workspace), tables == "per_layer", units == "model", buckets == "copy",
-    )  # fmt: skip
-    found = Course(setting, stretches, run).moments()
+        strategy or ONE_RANK,
+        recipe_of(recipe),
+        again,
+        named(frozen),
+        step,
+        named(held),
+        _number(update_copies, "update_copies", 0, 100),
+        _bytes(workspace),
+        tables == "per_layer",
+        units == "model",
+        buckets == "copy",
+        0 if every is None else _number(every, "every", 1),
+    )
+    found = follow(setting, stretches, run, schedule, stage, chunks)
     values = setting.graph.relations.complete(setting.values)
     missing = [n for m in found for _, f in m.parts for n in names(f) if n not in values]
     if missing:
@@ -98,6 +131,7 @@ def derive(
     parts = {**dict(peak.parts), "rounding": Num(worth[top]["rounding"], BYTE)}
     work = Work(setting, *(strategy.sizes.values() if strategy else ()), *parts.values())
     where = f"{_where(peak)}, while it makes {peak.op}" if peak.phase != "optimizer" else "update by the optimizer"
+    where += f" ({peak.when})" if peak.when else ""
     if peak.phase == "optimizer" and run.copies:
         where += f", in {peak.op.removeprefix('the ')}"
     terms: list[Form] = []
@@ -110,8 +144,58 @@ def derive(
             terms.append(Sym(work.steps[-1].name))
     work.define("M_peak", add(terms), BYTE, "add", f"The peak is in the {where}.")
     exhibit = _exhibit(found, worth, totals, top)
-    return setting.derivation("Peak memory" + (f" under {strategy.name}" if strategy else ""), work.steps,
-                              ["saved"], [exhibit])  # fmt: skip
+    title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
+    notes: list[str] = []
+    if (again != "none" or run.every) and len(stretches) > 1:
+        notes.append("The layers that are repeated are computed again; what stands before and behind them is not.")
+    if strategy is not None and strategy.pipeline is not None:
+        notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
+    return setting.derivation(title, work.steps, ["saved"], [exhibit], notes)
+
+
+def follow(
+    setting: Setting, stretches: tuple[Stretch, ...], run: Run, schedule: str | None, stage: object, chunks: object
+) -> list[Moment]:
+    """The moments of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
+    cut = run.strategy.pipeline
+    check_groups(setting, run, cut, chunks)
+    if cut is None:
+        for option, given in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):
+            if given is not None:
+                raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
+        return Course(setting, stretches, run).moments()
+    for option, wrong in (
+        ("step: forward", run.step == "forward"), ("held", bool(run.held)), ("units: model", run.single_unit)
+    ):  # fmt: skip
+        if wrong:
+            raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
+    name = schedule or "1f1b"
+    if name == "interleaved" and chunks is None:
+        raise StrategyError("an interleaved schedule needs its chunks of layers per rank", hint="chunks=2")
+    at = Stage(name, _number(stage or 0, "stage", 0), _number(chunks or 1, "chunks", 1))
+    return moments(setting, stretches, run, cut, at)
+
+
+def check_groups(setting: Setting, run: Run, cut: PipelineCut | None, chunks: object) -> None:
+    """Raises ``ValuesError`` where the layers cannot be put into groups of the size that is asked for."""
+    if not run.every:
+        return
+    if run.recomputation not in ("none", "full"):
+        raise ValuesError("'every' goes with full recomputation", hint="leave one of the two out")
+    repeat = setting.graph.repeat
+    if not repeat:
+        raise ValuesError("every n-th layer is kept, but the model has one layer", hint="say 'repeat: N_layer'")
+    values = setting.graph.relations.complete(setting.values)
+    layers = whole(Sym(repeat), values, repeat)
+    if cut is not None:
+        layers //= whole(stage_count(cut, repeat), values, "stages") * _number(chunks or 1, "chunks", 1)
+    where = " that run one after the other on a stage" if cut is not None else ""
+    if run.every > layers:
+        raise ValuesError(f"groups of {run.every} layers, but there are {layers}{where}", hint=f"at most {layers}")
+    if layers % run.every:
+        raise ValuesError(
+            f"{layers} layers{where} are no whole number of groups of {run.every}", hint=f"choose a divisor of {layers}"
+        )
 
 
 _SAID = {
@@ -134,10 +218,13 @@ def _worth(moment: Moment, values: Mapping[str, Fraction], rounding: str) -> dic
     return {**found, "rounding": more}
 
 
-def _count(said: object) -> int:
-    count = exact(said, "update_copies")
-    if count.denominator != 1 or not 0 <= count <= 100:
-        raise ValuesError(f"update_copies is {count}", hint="a whole number, such as 5; at most 100")
+def _number(said: object, name: str, least: int, most: int = 10**6) -> int:
+    try:
+        count = exact(said, name)
+    except ValuesError:
+        count = Fraction(-1, 2)
+    if count.denominator != 1 or not least <= count <= most:
+        raise ValuesError(f"{name} is {str(said)[:40]}", hint=f"a whole number from {least} to {most:,}")
     return int(count)
 
 
@@ -162,23 +249,26 @@ def _where(moment: Moment) -> str:
 
 # The columns of the timeline, and the kinds that each holds together.
 _COLUMNS = {
-    "weights": ("weights", "gathered weights"), "gradients": ("gradients", "gradient buckets"),
-    "states": ("optimizer states",), "saved": ("saved activations",), "passing": ("temporaries",),
+    "weights": ("weights", "gathered weights"),
+    "gradients": ("gradients", "gradient buckets"),
+    "states": ("optimizer states",),
+    "saved": ("saved activations",),
+    "passing": ("temporaries",),
     "besides": ("held tensors", "workspaces", "rounding"),
-}  # fmt: skip
+}
 _ROWS = 45
 
 
 def _exhibit(found: list[Moment], worth: list[dict[str, Fraction]], totals: list[Fraction], top: int) -> Exhibit:
     """The timeline: of each table row in each phase the op with the most memory; where these are too many for a page,
-    of each stretch in each phase.
+    of each stretch in each phase. The same for a pipeline, whose phases come three times.
     """
     columns = [c for c, kinds in _COLUMNS.items() if c != "besides" or any(w.get(k) for w in worth for k in kinds)]
     shown: list[int] = []
-    for by_row in (True, False):
+    for by_row in (False,) if found[0].when else (True, False):
         best: dict[tuple[str, str], int] = {}
         for n, moment in enumerate(found):
-            key = (_where(moment), moment.row if by_row else "")
+            key = (f"{moment.when} {_where(moment)}", moment.row if by_row else "")
             if key not in best or totals[n] > totals[best[key]]:
                 best[key] = n
         shown = sorted(best.values())
@@ -194,6 +284,7 @@ def _exhibit(found: list[Moment], worth: list[dict[str, Fraction]], totals: list
         moment, mark = found[n], " (peak)" if n == top else ""
         name = moment.op if moment.phase != "optimizer" or worth[n].get("temporaries") else "the update"
         place = moment.phase + (f", {moment.place}" if moment.phase != "optimizer" else "")
+        place = f"{moment.when}: {place}" if moment.when else place
         amounts = [sum((worth[n].get(kind, Fraction(0)) for kind in _COLUMNS[c]), Fraction(0)) for c in columns]
         rows.append((place, f"{name}{mark}", *map(rounded, amounts), rounded(totals[n])))
     return Exhibit(f"The step, op by op, in {unit}", ("phase", "op", *columns, "total"), tuple(rows))

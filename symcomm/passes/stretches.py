@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
 
 from symcomm.errors import ValuesError, nearest
-from symcomm.form import Form, Num, Total, num, product
+from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.graph import Graph, Tensor
 from symcomm.parallel.placement import Collective, place
 from symcomm.parallel.strategy import Strategy, resolve
 from symcomm.passes.activation_memory import bytes_of
-from symcomm.passes.saved import frozen_weights, keeper, storage
+from symcomm.passes.reruns import made_by
+from symcomm.passes.saved import frozen_weights
 from symcomm.passes.setting import Setting
-from symcomm.passes.state_memory import Recipe, layers
-from symcomm.passes.timeline import Timeline, bytes_of_weight, phase_of, shown
+from symcomm.passes.state_memory import Recipe
+from symcomm.passes.timeline import Timeline, bytes_of_weight
 from symcomm.units import BYTE
-
-STEPS = ("forward", "first", "later")
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,8 @@ class Run:
     """How a step runs. ``step`` is ``forward``, the ``first`` step, in which the states come into being, or a ``later``
     one. ``copies`` of one weight are there while the update works on it. ``held`` are tensors that the program still
     refers to. ``workspace`` is there for each thread: one calls the forward pass and another one the backward pass.
+    Of ``every`` so many layers only the first input is kept, where that is not 0. ``layers`` are those that run one
+    after the other, where these are not all; a rank has ``chunks`` times as many.
     """
 
     strategy: Strategy
@@ -77,18 +77,24 @@ class Run:
     tables: bool = False
     single_unit: bool = False
     buckets: bool = False
+    every: int = 0
+    layers: Form | None = None
+    chunks: int = 1
+
+
+Fresh = tuple[tuple[Form, tuple[Form, ...]], ...]
 
 
 @dataclass(frozen=True)
-class Moment:
-    """What is alive while one op runs, by kind. ``fresh`` are storages that no freed memory was there for."""
+class Tick:
+    """What one layer, or one stretch that is not repeated, has while one of its ops runs."""
 
-    phase: str
-    place: str
+    at: int
     op: str
     row: str
-    parts: tuple[tuple[str, Form], ...]
-    fresh: tuple[tuple[Form, tuple[Form, ...]], ...] = ()
+    saved: list[Form]
+    passing: list[Form]
+    gradients: list[Form]
 
 
 NOTHING: Form = Num(Fraction(0), BYTE)
@@ -100,35 +106,75 @@ def add(terms: Iterable[Form]) -> Form:
     return Total(tuple(listed)) if len(listed) > 1 else listed[0] if listed else NOTHING
 
 
+@dataclass(frozen=True)
+class Corner:
+    """A place in the backward pass of layers that are repeated: what other layers keep, what those of the same group
+    have been computed again, and what gradients the layers behind have. ``again`` says that a group is computed again
+    there, ``opens`` that the layer is the first one of its group.
+    """
+
+    place: str
+    others: Form = NOTHING
+    inner: Form = NOTHING
+    grown: Form = NOTHING
+    again: bool = True
+    opens: bool = True
+
+
+def scaled(times: int, form: Form) -> Form:
+    """A whole number of times a size."""
+    return NOTHING if not times or form == NOTHING else product(num(times), form) if times > 1 else form
+
+
 @dataclass
 class Part:
-    """A stretch with its timeline and what all its repetitions have together."""
+    """A stretch with its timeline and what all its repetitions have together.
+
+    ``tied`` are weights that a later stretch on the same rank has, too: their gradients are there already.
+    """
 
     stretch: Stretch
     setting: Setting
     run: Run
     alone: bool
+    tied: frozenset[str] = frozenset()
+    lines: dict[tuple[str, bool], Timeline] = field(default_factory=dict)
 
     @property
     def frozen(self) -> frozenset[str]:
         graph = self.stretch.graph
-        names = [n for n in self.run.frozen if self.alone or any(_is(n, w.name) for w in graph.weights)]
+        names = [n for n in self.run.frozen if self.alone or any(named_by(n, w.name) for w in graph.weights)]
         return frozen_weights(graph, names)
 
-    @cached_property
+    def timeline(self, recomputation: str, there: bool = False) -> Timeline:
+        """The timeline of one layer; ``there`` says that its weights have gradients already."""
+        key = (recomputation, there)
+        if key not in self.lines:
+            run, weights = self.run, frozenset(w.name for w in self.stretch.graph.weights)
+            self.lines[key] = Timeline(
+                self.setting, run.strategy, run.recipe, recomputation, self.frozen, run.tables, run.single_unit,
+                weights if there else self.tied,
+            )  # fmt: skip
+        return self.lines[key]
+
+    @property
     def line(self) -> Timeline:
-        run = self.run
-        return Timeline(self.setting, run.strategy, run.recipe, self.recomputation, self.frozen, run.tables,
-                        run.single_unit)  # fmt: skip
+        return self.timeline("none" if self.grouped else self.recomputation)
 
     @property
     def recomputation(self) -> str:
         """What is computed again: of a model of several stretches, in the layers that are repeated."""
         return self.run.recomputation if self.alone or self.repeated else "none"
 
-    @cached_property
+    @property
+    def grouped(self) -> int:
+        """The layers of a group that is computed again from its first input, or 0."""
+        return self.run.every if self.repeated else 0
+
+    @property
     def count(self) -> Form:
-        return layers(self.setting, self.run.strategy) or num(1)
+        """The layers that run one after the other."""
+        return (self.run.layers or Sym(self.stretch.graph.repeat)) if self.repeated else num(1)
 
     @property
     def repeated(self) -> bool:
@@ -140,6 +186,11 @@ class Part:
             return NOTHING
         count = self.count if not less else Total((self.count, num(-less)))
         return product(count, form) if self.repeated else form
+
+    @property
+    def groups(self) -> Form:
+        """How often something is kept: for each layer or for each group."""
+        return Ratio(self.count, num(self.grouped)) if self.grouped > 1 else self.count
 
     @property
     def weights(self) -> tuple[Tensor, ...]:
@@ -155,179 +206,91 @@ class Part:
             if width and (role == "weight" or w.name not in self.frozen)
         ]
 
-    @cached_property
+    @property
     def kept(self) -> list[Form]:
-        """What one repetition keeps for the backward pass."""
-        return [*(bytes_of(self.setting, item) for item in self.line.kept), *self.line.constants(len(self.line.steps))]
+        """What one repetition, or one group of layers, keeps for the backward pass."""
+        line = self.timeline("full") if self.grouped else self.line
+        return [*(bytes_of(self.setting, item) for item in line.kept), *line.constants]
 
-    @cached_property
-    def again(self) -> list[Form]:
-        """What recomputation brings back while the backward pass works on a layer."""
-        if self.recomputation == "none":
-            return []
-        every = keeper(self.setting, self.line.plan, "none").collect()
-        return [bytes_of(self.setting, item) for item in every if item.tensor not in self.line.roots]
+    @property
+    def fresh(self) -> tuple[Form, tuple[Form, ...]]:
+        """How often the storages are there that a repetition or a group keeps."""
+        return (self.groups if self.repeated else num(1)), tuple(self.kept)
 
+    @property
+    def left(self) -> Form:
+        """What all repetitions keep for the backward pass."""
+        return product(self.groups, add(self.kept)) if self.repeated and self.kept else add(self.kept)
 
-def _is(said: str, name: str) -> bool:
-    return said == name or (said.endswith("*") and name.startswith(said[:-1]))
+    @property
+    def made(self) -> list[Form]:
+        """The gradients of one repetition."""
+        return self.line.gradients(len(self.line.steps))
 
+    def forward(self, opens: bool = True) -> list[Tick]:
+        """One layer's forward pass: one that opens a group keeps its input, and one inside of a group does not."""
+        line = self.timeline("full" if opens else "nothing") if self.grouped else self.line
+        return self.ticks(line, "forward")
 
-@dataclass
-class Course:
-    """The step of a whole model: forward through its stretches, backward through them, then the update."""
+    def again(self, opens: bool) -> list[Tick]:
+        """The last layer of a group when it is computed again: what no gradient needs is left out."""
+        needed = self.timeline("full").again
+        found = self.ticks(self.line, "forward", self.opening if opens else frozenset())
+        made = [t for t in found if made_by(self.line.steps[t.at].work) in needed]
+        return [replace(t, op=f"{t.op} again", passing=[*t.passing, *self.line.arriving]) for t in made]
 
-    setting: Setting
-    stretches: tuple[Stretch, ...]
-    run: Run
-    parts: list[Part] = field(init=False)
+    def backward(self, opens: bool = True, there: bool = False) -> list[Tick]:
+        """One layer's backward pass, with what runs again inside of it; ``there`` is as for ``timeline``."""
+        if not self.grouped:
+            return self.ticks(self.timeline(self.recomputation, there), "backward")
+        return self.ticks(self.timeline("none", there), "backward", self.opening if opens else frozenset())
 
-    def __post_init__(self) -> None:
-        alone = len(self.stretches) == 1
-        needed = replace(self.setting.accounting, input_gradient="needed")
-        self.parts = []
-        for n, stretch in enumerate(self.stretches):
-            accounting = self.setting.accounting if n == 0 else needed
-            setting = replace(self.setting, graph=stretch.graph, accounting=accounting)
-            self.parts.append(Part(stretch, setting, self.run, alone))
-        for name in () if alone else self.run.frozen:
-            known = [w.name for part in self.parts for w in part.stretch.graph.weights]
-            if not any(_is(name, w) for w in known):
-                raise ValuesError(f"no weight is called '{name[:60]}'", hint=nearest(name, known))
-        self.held = [self.find(name) for name in self.run.held]
+    @property
+    def opening(self) -> frozenset[str]:
+        """What is kept of the layer that opens a group; whatever else a layer of a group has is made again."""
+        return frozenset(self.timeline("full").roots)
 
-    def find(self, name: str) -> tuple[int, str, Form]:
-        """The stretch that makes a tensor, its storage and its size."""
-        eager = self.setting.accounting.saved == "pytorch"
-        for n, part in reversed([*enumerate(self.parts)]):
-            graph = part.stretch.graph
-            tensor = graph.tensors.get(name) or graph.tensors.get(f"{name}_i")
-            if tensor is not None:
-                made = part.line.plan.placements.get(tensor.name, ())
-                return n, storage(graph, tensor.name, eager), part.line.size(tensor, part.line.part(made))
-        known = [n for part in self.parts for n in part.stretch.graph.tensors]
-        raise ValuesError(f"there is no tensor '{name[:60]}'", hint=nearest(name, known))
-
-    def all(self, role: str, width: int, whole: bool = False) -> Form:
-        """The weights, gradients or states of the whole model on one rank."""
-        return add(part.times(0, add(part.pieces(role, width, whole))) for part in self.parts)
-
-    def moments(self) -> list[Moment]:
-        """What is alive at every op that may be the peak: of a repeated stretch, in the last repetition forward, in the
-        last and the first one backward. In between, memory grows or shrinks by one repetition at a time.
-        """
-        run, recipe = self.run, self.run.recipe
-        found: list[Moment] = []
-        always = [("weights", self.all("weight", recipe.weight))]
-        if run.step != "forward" and run.buckets:
-            always.append(("gradient buckets", self.all("gradient", recipe.gradient)))
-        states = [("optimizer states", self.all("state", recipe.state))] if run.step == "later" else []
-        passing = [*always, *states]
-        if run.single_unit:
-            passing.append(("gathered weights", self.all("weight", recipe.weight, whole=True)))
-        owned = tuple((p.count if p.repeated else num(1), tuple(p.pieces("weight", recipe.weight))) for p in self.parts)
-        for n in range(len(self.parts)):
-            found += self.forward(n, passing, owned)
-        if run.step == "forward":
-            return found
-        for n in reversed(range(len(self.parts))):
-            found += self.backward(n, passing, owned)
-        gradients = ("gradients", self.all("gradient", recipe.gradient))
-        return [*found, *self.update([*always, gradients], owned)]
-
-    def forward(
-        self, n: int, always: list[tuple[str, Form]], owned: tuple[tuple[Form, tuple[Form, ...]], ...]
-    ) -> list[Moment]:
-        part, found = self.parts[n], []
-        below = [p.times(0, add(p.kept)) for p in self.parts[:n]]
-        others = part.times(1, add(part.kept))
-        earlier = tuple((p.count if p.repeated else num(1), tuple(p.kept)) for p in self.parts[:n])
-        if part.repeated:
-            earlier = (*earlier, (Total((part.count, num(-1))), tuple(part.kept)))
-        for at, name, row in self.steps(part, "forward"):
-            here, made = part.line.saved(at), part.line.temporaries(at)
-            held = self.held_at("forward", n, at)
-            parts = (*always, ("saved activations", add([*below, others, *here])), ("temporaries", add(made)),
-                     *self.beside(held, 1))  # fmt: skip
-            fresh = (*owned, *earlier, (num(1), (*here, *made, *held)))
-            found.append(Moment("forward", self.where(part, "last"), name, row, parts, fresh))
-        return found
-
-    def backward(
-        self, n: int, always: list[tuple[str, Form]], owned: tuple[tuple[Form, tuple[Form, ...]], ...]
-    ) -> list[Moment]:
-        part, found, end = self.parts[n], [], len(self.parts[n].line.steps)
-        below = [p.times(0, add(p.kept)) for p in self.parts[:n]]
-        # A tied weight has two gradients while the second one is made, which is then added to the first.
-        after = [p.times(0, add(p.line.gradients(len(p.line.steps)))) for p in self.parts[n + 1 :]]
-        earlier = tuple((p.count if p.repeated else num(1), tuple(p.kept)) for p in self.parts[:n])
-        for repetition in ("last", "first") if part.repeated else ("last",):
-            others = part.times(1, add(part.kept)) if repetition == "last" else NOTHING
-            grown = part.times(1, add(part.line.gradients(end))) if repetition == "first" else NOTHING
-            kept = earlier
-            if part.repeated and repetition == "last":
-                kept = (*earlier, (Total((part.count, num(-1))), tuple(part.kept)))
-            for at, name, row in self.steps(part, "backward"):
-                here, held = part.line.saved(at), self.held_at("backward", n, at)
-                made = [*part.line.temporaries(at), *part.again]
-                parts = (*always, ("gradients", add([*after, grown, *part.line.gradients(at)])),
-                         ("saved activations", add([*below, others, *here])), ("temporaries", add(made)),
-                         *self.beside(held, 2))  # fmt: skip
-                fresh = (*owned, *kept, (num(1), (*here, *held)))
-                found.append(Moment("backward", self.where(part, repetition), name, row, parts, fresh))
-        return found
-
-    def update(self, always: list[tuple[str, Form]], owned: tuple[tuple[Form, tuple[Form, ...]], ...]) -> list[Moment]:
-        """The update goes from weight to weight; in the first step it makes the states on its way."""
-        run, recipe, found = self.run, self.run.recipe, []
-        held = self.held_at("optimizer", 0, 0)
-        whole = self.all("state", recipe.state)
-        before: list[Form] = []
-        fresh = (*owned, (num(1), tuple(held)))
-        for part in self.parts:
-            states = part.pieces("state", recipe.state)
-            copies = part.pieces("state", 4) if run.copies else []
-            before.append(part.times(1, add(states)))
-            names = [w.name for w in part.weights if w.name not in part.frozen]
-            for n, name in enumerate(names if run.copies else names[-1:]):
-                made = [*before, *states[: n + 1]] if run.copies else [*before, *states]
-                growing = add(made) if run.step == "first" else whole
-                copied = product(num(run.copies), copies[n]) if run.copies else NOTHING
-                parts = (*always, ("optimizer states", growing), ("temporaries", copied), *self.beside(held, 2))
-                op = f"the update of `{name.split('·')[0]}`"
-                found.append(Moment("optimizer", self.where(part, "last"), op, "", parts, fresh))
-            before.extend(states)
-        return found
-
-    def steps(self, part: Part, phase: str) -> list[tuple[int, str, str]]:
-        """The steps of a phase: their number, what they make, and the row they belong to."""
-        targets = {op.row: op.output.split("·")[0] for op in part.stretch.graph.ops}
+    def ticks(self, line: Timeline, phase: str, kept: frozenset[str] | None = None) -> list[Tick]:
+        """The steps of a phase; what is not in ``kept`` passes, where that is given."""
+        targets = {op.row: op.output.split("·")[0] for op in self.stretch.graph.ops}
         found, row = [], ""
-        for at, step in enumerate(part.line.steps):
-            op = part.line.graph.producers.get(step.op) if isinstance(step, Collective) else step.op
+        for at, turn in enumerate(line.steps):
+            work = turn.work
+            op = line.graph.producers.get(work.op) if isinstance(work, Collective) else work.op
             row = targets.get(op.row, row) if op is not None else row
-            if phase_of(step) == phase:
-                found.append((at, shown(part.line.graph, step), row))
+            if turn.phase == phase:
+                saved, made = line.saved(at, kept)
+                passing = [*made, *line.temporaries(at)]
+                found.append(Tick(at, line.shown(at), row, saved, passing, line.gradients(at)))
         return found
 
-    def where(self, part: Part, repetition: str) -> str:
-        """The stretch of a moment, for a reader."""
-        if part.alone:
-            return f"{repetition} layer"
-        return f"{repetition} {part.stretch.name}" if part.repeated else part.stretch.name
+    @property
+    def corners(self) -> list[Corner]:
+        """Where the backward pass may be at its peak: from one layer to the next, and from one group to the next, its
+        memory grows or shrinks by the same amount.
+        """
+        n, kept, made = self.grouped, add(self.kept), add(self.made)
+        if not self.repeated:
+            return [Corner("last")]
+        if n < 2:
+            others, grown = self.times(1, kept), self.times(1, made)
+            return [Corner("last", others), Corner("first", grown=grown)]
+        others = product(Total((self.groups, num(-1))), kept)
+        inner = add([scaled(n - 2, add(self.remade())), add(self.remade(self.opening))])
+        first = add(self.remade(self.opening, inside=True))
+        grown = product(Total((self.count, num(-n))), made) if made != NOTHING else NOTHING
+        return [
+            Corner("last", add([others, first]), inner, again=True, opens=False),
+            Corner("first of the last group", others, grown=scaled(n - 1, made), again=False),
+            Corner("last of the first group", first, inner, grown, again=True, opens=False),
+            Corner("first", grown=self.times(1, made), again=False),
+        ]
 
-    def held_at(self, phase: str, n: int, at: int) -> list[Form]:
-        """The held tensors that are there and not counted as kept or passing."""
-        found = []
-        for home, root, size in self.held:
-            line = self.parts[home].line
-            counted = (home == n and line.alive(root, at)) or (home < n and root in line.roots)
-            made = home < n or (home == n and line.born(root) <= at) or root not in line.graph.producers
-            if phase == "optimizer" or (not counted and (made or phase == "backward")):
-                found.append(size)
-        return found
+    def remade(self, opening: frozenset[str] = frozenset(), inside: bool = False) -> list[Form]:
+        """What a layer of a group has when it has been computed again: all but the ``opening``, or only that."""
+        found = [bytes_of(self.setting, item) for item in self.line.kept if (item.tensor in opening) == inside]
+        return found if inside else [*found, *self.line.constants]
 
-    def beside(self, held: list[Form], threads: int) -> tuple[tuple[str, Form], ...]:
-        threads = 2 if self.run.step == "later" else threads
-        size = Num(threads * self.run.workspace, BYTE)
-        return ("held tensors", add(held)), ("workspaces", size)
+
+def named_by(said: str, name: str) -> bool:
+    return said == name or (said.endswith("*") and name.startswith(said[:-1]))

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from symcomm.accounting import Accounting
-from symcomm.errors import ValuesError
-from symcomm.form import evaluate, names
+from symcomm.errors import StrategyError, ValuesError
+from symcomm.form import Form, evaluate
 from symcomm.model import Model
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.parts import Parts
 from symcomm.passes.activation_memory import named
+from symcomm.passes.course import Course
 from symcomm.passes.peak_memory import KINDS
-from symcomm.passes.saved import ONE_RANK
+from symcomm.passes.saved import ONE_RANK, RERUN
 from symcomm.passes.setting import Setting
 from symcomm.passes.state_memory import recipe_of
-from symcomm.passes.stretches import Course, Moment, Run, Stretch, add
+from symcomm.passes.stretches import Part, Run, Stretch, add
 from symcomm.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
 
 _LAYERS, _POINTS = 400, 60_000
@@ -45,76 +46,118 @@ class Point:
 
 def timeline(
     model: Model, strategy: Strategy | str | None = None, *, accounting: Any = None, dtype: str | None = None,
-    recipe: str = "mixed_adam", recomputation: str = "none", frozen: str | None = None, step: str = "later",
-    tables: str = "shared", units: str = "layer", buckets: str = "none", values: Mapping[str, object] | None = None,
+    recipe: str = "mixed_adam", recomputation: str | None = None, every: int | None = None, frozen: str | None = None,
+    step: str = "later", tables: str = "shared", units: str = "layer", buckets: str = "none",
+    values: Mapping[str, object] | None = None,
 ) -> tuple[Point, ...]:  # fmt: skip
     """Every op of a training step, from the first layer forward to the update, with the bytes alive while it runs.
 
     The options are those of ``peak_memory``, whose errors are raised; ``values`` are sizes besides the model's. Raises
-    ``ValuesError`` where there are too many layers to be drawn one by one.
+    ``ValuesError`` where there are too many layers to be drawn one by one, and ``StrategyError`` for a pipeline.
     """
     model = model.at(**(values or {}))
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    model.peak_memory(placed, recipe, accounting, dtype=dtype, recomputation=recomputation, frozen=frozen, step=step,
-                      tables=tables, units=units, buckets=buckets)  # refuses what does not fit  # fmt: skip
+    if placed is not None and placed.pipeline is not None:
+        raise StrategyError(
+            "a pipeline runs too many microbatches to be drawn op by op",
+            hint="peak_memory has a table of its warm-up, steady state and cool-down",
+        )
+    options = {"dtype": dtype, "recomputation": recomputation, "every": every, "frozen": frozen, "step": step}
+    options |= {"tables": tables, "units": units, "buckets": buckets}
+    model.peak_memory(placed, recipe, accounting, **options)  # refuses what does not fit
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
     known = model.graph.relations.complete(model.values)
     for graph in model.graphs if isinstance(model, Parts) else ():
         known = graph.relations.complete(known)
     setting = Setting(model.graph, chosen, dtype or model.dtype, model.notation, known)
     stretches = model.stretches if isinstance(model, Parts) else (Stretch(model.graph.name, model.graph),)
-    run = Run(placed or ONE_RANK, recipe_of(recipe), recomputation, named(frozen), step, tables=tables == "per_layer",
-              single_unit=units == "model", buckets=buckets == "copy")  # fmt: skip
-    return _all_layers(Course(setting, stretches, run), known)
+    run = Run(
+        placed or ONE_RANK,
+        recipe_of(recipe),
+        recomputation or RERUN[chosen.recomputation],
+        named(frozen),
+        step,
+        tables=tables == "per_layer",
+        single_unit=units == "model",
+        buckets=buckets == "copy",
+        every=int(every or 0),
+    )
+    return _Layers(Course(setting, stretches, run), known).points()
 
 
-def _all_layers(course: Course, known: Mapping[str, Fraction]) -> tuple[Point, ...]:
-    """The ops of all layers, from those of the last one and what each layer leaves behind.
+@dataclass
+class _Layers:
+    """The ops of all layers, one after the other; what one layer does is evaluated once."""
 
-    Forward, every layer adds what it keeps; backward, every layer drops that and adds the gradients of its weights.
-    """
-    points: list[Point] = []
-    found = course.moments()
-    missing = [n for m in found for _, form in m.parts for n in names(form) if n not in known]
-    assert not missing, missing  # the peak was derived from the same moments
-    for group in _groups(found):
-        first = group[0]
-        part = next((p for p in course.parts if course.where(p, "last") == first.place), None)
-        if first.phase == "optimizer" or part is None or not part.repeated:
-            if part is not None:  # the first layer is drawn with the others
-                points += [_point(m, 0, known) for m in group]
-            continue
-        layers = int(evaluate(part.count, known))
-        if layers > _LAYERS or layers * len(group) > _POINTS:
+    course: Course
+    known: Mapping[str, Fraction]
+    seen: dict[tuple[object, ...], list[tuple[str, dict[str, Fraction]]]] = field(default_factory=dict)
+
+    def worth(self, forms: list[Form]) -> Fraction:
+        """The bytes of several sizes."""
+        return evaluate(add(forms), self.known)
+
+    def count(self, part: Part) -> int:
+        """The layers of a part; raises ``ValuesError`` where they are too many."""
+        layers = int(evaluate(part.count, self.known))
+        if layers > _LAYERS or layers * len(part.line.steps) > _POINTS:
             raise ValuesError(f"{layers} layers are too many to be drawn one by one", hint=f"at most {_LAYERS}")
-        kept = evaluate(add(part.kept), known)
-        grown = evaluate(add(part.line.gradients(len(part.line.steps))), known)
-        plain = [_point(m, 0, known) for m in group]
-        forward = first.phase == "forward"
-        for layer in range(1, layers + 1) if forward else range(layers, 0, -1):
-            above = layers - layer
-            for one in plain:
-                parts = dict(one.parts)
-                parts["saved activations"] -= above * kept
-                if not forward:
-                    parts["gradients"] += above * grown
-                points.append(Point(one.phase, layer, one.op, parts))
-    return tuple(points)
+        return layers
 
+    def ticks(self, n: int, phase: str, opens: bool, again: bool = False) -> list[tuple[str, dict[str, Fraction]]]:
+        """What one layer has at each of its ops, by kind."""
+        key = (n, phase, opens, again)
+        if key not in self.seen:
+            part = self.course.parts[n]
+            found = part.forward(opens) if phase == "forward" else part.backward(opens)
+            if again and part.grouped:
+                found = [*part.again(opens), *found]
+            self.seen[key] = [
+                (t.op, {"gradients": self.worth(t.gradients), "saved activations": self.worth(t.saved),
+                        "temporaries": self.worth(t.passing)}) for t in found
+            ]  # fmt: skip
+        return self.seen[key]
 
-def _groups(found: list[Moment]) -> list[list[Moment]]:
-    """The moments of one phase and place together, in order."""
-    groups: list[list[Moment]] = []
-    for moment in found:
-        if groups and (groups[-1][-1].phase, groups[-1][-1].place) == (moment.phase, moment.place):
-            groups[-1].append(moment)
-        else:
-            groups.append([moment])
-    return groups
+    def points(self) -> tuple[Point, ...]:
+        """Every op of the step."""
+        parts, points = self.course.parts, list[Point]()
+        always = {kind: evaluate(form, self.known) for kind, form in self.course.base.always}
+        counts = [self.count(part) for part in parts]
+        below, behind = Fraction(0), Fraction(0)
 
+        def put(n: int, phase: str, layer: int, saved: Fraction, passing: Fraction, grown: Fraction, opens: bool,
+                again: bool) -> None:  # fmt: skip
+            more = {"gradients": grown, "saved activations": saved, "temporaries": passing}
+            for op, sizes in self.ticks(n, phase, opens, again):
+                found = {**always, **{kind: size + more[kind] for kind, size in sizes.items()}}
+                points.append(Point(phase, layer if parts[n].repeated else 0, op, found))
 
-def _point(moment: Moment, layer: int, known: Mapping[str, Fraction]) -> Point:
-    return Point(moment.phase, layer, moment.op, {kind: evaluate(form, known) for kind, form in moment.parts})
+        for n, part in enumerate(parts):
+            group, kept = part.grouped or 1, self.worth(part.kept)
+            for layer in range(1, counts[n] + 1):
+                opens = (layer - 1) % group == 0
+                groups = -(-layer // group) - opens  # those whose input is kept besides what the layer has itself
+                put(n, "forward", layer, below + groups * kept, Fraction(0), Fraction(0), opens, False)
+            below += counts[n] // group * kept
+        if self.course.run.step == "forward":
+            return tuple(points)
+        for n, part in reversed([*enumerate(parts)]):
+            group, kept, made = part.grouped or 1, self.worth(part.kept), self.worth(part.made)
+            below -= counts[n] // group * kept
+            for layer in range(counts[n], 0, -1):
+                groups, place = divmod(layer - 1, group)
+                saved, passing = below + groups * kept, Fraction(0)
+                if place:  # the layers of the group before this one have been computed again
+                    saved += self.worth(part.remade(part.opening, inside=True))
+                    whole, rest = self.worth(part.remade()), self.worth(part.remade(part.opening))
+                    passing = (place - 1) * whole + rest
+                grown = behind + (counts[n] - layer) * made
+                put(n, "backward", layer, saved, passing, grown, place == 0, place == group - 1)
+            behind += counts[n] * made
+        for moment in self.course.update():
+            sizes = {kind: evaluate(form, self.known) for kind, form in moment.parts}
+            points.append(Point("optimizer", 0, moment.op, sizes))
+        return tuple(points)
 
 
 def timeline_plot(

@@ -266,8 +266,6 @@ def test_options_that_do_not_go_together_are_refused(options, message):
         tables.load(tables.GPT, repeat="N").activation_memory("pipeline(4)", schedule="zigzag")
     with pytest.raises(StrategyError, match="one layer cannot be cut into stages"):
         tables.load(tables.GPT).activation_memory("pipeline(4)")
-    with pytest.raises(StrategyError, match="the timeline of a pipeline"):
-        gpt().peak_memory("pipeline(4)")
 
 
 def test_nothing_fits_where_what_cannot_be_divided_is_too_large():

@@ -126,3 +126,145 @@ def test_the_storages_alive_at_the_peak_of_a_step_are_those_of_the_timeline(toke
         loss = (torch.relu(torch.relu(q @ weights[0]) @ weights[1]) @ weights[2]).mean()
         loss.backward()
     assert 0 <= count.peak - derived.at().value <= 8
+
+
+def alive_in_a_step(tensors: list[Any], run: Any) -> int:
+    """The most bytes alive in a step, its loss and the gradient of that left out."""
+    count = Alive()
+    for tensor in tensors:
+        count.add(tensor, count.reference)
+    with count.mode():
+        run().backward()
+    return count.peak
+
+
+def allocated_in_a_step(tensors: list[Any], run: Any) -> int:
+    """The same by the allocator's own events: seen from Python, gradients of one weight are not added in place."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        run().backward()
+    sizes: list[tuple[int, int]] = []
+    queue = [*seen.profiler.kineto_results.experimental_event_tree()]
+    while queue:
+        event = queue.pop()
+        queue += event.children
+        if event.name == "[memory]":
+            sizes.append((event.start_time_ns, event.extra_fields.alloc_size))
+    now = most = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+    for _, size in sorted(sizes, key=lambda pair: pair[0]):
+        now += size
+        most = max(most, now)
+    return most
+
+
+LAYER = tables.table("u = relu(x W) ; x [T,D], W [D,F] ; u [T,F]", "y = u U ; U [F,D] ; y [T,D]")
+ENDS = tables.table("x = q A ; q [T,D], A [D,D] ; x [T,D]", "h = x ; x [T,D] ; h [T,D]",
+                    "l = mean(h C) ; h [T,D], C [D,D] ; $l \\in R$")  # fmt: skip
+
+
+@pytest.mark.parametrize("every", [0, 1, 2, 4])
+@pytest.mark.parametrize(("rows", "width", "hidden"), [(512, 8, 12), (64, 32, 64), (256, 8, 64), (16, 48, 96)])
+def test_groups_under_checkpoint_have_the_storages_of_the_timeline_alive_at_the_peak(every, rows, width, hidden):
+    """Groups of n layers in a function each, which PyTorch runs again when the backward pass comes to it."""
+    from torch.utils.checkpoint import checkpoint
+
+    layers = 4
+    q = torch.randn(rows, width)
+    a, c = (torch.randn(width, width, requires_grad=True) for _ in "AC")
+    pairs = [(torch.randn(width, hidden, requires_grad=True), torch.randn(hidden, width, requires_grad=True))
+             for _ in range(layers)]  # fmt: skip
+
+    def group(x: Any, mine: Any) -> Any:
+        for w, u in mine:
+            x = torch.relu(x @ w) @ u
+        return x
+
+    def run() -> Any:
+        x = q @ a
+        for n in range(0, layers, every or layers):
+            mine = pairs[n : n + (every or layers)]
+            x = checkpoint(group, x, mine, use_reentrant=False) if every else group(x, mine)
+        return (x @ c).mean()
+
+    values = {"T": rows, "D": width, "F": hidden, "N_layer": layers}
+    derived = models.whole(ENDS, LAYER, values).peak_memory(
+        recipe="fp32_sgd", accounting={"saved": "pytorch", "input_gradient": "not_needed"}, every=every or None
+    )
+    assert 0 <= alive_in_a_step([q, a, c, *(w for p in pairs for w in p)], run) - derived.at().value <= 8
+
+
+@pytest.mark.parametrize(("rows", "width"), [(64, 8), (8, 64), (2, 64)])
+def test_the_gradients_of_a_weight_that_is_used_three_times_are_added_as_they_are_made(rows, width):
+    text = ("u = relu(q A) ; q [T,D], A [D,D] ; u [T,D]", "v = relu(u A) ; - ; v [T,D]", "y = relu(v A) ; - ; y [T,D]",
+            "l = mean(y W) ; W [D,D] ; $l \\in R$")  # fmt: skip
+    derived = tables.load(tables.table(*text), dtype="fp32", values={"T": rows, "D": width}).peak_memory(
+        recipe="fp32_sgd", accounting={"saved": "pytorch", "input_gradient": "not_needed"}
+    )
+    q = torch.randn(rows, width)
+    a, w = (torch.randn(width, width, requires_grad=True) for _ in "AW")
+
+    def run() -> Any:
+        return (torch.relu(torch.relu(torch.relu(q @ a) @ a) @ a) @ w).mean()
+
+    assert 0 <= allocated_in_a_step([q, a, w], run) - derived.at().value <= 8
+
+
+@pytest.mark.parametrize(("rows", "width"), [(64, 8), (4, 64)])
+def test_a_weight_tied_between_the_ends_has_a_second_gradient_only_until_it_is_added(rows, width):
+    ends = ENDS.replace("mean(h C)", "mean(h A)").replace("C [D,D]", "A [D,D]")
+    values = {"T": rows, "D": width, "F": 2 * width, "N_layer": 2}
+    derived = models.whole(ends, LAYER, values).peak_memory(
+        recipe="fp32_sgd", accounting={"saved": "pytorch", "input_gradient": "not_needed"}
+    )
+    q, a = torch.randn(rows, width), torch.randn(width, width, requires_grad=True)
+    pairs = [(torch.randn(width, 2 * width, requires_grad=True), torch.randn(2 * width, width, requires_grad=True))
+             for _ in range(2)]  # fmt: skip
+
+    def run() -> Any:
+        x = q @ a
+        for w, u in pairs:
+            x = torch.relu(x @ w) @ u
+        return (x @ a).mean()
+
+    assert 0 <= allocated_in_a_step([q, a, *(w for p in pairs for w in p)], run) - derived.at().value <= 8
+
+
+@pytest.mark.parametrize("selective", [False, True])
+@pytest.mark.parametrize(("batch", "length", "width"), [(2, 64, 8), (2, 16, 32), (1, 128, 16)])
+def test_attention_under_checkpoint_has_the_storages_of_the_timeline_alive(selective, batch, length, width):
+    """One head per layer; its scores and their softmax run again when the gradient of the values asks for them.
+
+    PyTorch's function holds its three arguments until all of it is done, one of which no gradient reads any longer.
+    """
+    from torch.utils.checkpoint import checkpoint
+
+    layer = tables.table(
+        "Q = x W^Q ; x [B,L,D], W^Q [D,D] ; Q [B,L,D]", "K = x W^K ; W^K [D,D] ; K [B,L,D]",
+        "V = x W^V ; W^V [D,D] ; V [B,L,D]", "S = softmax(Q K^T) ; - ; S [B,L,L]", "Z = S V ; - ; Z [B,L,D]",
+        "y = Z W^O ; W^O [D,D] ; y [B,L,D]",
+    )  # fmt: skip
+    ends = tables.table("x = q A ; q [B,L,D], A [D,D] ; x [B,L,D]", "h = x ; x [B,L,D] ; h [B,L,D]",
+                        "l = mean(h C) ; h [B,L,D], C [D,D] ; $l \\in R$")  # fmt: skip
+    values = {"B": batch, "L": length, "D": width, "N_layer": 3}
+    derived = models.whole(ends, layer, values).peak_memory(
+        recipe="fp32_sgd", accounting={"saved": "pytorch", "input_gradient": "not_needed"},
+        recomputation="selective" if selective else "none",
+    )  # fmt: skip
+    q = torch.randn(batch, length, width)
+    a, c = (torch.randn(width, width, requires_grad=True) for _ in "AC")
+    weights = [[torch.randn(width, width, requires_grad=True) for _ in "QKVO"] for _ in range(3)]
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        return torch.softmax(q @ k.transpose(1, 2), dim=-1) @ v
+
+    def run() -> Any:
+        x = q @ a
+        for mine in weights:
+            three = [x @ w for w in mine[:3]]
+            z = checkpoint(attention, *three, use_reentrant=False) if selective else attention(*three)
+            x = z @ mine[3]
+        return (x @ c).mean()
+
+    found = alive_in_a_step([q, a, c, *(w for ws in weights for w in ws)], run)
+    assert 0 <= found - derived.at().value <= 8 + (4 * q.numel() if selective else 0)
