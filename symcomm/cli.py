@@ -277,8 +277,8 @@ def derive(
     symcomm derive peak_rate --set clock='1.41 GHz' --set units=108 --set fma=512
     """
     from symcomm.errors import DocumentError, nearest
-    from symcomm.exam.solve import accounting_of, no_model
-    from symcomm.exam.solve import derive as derived
+    from symcomm.exam.deriving import accounting_of, no_model
+    from symcomm.exam.deriving import derive as derived
     from symcomm.passes import PASSES
 
     if quantity not in PASSES:
@@ -415,7 +415,7 @@ def search(
     there. Exit status 1 where nothing fits.
     """
     from symcomm.errors import ValuesError
-    from symcomm.exam.solve import accounting_of
+    from symcomm.exam.deriving import accounting_of
     from symcomm.searching.run import search as searched
 
     number = batch[:1].isdigit()

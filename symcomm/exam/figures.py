@@ -64,7 +64,7 @@ class Request:
 
     def derive(self, name: str, **changed: Any) -> Derivation:
         """A derivation of a quantity, under the options that belong to it."""
-        from symcomm.exam.solve import derive
+        from symcomm.exam.deriving import derive
 
         known = {option.name for option in PASSES[name].options}
         options = {key: value for key, value in self.options.items() if key in known} | changed
@@ -208,7 +208,7 @@ def _roofline(request: Request) -> tuple[Any, str]:
 
 
 # What changes how a step runs; what an allocator adds is no line over the ops.
-_STEP = ("strategy", "recipe", "dtype", "recomputation", "frozen", "step", "tables", "units", "buckets")
+_STEP = ("strategy", "recipe", "dtype", "recomputation", "every", "frozen", "step", "tables", "units", "buckets")
 
 
 def _memory_timeline(request: Request) -> tuple[Any, str]:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symcomm.accounting import Accounting
-from symcomm.derivation import Exhibit
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.exam.blocks import blamed
+from symcomm.exam.deriving import accounting_of, derive, no_model
 from symcomm.exam.figures import Figure, draw
 from symcomm.exam.keys import Known, check_units, merge
+from symcomm.exam.printed import compare
 from symcomm.exam.problem import Ask, ModelBlock, Problem
-from symcomm.notation import Notation
 from symcomm.render.document import Answer, Block, Document, Given, Picture
-from symcomm.units import ONE, Quantity
+from symcomm.units import Quantity
 
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
@@ -100,11 +98,6 @@ def _load(block: ModelBlock) -> Model:
     return made
 
 
-def accounting_of(*layers: Iterable[tuple[str, str]]) -> Accounting:
-    """The accounting of several layers of choices; a later one comes before an earlier one."""
-    return Accounting.of(**{name: choice for layer in layers for name, choice in layer})
-
-
 def solve(problem: Problem, progress: Progress | None = None, accounting: Iterable[tuple[str, str]] = ()) -> Document:
     """The write-up of a problem: every question derived, and evaluated where the numbers are known.
 
@@ -131,7 +124,7 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
             made.append(item)
     if progress:
         progress(done, total, "")
-    _compare(problem, beside, made)
+    compare(problem, beside, made)
     return Document(
         problem.title,
         problem.subtitle,
@@ -173,82 +166,6 @@ def _picture(problem: Problem, figure: Figure, model: Model | None, extra: tuple
         raise error.at(blamed(figure.section, error.message) or figure.section.span_of(named)) from None
     span = figure.section.span_of("caption") if figure.caption else figure.span  # of its Markdown
     return Picture(drawn, figure.caption, says, figure.paper, span)
-
-
-def _compare(problem: Problem, beside: list[tuple[Ask, int]], made: list[Block]) -> None:
-    """Sets what a source prints beside what was derived: one table for each question, below its last such answer."""
-    for question in problem.questions:
-        mine = [(ask, at) for ask, at in beside if ask in question.asks]
-        rows = [_beside(ask, made[at]) for ask, at in mine]
-        if rows:
-            columns = ("quantity", "printed", "derived", "printed less derived")
-            last = made[mine[-1][1]]
-            assert isinstance(last, Answer)
-            table = Exhibit("Printed and derived", columns, tuple(rows))
-            derivation = replace(last.derivation, exhibits=(*last.derivation.exhibits, table))
-            made[mine[-1][1]] = replace(last, derivation=derivation)
-
-
-def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
-    """The row of one answer: the printed number, the derived one, and their difference with its share."""
-    assert isinstance(answer, Answer)
-    assert ask.printed is not None
-    printed, derived = ask.printed, answer.quantity
-    if derived is None:
-        needs = answer.derivation.needs
-        message = f"a printed number is compared with a derived one, which needs a value for {', '.join(needs)}"
-        raise ValuesError(message, ask.section.span_of("printed"), f"say given: {{{needs[0]}: ...}}")
-    if printed.unit == ONE and derived.unit.is_count:  # 109514298 are parameters where parameters are asked for
-        printed = Quantity(printed.value, derived.unit)
-    if printed.unit != derived.unit:
-        said = "without a unit" if printed.unit == ONE else f"in {printed.unit}"
-        message = f"the printed number is {said}, but the derived one in {derived.unit}"
-        raise ValuesError(message, ask.section.span_of("printed"), f"the derived number is {derived}")
-    less = Quantity(printed.value - derived.value, derived.unit)
-    said = less.lines()[min(1, len(less.lines()) - 1)][1]
-    said += f" ({float(100 * less.value / derived.value):+.2g} %)" if derived.value else ""
-    if abs(less.value) * 2 <= _last_digit(ask.section.text("printed")):
-        said = "none, to the last printed digit"
-    return ask.label or answer.derivation.title, _read(printed), _read(derived), said
-
-
-def _last_digit(text: str) -> Fraction:
-    """What one more in the last digit of a written number is worth.
-
-    >>> _last_digit("19.412 GB"), _last_digit("3")
-    (Fraction(1000000, 1), Fraction(1, 1))
-    """
-    match = re.fullmatch(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?", text)
-    if match is None:  # a fraction or a power of ten is exact
-        return Fraction(0)
-    return Quantity.parse(f"1 {match[2] or ''}").value / Fraction(10) ** len(match[1] or "")
-
-
-def _read(quantity: Quantity) -> str:
-    """A number as a table shows it: with its decimal prefix, or as it is where there is none."""
-    lines = quantity.lines()
-    return lines[min(1, len(lines) - 1)][1]
-
-
-def no_model(notation: Notation | None = None) -> Model:
-    """What a quantity is derived from that needs no model: names only."""
-    from symcomm.graph.graph import Graph
-    from symcomm.model import Model
-
-    return Model(Graph("no model", {}, {}, ()), notation=notation or Notation())
-
-
-def derive(
-    name: str, model: Model, options: Mapping[str, Any], accounting: Accounting, values: Mapping[str, Fraction]
-) -> Derivation:
-    """Derives one quantity; ``values`` are known besides the model's own, and come before them."""
-    known = replace(model, values={**model.values, **values})
-    for graph in getattr(model, "graphs", (model.graph,)):
-        sizes = {s.name for axis in graph.axes.values() for s in axis.size.free_symbols} | {graph.repeat}
-        for symbol, value in values.items():
-            if symbol in sizes and value.denominator != 1:
-                raise ValuesError(f"{symbol} is {value}, but a size is a whole number")
-    return known.derive(name, accounting=accounting, **options)
 
 
 def used(derivation: Derivation, known: Iterable[Known]) -> tuple[Given, ...]:

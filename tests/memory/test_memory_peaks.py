@@ -14,7 +14,7 @@ import whole_models as models
 from symcomm.collectives.algorithms import algorithm
 from symcomm.collectives.cost import Case
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.exam.solve import no_model
+from symcomm.exam.deriving import no_model
 from symcomm.form import Sym, evaluate, num
 from symcomm.parts import model_of_parts
 from symcomm.passes.allocated_memory import block

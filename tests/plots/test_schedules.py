@@ -10,7 +10,7 @@ import pytest
 
 from symcomm.accounting import Accounting
 from symcomm.errors import SymcommError
-from symcomm.exam.solve import derive, no_model
+from symcomm.exam.deriving import derive, no_model
 from symcomm.parallel.schedule import SCHEDULES, Schedule, Task, schedule
 
 SIZES = [(1, 1), (1, 5), (2, 3), (3, 2), (4, 4), (4, 8), (5, 13), (8, 8)]

@@ -1,0 +1,42 @@
+"""Derives one quantity as a document or the command line asks for it: by its name, with options and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from symcomm.accounting import Accounting
+from symcomm.errors import ValuesError
+from symcomm.notation import Notation
+
+if TYPE_CHECKING:
+    from symcomm.derivation import Derivation
+    from symcomm.model import Model
+
+
+def accounting_of(*layers: Iterable[tuple[str, str]]) -> Accounting:
+    """The accounting of several layers of choices; a later one comes before an earlier one."""
+    return Accounting.of(**{name: choice for layer in layers for name, choice in layer})
+
+
+def no_model(notation: Notation | None = None) -> Model:
+    """What a quantity is derived from that needs no model: names only."""
+    from symcomm.graph.graph import Graph
+    from symcomm.model import Model
+
+    return Model(Graph("no model", {}, {}, ()), notation=notation or Notation())
+
+
+def derive(
+    name: str, model: Model, options: Mapping[str, Any], accounting: Accounting, values: Mapping[str, Fraction]
+) -> Derivation:
+    """Derives one quantity; ``values`` are known besides the model's own, and come before them."""
+    known = replace(model, values={**model.values, **values})
+    for graph in getattr(model, "graphs", (model.graph,)):
+        sizes = {s.name for axis in graph.axes.values() for s in axis.size.free_symbols} | {graph.repeat}
+        for symbol, value in values.items():
+            if symbol in sizes and value.denominator != 1:
+                raise ValuesError(f"{symbol} is {value}, but a size is a whole number")
+    return known.derive(name, accounting=accounting, **options)

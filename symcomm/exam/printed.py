@@ -1,0 +1,68 @@
+"""What a source prints beside what was derived: the difference, and whether it is one at all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+
+from symcomm.derivation import Exhibit
+from symcomm.errors import ValuesError
+from symcomm.exam.problem import Ask, Problem
+from symcomm.render.document import Answer, Block
+from symcomm.units import ONE, Quantity
+
+
+def compare(problem: Problem, beside: list[tuple[Ask, int]], made: list[Block]) -> None:
+    """Sets what a source prints beside what was derived: one table for each question, below its last such answer."""
+    for question in problem.questions:
+        mine = [(ask, at) for ask, at in beside if ask in question.asks]
+        rows = [_beside(ask, made[at]) for ask, at in mine]
+        if rows:
+            columns = ("quantity", "printed", "derived", "printed less derived")
+            last = made[mine[-1][1]]
+            assert isinstance(last, Answer)
+            table = Exhibit("Printed and derived", columns, tuple(rows))
+            derivation = replace(last.derivation, exhibits=(*last.derivation.exhibits, table))
+            made[mine[-1][1]] = replace(last, derivation=derivation)
+
+
+def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
+    """The row of one answer: the printed number, the derived one, and their difference with its share."""
+    assert isinstance(answer, Answer)
+    assert ask.printed is not None
+    printed, derived = ask.printed, answer.quantity
+    if derived is None:
+        needs = answer.derivation.needs
+        message = f"a printed number is compared with a derived one, which needs a value for {', '.join(needs)}"
+        raise ValuesError(message, ask.section.span_of("printed"), f"say given: {{{needs[0]}: ...}}")
+    if printed.unit == ONE and derived.unit.is_count:  # 109514298 are parameters where parameters are asked for
+        printed = Quantity(printed.value, derived.unit)
+    if printed.unit != derived.unit:
+        said = "without a unit" if printed.unit == ONE else f"in {printed.unit}"
+        message = f"the printed number is {said}, but the derived one in {derived.unit}"
+        raise ValuesError(message, ask.section.span_of("printed"), f"the derived number is {derived}")
+    less = Quantity(printed.value - derived.value, derived.unit)
+    said = less.lines()[min(1, len(less.lines()) - 1)][1]
+    said += f" ({float(100 * less.value / derived.value):+.2g} %)" if derived.value else ""
+    if abs(less.value) * 2 <= _last_digit(ask.section.text("printed")):
+        said = "none, to the last printed digit"
+    return ask.label or answer.derivation.title, _read(printed), _read(derived), said
+
+
+def _last_digit(text: str) -> Fraction:
+    """What one more in the last digit of a written number is worth.
+
+    >>> _last_digit("19.412 GB"), _last_digit("3")
+    (Fraction(1000000, 1), Fraction(1, 1))
+    """
+    match = re.fullmatch(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?", text)
+    if match is None:  # a fraction or a power of ten is exact
+        return Fraction(0)
+    return Quantity.parse(f"1 {match[2] or ''}").value / Fraction(10) ** len(match[1] or "")
+
+
+def _read(quantity: Quantity) -> str:
+    """A number as a table shows it: with its decimal prefix, or as it is where there is none."""
+    lines = quantity.lines()
+    return lines[min(1, len(lines) - 1)][1]
