@@ -1,13 +1,10 @@
-"""What a template sees: a document in which everything is already written in the template's language.
-
-A view holds text to be escaped by the template, and ``Markup`` that the printers and pandoc made.
-"""
+"""Writes a document in a template's language: every formula, number and sentence of the page that the template sees."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +17,17 @@ from symcomm.printing import DialectName
 from symcomm.render import pictures
 from symcomm.render.document import Answer, Document, Given, Heading, LayerTable, Picture, Prose
 from symcomm.render.environment import ESCAPES
+from symcomm.render.page import (
+    AnswerView,
+    BlockView,
+    ConventionView,
+    FigureView,
+    GivenView,
+    PageView,
+    RowView,
+    StepView,
+    TableView,
+)
 from symcomm.render.prose import Piece, Target, convert
 from symcomm.render.repeats import Repeat, repeats
 from symcomm.units import Quantity
@@ -35,133 +43,6 @@ _TARGET: dict[str, Target] = {"tex": "latex", "html": "html", "typ": "typst"}
 PAGE_WIDTH = 42.0
 _TABLE_CHARACTERS, _TABLE_ROWS = 100, 30  # more than these and a table has to be broken
 _NUMBER, _RELATION, _REASON, _GAP = 2.2, 1.6, 14.5, 1.0
-
-
-@dataclass(frozen=True)
-class RowView:
-    """One line of aligned maths: what stands left, the relation, and the right side in one or more lines.
-
-    The parts are maths without its dollar signs, except in HTML, where each is an element of its own. ``alt`` says the
-    whole line, ``tall`` whether its first line is higher than text.
-    """
-
-    left: Markup
-    relation: Markup
-    right: tuple[Markup, ...]
-    alt: str
-    tall: bool
-
-
-@dataclass(frozen=True)
-class StepView:
-    """A numbered step with its reason; ``wide`` where the reason has no room beside the formula."""
-
-    number: int
-    row: RowView
-    reason: Markup
-    rule: str
-    condition: Markup
-    wide: bool
-
-
-@dataclass(frozen=True)
-class GivenView:
-    """A given value: ``N = 32`` and what it means."""
-
-    equation: Markup
-    meaning: Markup
-
-
-@dataclass(frozen=True)
-class ConventionView:
-    """A convention that touched an answer."""
-
-    field: str
-    name: str
-    statement: str
-
-
-@dataclass(frozen=True)
-class TableView:
-    """A table with a title; ``wide`` where its cells have to be broken into lines, ``shares`` of the width then.
-
-    ``right`` says which columns are set to the right.
-    """
-
-    title: Markup | str
-    columns: tuple[str | Markup, ...]
-    rows: tuple[tuple[str | Markup, ...], ...]
-    wide: bool
-    shares: tuple[float, ...]
-    right: tuple[bool, ...]
-
-
-@dataclass(frozen=True)
-class AnswerView:
-    """One answer: ``result`` are the ways to say the number, None where a value is missing.
-
-    ``boxed`` says whether the formula stands in the box before the number; a long one has been shown in the steps.
-    ``number`` counts the answers of a document in which one refers to another, and ``before`` says which of its steps
-    an earlier one has shown; both are empty elsewhere.
-    """
-
-    number: str
-    label: Markup
-    before: Markup
-    title: Markup
-    name: Markup
-    given: tuple[GivenView, ...]
-    conventions: tuple[ConventionView, ...]
-    steps: tuple[StepView, ...]
-    lefts: tuple[Markup, ...]
-    formula: RowView
-    substituted: RowView | None
-    substituted_wide: bool
-    result: RowView | None
-    boxed: bool
-    unit: str
-    exhibits: tuple[TableView, ...]
-    notes: tuple[Markup, ...]
-    right_width: float
-
-
-@dataclass(frozen=True)
-class FigureView:
-    """A picture: its number, its file (in HTML the picture itself), the author's caption, and what it shows."""
-
-    number: int
-    source: str | Markup
-    caption: Markup
-    says: Markup
-    alt: str
-
-
-@dataclass(frozen=True)
-class BlockView:
-    """A block of the page; exactly one of the fields after ``kind`` that belong to it is filled."""
-
-    kind: str
-    text: Markup | str = ""
-    level: int = 0
-    points: int | None = None
-    table: TableView | None = None
-    answer: AnswerView | None = None
-    figure: FigureView | None = None
-
-
-@dataclass(frozen=True)
-class PageView:
-    """The whole page."""
-
-    title: str
-    subtitle: str
-    authors: tuple[str, ...]
-    date: str
-    language: str
-    solutions: bool
-    points: int
-    questions: int
-    blocks: tuple[BlockView, ...]
 
 
 class _Writer:
