@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import gcd, lcm
@@ -141,10 +141,23 @@ def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
     divided = any(power.exp.could_extract_minus_sign() for power in expr.atoms(sp.Pow))
     top, bottom = sp.fraction(sp.together(expr)) if divided else (expr, sp.Integer(1))
     coefficient, bottom = bottom.as_coeff_Mul()
-    top = gather(sp.expand(top / coefficient))
+    whole = top / coefficient
+    top = gather(sp.expand(whole))
     if top.is_Add and len(top.args) <= 50:
         top = _common_factor(top)
+        # (k - 1)(D V + D^2 + ...) is read more easily than its terms multiplied out.
+        factors = [gather(sp.expand(f)) if f.is_Add else f for f in sp.Mul.make_args(whole)]
+        if sum(f.is_Add for f in factors) > 1 and _terms(factors) <= _terms(sp.Mul.make_args(top)):
+            top = sp.Mul(*(_common_factor(f) if f.is_Add else f for f in factors))
     return top if bottom == 1 else top / bottom
+
+
+def _terms(factors: Iterable[Expr]) -> int:
+    """How many terms the sums among some factors have."""
+    import sympy as sp
+
+    flat = (piece for factor in factors for piece in sp.Mul.make_args(factor))
+    return sum(len(piece.args) for piece in flat if piece.is_Add)
 
 
 def _common_factor(total: Expr) -> Expr:
