@@ -10,7 +10,7 @@ from symcomm.derivation import Exhibit
 from symcomm.errors import ValuesError
 from symcomm.exam.problem import Ask, Problem
 from symcomm.render.document import Answer, Block
-from symcomm.units import ONE, Quantity
+from symcomm.units import ONE, Quantity, group
 
 
 def compare(problem: Problem, beside: list[tuple[Ask, int]], made: list[Block]) -> None:
@@ -47,7 +47,11 @@ def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
     said += f" ({float(100 * less.value / derived.value):+.2g} %)" if derived.value else ""
     if abs(less.value) * 2 <= _last_digit(ask.section.text("printed")):
         said = "none, to the last printed digit"
-    return ask.label or answer.derivation.title, _read(printed), _read(derived), said
+    text = ask.section.text("printed")
+    return ask.label or answer.derivation.title, _read(printed), _as_printed(text, derived) or _read(derived), said
+
+
+_WRITTEN = re.compile(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?")
 
 
 def _last_digit(text: str) -> Fraction:
@@ -56,10 +60,27 @@ def _last_digit(text: str) -> Fraction:
     >>> _last_digit("19.412 GB"), _last_digit("3")
     (Fraction(1000000, 1), Fraction(1, 1))
     """
-    match = re.fullmatch(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?", text)
+    match = _WRITTEN.fullmatch(text)
     if match is None:  # a fraction or a power of ten is exact
         return Fraction(0)
     return Quantity.parse(f"1 {match[2] or ''}").value / Fraction(10) ** len(match[1] or "")
+
+
+def _as_printed(text: str, derived: Quantity) -> str:
+    """A derived number in the unit and with the digits of a printed one; empty where that has no prefix.
+
+    >>> from symcomm.units import BYTE
+    >>> _as_printed("26.103 GB", Quantity(Fraction(26103150592), BYTE))
+    '26.103 GB'
+    """
+    match = _WRITTEN.fullmatch(text)
+    if match is None or not match[2] or Quantity.parse(f"1 {match[2]}").value == 1:
+        return ""
+    digits = len(match[1] or "")
+    last = round(derived.value / _last_digit(text))
+    whole, part = divmod(abs(last), 10**digits)
+    written = group(str(whole)) + (f".{part:0{digits}d}" if digits else "")
+    return ("-" if last < 0 else "") + f"{written} {match[2].strip()}"
 
 
 def _read(quantity: Quantity) -> str:

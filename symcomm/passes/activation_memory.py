@@ -15,7 +15,7 @@ from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.schedule import SCHEDULES
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
-from symcomm.passes.saved import RERUN, Saved, saved_tensors
+from symcomm.passes.saved import RERUN, Saved, conventions, saved_tensors
 from symcomm.passes.setting import Setting, Work, slug
 from symcomm.units import BYTE, ONE
 
@@ -72,11 +72,7 @@ def derive(
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
-    touched = ["saved"]
-    if setting.accounting.saved == "pytorch" and any(op.kind == "softmax" for op in setting.graph.ops):
-        touched.append("softmax")
-    if strategy is not None and any(rule.axis == "sequence" for _, rule in strategy.rules):
-        touched.append("gathered_activations")
+    touched = conventions(setting.accounting, (setting.graph,), strategy)
     notes: tuple[str, ...] = ()
     if again != "none":
         notes = ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)

@@ -20,7 +20,7 @@ from symcomm.passes.allocated_memory import ROUNDINGS, block
 from symcomm.passes.capacity import in_bytes
 from symcomm.passes.course import STEPS, Course, Moment
 from symcomm.passes.microbatches import Stage, moments, whole
-from symcomm.passes.saved import ONE_RANK, RERUN
+from symcomm.passes.saved import ONE_RANK, RERUN, conventions
 from symcomm.passes.setting import Setting, Work
 from symcomm.passes.state_memory import recipe_of
 from symcomm.passes.stretches import Run, Stretch, add
@@ -150,7 +150,8 @@ def derive(
         notes.append("The layers that are repeated are computed again; what stands before and behind them is not.")
     if strategy is not None and strategy.pipeline is not None:
         notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
-    return setting.derivation(title, work.steps, ["saved"], [exhibit], notes)
+    touched = conventions(setting.accounting, [stretch.graph for stretch in stretches], strategy)
+    return setting.derivation(title, work.steps, touched, [exhibit], notes)
 
 
 def follow(

@@ -7,13 +7,14 @@ that one's storage. Weights, and tables that never change (rotations, causal mas
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import sympy as sp
 
 from symcomm import form as forms
+from symcomm.accounting import Accounting
 from symcomm.errors import ValuesError, nearest
 from symcomm.graph.gradient import backward
 from symcomm.graph.graph import Graph, Op, Tensor
@@ -373,4 +374,14 @@ def keeper(setting: Setting, made: Plan, recomputation: str = "none") -> Keeper:
         for op in graph.ops:
             if op.kind == "softmax" and has_scores(graph, op.output) and op.output not in rerun:
                 found.fused(op)
+    return found
+
+
+def conventions(accounting: Accounting, graphs: Iterable[Graph], strategy: Strategy | None) -> list[str]:
+    """The conventions that what is kept depends on, by field."""
+    found = ["saved"]
+    if accounting.saved == "pytorch" and any(op.kind == "softmax" for graph in graphs for op in graph.ops):
+        found.append("softmax")
+    if strategy is not None and any(rule.axis == "sequence" for _, rule in strategy.rules):
+        found.append("gathered_activations")
     return found
