@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
+import pytest
+
+# Collected for its doctests also where there is no PyTorch.
+torch: Any = pytest.importorskip("torch")
 
 
 def kept_bytes(run: Callable[[], Any], without: Iterable[Any]) -> int:
