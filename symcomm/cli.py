@@ -154,12 +154,15 @@ def _model(file: Path, name: str, repeat: str, batch: str, dtype: str | None = N
     return load_model(read_problem(file), name, repeat=repeat, batch=batch, dtype=dtype or "")
 
 
-def _write(text: str, output: Path | None) -> None:
-    """Prints a text, or writes it to a file, whole or not at all."""
+def _write(text: str, output: Path | None, read: Path | None = None) -> None:
+    """Prints a text, or writes it to a file, whole or not at all; never over the file that was ``read``."""
     if output is None:
         click.echo(text, nl=not text.endswith("\n"))
         return
     from symcomm.errors import RenderError
+
+    if read is not None and output.resolve() == read.resolve():
+        raise RenderError(f"{output} is the file of the model, which would be overwritten", hint="choose another name")
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -300,7 +303,7 @@ def derive(
     values = {symbol: number.value for symbol, number in told.items()}
     made = derived(quantity, model, options, accounting_of(_conventions(accounting)), values)
     made.values(**told)  # their units
-    _write(_written(made, form, values), output)
+    _write(_written(made, form, values), output, file)
 
 
 @main.command("passes")
@@ -434,7 +437,7 @@ def search(
         )  # fmt: skip
     if picture is not None and found.front:
         found.plot(picture)
-    _write(json.dumps(found.json(), indent=2, ensure_ascii=False) if as_json else found.text(), output)
+    _write(json.dumps(found.json(), indent=2, ensure_ascii=False) if as_json else found.text(), output, file)
     if not found.feasible:
         sys.exit(1)
 
@@ -458,15 +461,15 @@ def show(file: Path, name: str, repeat: str, batch: str, form: str, output: Path
     if form in ("svg", "dot"):
         from symcomm import drawing
 
-        _write(drawing.WRITERS[form](model.graph), output)
+        _write(drawing.WRITERS[form](model.graph), output, file)
     elif form == "json":
         import json
 
         from symcomm import report
 
-        _write(json.dumps(report.model(model), indent=2, ensure_ascii=False), output)
+        _write(json.dumps(report.model(model), indent=2, ensure_ascii=False), output, file)
     else:
-        _write(_table(model, output is None and sys.stdout.isatty()), output)
+        _write(_table(model, output is None and sys.stdout.isatty()), output, file)
 
 
 def _table(model: Model, terminal: bool) -> str:

@@ -195,6 +195,14 @@ def test_nothing_is_written_for_bad_input(tmp_path: Path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("command", [["derive", "parameters", "--model"], ["show"], ["show", "--to", "json"]])
+def test_the_file_of_the_model_is_never_overwritten(table: str, command: list[str]):
+    result = run(*command, table, "-o", table, status=2)
+    assert "is the file of the model, which would be overwritten" in result.stderr
+    assert "hint: choose another name" in result.stderr
+    assert Path(table).read_text(encoding="utf-8") == TABLE
+
+
 def test_an_unknown_format_is_refused_before_anything_is_read():
     assert "unknown format 'pfd'" in run("solve", "none.md", "--to", "pfd", status=2).stderr
 

@@ -76,8 +76,8 @@ def compile_sweep(costs: Mapping[str, Derivation] | Sequence[Derivation]) -> Swe
     needs = tuple(str(s.name) for s in symbols)
     if len(set(needs)) < len(needs):
         raise ValuesError("two costs use one name for a whole number and for an amount")
-    modules = [{"ceil_log2": _ceil_log2, "floor_log2": _floor_log2}, "numpy"]
-    return Sweep(tuple(named), needs, sp.lambdify(symbols, expressions, modules=modules, cse=True))
+    modules = [{"ceil_log2": ceil_log2, "floor_log2": floor_log2}, "numpy"]
+    return Sweep(tuple(named), needs, sp.lambdify(symbols, expressions, modules=modules, cse=True, dummify=True))
 
 
 def _exact_logarithms(expr: Expr) -> Expr:
@@ -93,14 +93,14 @@ def _exact_logarithms(expr: Expr) -> Expr:
     return expr.subs(swaps) if swaps else expr
 
 
-def _floor_log2(x: Any) -> Any:
+def floor_log2(x: Any) -> Any:
     import numpy as np
 
     _, exponent = np.frexp(x)
     return exponent - 1.0
 
 
-def _ceil_log2(x: Any) -> Any:
+def ceil_log2(x: Any) -> Any:
     import numpy as np
 
     fraction, exponent = np.frexp(x)

@@ -228,8 +228,8 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
     eps = Fraction(1, 10**15)
     for kind, polys in (("slope zero", points.slopes), ("kink", points.kinks)):
         for poly in polys:
-            p = sp.Poly(poly, x, domain="QQ")
-            for r in dict.fromkeys(p.real_roots()):
+            p = sp.Poly(poly, x, domain="QQ").sqf_part()  # of simple roots, at each of which the sign changes
+            for r in p.real_roots():
                 if not (r > number(low) and (high is None or r < number(high))):
                     continue
                 if r.is_Rational:
@@ -237,8 +237,9 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
                     found.append(Point(r, exact, exact, kind))
                     continue
                 middle = Fraction(int(sp.N(r * 10**16, 40 + len(str(int(r)))))) / 10**16
-                while p.eval(number(middle - eps)) * p.eval(number(middle + eps)) >= 0 and eps < 1:
-                    eps *= 10
+                if p.eval(number(middle - eps)) * p.eval(number(middle + eps)) >= 0:
+                    near = f"near {float(middle):.6g}"
+                    raise ValuesError(f"two candidates for the optimum are closer than 10^-15, {near}")
                 found.append(Point(r, middle - eps, middle + eps, kind, not r.has(sp.CRootOf)))
 
     def worth(point: Point) -> Expr:

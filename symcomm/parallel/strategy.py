@@ -262,7 +262,7 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "pipeline": Pipeline,
     "cut": Cut,
 }
-_ALSO = {"fsdp": "fully-sharded", "ddp": "data", "hsdp": "hybrid-sharded", "zero1": "zero-1", "zero2": "zero-2",
+ALIASES = {"fsdp": "fully-sharded", "ddp": "data", "hsdp": "hybrid-sharded", "zero1": "zero-1", "zero2": "zero-2",
          "zero3": "zero-3", "experts": "expert", "fullysharded": "fully-sharded", "zero": "zero-3"}  # fmt: skip
 
 
@@ -312,7 +312,7 @@ def _make(name: str, named: dict[str, Any], placed: list[Any]) -> Strategy:
     from inspect import signature
 
     key = name.strip().lower().replace("_", "-").replace(" ", "-")
-    key = _ALSO.get(key, key)
+    key = ALIASES.get(key, key)
     if key not in STRATEGIES:
         raise StrategyError(f"unknown strategy '{name[:60]}'", hint=nearest(key, [*STRATEGIES]))
     record = STRATEGIES[key]

@@ -61,11 +61,14 @@ _BIT_RATE = Unit.parse("bit/second")
 
 @dataclass(frozen=True)
 class Call:
-    """A collective to be timed: its kind, the number format, the directions of its rings, and the known numbers."""
+    """A collective to be timed: its kind, the number format, the directions of its rings, and the known numbers.
+
+    Where no ``directions`` are given, the convention ``rings`` tells them.
+    """
 
     kind: str
     element: Num | None
-    directions: int
+    directions: int | None
     known: Mapping[str, Fraction]
     rank_symbol: str = "k"
 
@@ -99,14 +102,13 @@ def read_call(
             value = setting.values[name]
         if value is not None:
             known[name] = _number(symbol, value)
-    ways = 1 if directions is None else directions
-    if ways not in (1, 2):
-        raise ValuesError(f"directions = {ways}: a ring runs in 1 or 2 directions")
+    if directions not in (None, 1, 2):
+        raise ValuesError(f"directions = {directions}: a ring runs in 1 or 2 directions")
     element = element_bytes(dtype) if dtype else None
     n = known.get("n")
     if n is not None and element is not None and (n / element.number).denominator != 1:
         raise ValuesError(f"a payload of {n} B is no whole number of {dtype} elements of {said_bytes(element)}")
-    return Call(collective, element, 2 if ways == 2 else 1, known, rank_symbol)
+    return Call(collective, element, None if directions is None else 1 + (directions == 2), known, rank_symbol)
 
 
 def _called(name: str) -> Amount:
@@ -205,11 +207,15 @@ class Writer:
             raise ValuesError(
                 f"the algorithm '{record.name}' runs in one direction", hint="two directions: " + ", ".join(_TWO_WAYS)
             )
+        ways = call.directions or 1
+        if call.directions is None and self.accounting.rings == "both_ways" and record.name in _TWO_WAYS:
+            ways = 2
+            self.touched.append("rings")
         k = call.symbol("ranks")
         ranks = call.known.get(k.name)
         inner = tuple(SYMBOLS[_OPTION[name]].form for name in record.inner)
         self._whole_levels(ranks, record)
-        plain = Case(call.symbol("payload"), k, chunks=SYMBOLS["chunks"].form, nodes=inner, directions=call.directions)
+        plain = Case(call.symbol("payload"), k, chunks=SYMBOLS["chunks"].form, nodes=inner, directions=ways)
         power = ranks is None or int(ranks).bit_count() == 1
         if not power and any(only_powers_of_two(p.path) for p in record.run(call.kind, plain).phases):
             # No closed form in k: the formula is that of this number of ranks, and k does not appear in it.

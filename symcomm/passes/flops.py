@@ -145,7 +145,7 @@ def row_totals(work: Work, graph: Graph, ops: Iterable[Op], suffix: str) -> list
 def _reason(setting: Setting, graph: Graph, pieces: list[tuple[Op, Form]]) -> str:
     op = pieces[0][0]
     factor = {"fma2": "two operations", "mac": "one operation", "exact_adds": "a product and an addition"}
-    what = " and ".join(dict.fromkeys(_shown(graph, o) for o, _ in pieces[:4])) + (
+    what = " and ".join(dict.fromkeys(shown(graph, o) for o, _ in pieces[:4])) + (
         " and more" if len(pieces) > 4 else ""
     )
     what = what[0].upper() + what[1:]
@@ -155,7 +155,7 @@ def _reason(setting: Setting, graph: Graph, pieces: list[tuple[Op, Form]]) -> st
     return f"{what}: counted from the expression of the function."
 
 
-def _shown(graph: Graph, op: Op) -> str:
+def shown(graph: Graph, op: Op) -> str:
     output = graph.tensors[op.output]
     return f"the gradient of `{output.of.split('·')[0]}`" if output.of else f"`{op.output.split('·')[0]}`"
 

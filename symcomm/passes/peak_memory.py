@@ -151,6 +151,8 @@ def derive(
     if strategy is not None and strategy.pipeline is not None:
         notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
     touched = conventions(setting.accounting, [stretch.graph for stretch in stretches], strategy)
+    if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
+        touched.append("gathered_weights")
     return setting.derivation(title, work.steps, touched, [exhibit], notes)
 
 

@@ -41,7 +41,7 @@ def derive(
     machine = writer.machine
     work.steps = time.ending(work, terms.flops, terms.moved)
     work.known = {name: worth for name, worth in work.known.items() if any(s.name == name for s in work.steps)}
-    writer._rate = None
+    writer.forget_rate()
     rate = writer.rate()
     intensity = work.define(
         "I", Ratio(terms.flops, terms.moved), INTENSITY, "intensity", "Operations for each byte that is moved."

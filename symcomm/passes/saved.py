@@ -7,7 +7,7 @@ that one's storage. Weights, and tables that never change (rotations, causal mas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import sympy as sp
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.errors import ValuesError, nearest
-from symcomm.graph.gradient import backward
+from symcomm.graph.gradient import backward, differentiable
 from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, plan
@@ -377,9 +377,11 @@ def keeper(setting: Setting, made: Plan, recomputation: str = "none") -> Keeper:
     return found
 
 
-def conventions(accounting: Accounting, graphs: Iterable[Graph], strategy: Strategy | None) -> list[str]:
+def conventions(accounting: Accounting, graphs: Sequence[Graph], strategy: Strategy | None) -> list[str]:
     """The conventions that what is kept depends on, by field."""
     found = ["saved"]
+    if any(not graph.repeat and differentiable(graph) != differentiable(graph, False) for graph in graphs):
+        found.append("input_gradient")
     if accounting.saved == "pytorch" and any(op.kind == "softmax" for graph in graphs for op in graph.ops):
         found.append("softmax")
     if strategy is not None and any(rule.axis == "sequence" for _, rule in strategy.rules):

@@ -11,7 +11,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Total, num, product
 from symcomm.parallel.strategy import Strategy
 from symcomm.passes.communication import SHORT, Call
-from symcomm.passes.flops import _shown as shown
+from symcomm.passes.flops import shown
 from symcomm.passes.flops import touched as flops_touched
 from symcomm.passes.load import TRAFFIC, Load, Moved, OpLoad
 from symcomm.passes.machine import Machine
@@ -60,6 +60,10 @@ class Writer:
         if self._rate is None:
             self._rate = self.machine.rate_of(self.work, self.dtype)
         return self._rate
+
+    def forget_rate(self) -> None:
+        """Has the rate defined again, where the step that did it was taken out."""
+        self._rate = None
 
     def total(self, name: str, parts: list[Form], unit: Unit, rule: str, text: str) -> Form | None:
         """A sum under a name; the part itself where there is one, None where there is none."""

@@ -281,7 +281,7 @@ def _float(expr: Any, over: str, values: Mapping[str, Fraction]) -> Any:
     for name, value in values.items():
         number = sp.Rational(value.numerator, value.denominator)
         put |= {symbol(name): number, amount(name): number}
-    made = sp.lambdify([x], expr.xreplace(put), modules="math")
+    made = sp.lambdify([x], expr.xreplace(put), modules="math", dummify=True)
     return lambda at: float(made(float(at)))
 
 

@@ -15,7 +15,7 @@ from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
 from symcomm import form as forms
-from symcomm.collectives.sweep import _ceil_log2, _floor_log2
+from symcomm.collectives.sweep import ceil_log2, floor_log2
 from symcomm.errors import ValuesError
 from symcomm.form import (
     Ceiling,
@@ -228,9 +228,9 @@ def arrays(form: Form, columns: Mapping[str, Any], whole: bool = False) -> Any:
                 return np.sqrt(go(inside))
             # The quotient of two rounded logarithms may be 29.000...4: a binary exponent is exact.
             case Ceiling(Logarithm(inside, 2)):
-                return _ceil_log2(go(inside))
+                return ceil_log2(go(inside))
             case Floor(Logarithm(inside, 2)):
-                return _floor_log2(go(inside))
+                return floor_log2(go(inside))
             case Ceiling(inside):
                 return np.ceil(go(inside))
             case Floor(inside):

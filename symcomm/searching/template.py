@@ -11,8 +11,7 @@ from operator import or_
 
 from symcomm.errors import StrategyError
 from symcomm.form import Form, Num, Sym
-from symcomm.parallel.strategy import _ALSO as ALSO
-from symcomm.parallel.strategy import STRATEGIES, Strategy, parse_strategy
+from symcomm.parallel.strategy import ALIASES, STRATEGIES, Strategy, parse_strategy
 
 PIPELINE = "pipeline"  # what the stages are called among the axes of the mesh
 
@@ -64,7 +63,7 @@ def _piece(text: str) -> Piece:
     assert match is not None, text
     made = parse_strategy(text)
     key = match[1].lower().replace("_", "-").replace(" ", "-")
-    key = ALSO.get(key, key)
+    key = ALIASES.get(key, key)
     record = signature(STRATEGIES[key])
     given = [part.strip().partition("=") for part in (match[2] or "").split(",") if part.strip()]
     placed = [name for name, equals, _ in given if not equals]

@@ -139,6 +139,17 @@ def test_links_inside_and_between_nodes_have_their_own_times(name: str, kind: st
     assert d.at().value == (len(inside) * ALPHA + path[0] / WIDTH + len(outside) * 3 * ALPHA + path[1] / (WIDTH / 4))
 
 
+def test_the_convention_on_rings_says_the_directions_that_are_not_given() -> None:
+    both = {"rings": "both_ways"}
+    call = {"payload": 8000, "ranks": 8, "latency": 1, "bandwidth": 1}
+    one, two, given = timed(**call), timed(both, **call), timed(both, directions=1, **call)
+    # Twice seven chunks of 1,000 bytes one way; both ways four of them go over one link and three over the other.
+    assert (one.at().value, two.at().value, given.at().value) == (14 + 14_000, 8 + 8000, 14 + 14_000)
+    assert "both_ways" in [c.name for c in two.conventions]
+    tree = timed(both, algorithm="tree", **call)
+    assert "both_ways" not in [c.name for c in (*given.conventions, *tree.conventions)]
+
+
 def test_two_directions_halve_the_way_of_a_ring() -> None:
     one, two = (timed(payload=8000, ranks=8, latency=1, bandwidth=1, directions=d) for d in (1, 2))
     assert one.at().value == 14 + 14 * 1000

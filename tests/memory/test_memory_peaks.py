@@ -386,3 +386,11 @@ COVERED = (
 
 def test_every_published_value_of_the_data_file_belongs_to_a_test():
     assert [name for name in GOLDEN if not name.startswith(COVERED)] == []
+
+
+def test_the_conventions_that_move_the_peak_are_named_with_it():
+    layer = tables.load(tables.table("h = relu(x W) ; x [B,D], W [D,F] ; h [B,F]"))
+    sizes = {"B": 8, "D": 64, "F": 256}
+    told = {c.field for c in layer.at(**sizes).peak_memory("fsdp(4)").conventions}
+    assert told == {"saved", "input_gradient", "gathered_weights"}
+    assert {c.field for c in layer.at(**sizes).peak_memory("data(4)").conventions} == {"saved", "input_gradient"}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction as F  # noqa: N817
 
 import pytest
+import sympy as sp
 
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Reason, Step
@@ -28,6 +29,7 @@ from symcomm.form import (
     rational,
     total,
 )
+from symcomm.optimum.candidates import real
 from symcomm.optimum.crossover import crossover
 from symcomm.optimum.minimum import maximise, minimise
 from symcomm.optimum.sensitivity import break_even, sensitivity
@@ -234,3 +236,12 @@ def test_a_break_even_refuses_two_values_of_one_name():
     one, other = seconds(total(o, Ratio(x, w)), "one"), seconds(product(num(3), o), "other")
     with pytest.raises(ValuesError, match="o is 1 in 'one', but 2 in 'other'"):
         break_even(one.with_given(o=1), other.with_given(o=2), over="x")
+
+
+def test_a_slope_that_only_touches_zero_does_not_blur_the_roots_behind_it() -> None:
+    x = sp.Symbol("x", positive=True)
+    cost = sp.integrate(sp.expand((x**2 - 2) ** 2 * (x**2 - 7)), x)  # its slope touches zero at sqrt(2)
+    (best,) = real(cost, x, F(0), None, True)
+    assert best.number == sp.sqrt(7)
+    assert best.high - best.low == F(2, 10**15)
+    assert best.low**2 < 7 < best.high**2
