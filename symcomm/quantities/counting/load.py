@@ -169,7 +169,7 @@ def _moved(setting: Setting, graph: Graph, strategy: Strategy, step: Compute) ->
 
 def microbatched(setting: Setting, microbatches: Form) -> Setting:
     """The same setting with the batch divided into microbatches."""
-    from symcomm.parallel.strategy import batch_axes
+    from symcomm.graph.axis_roles import batch_axes
 
     if microbatches == num(1):
         return setting

@@ -9,10 +9,11 @@ from fractions import Fraction
 from symcomm import form as forms
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
+from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph
 from symcomm.parallel import pipeline
 from symcomm.parallel.schedule import Task, schedule
-from symcomm.parallel.strategy import PipelineCut, batch_axes
+from symcomm.parallel.strategy import PipelineCut
 from symcomm.quantities.memory.course import Base, Course, Moment
 from symcomm.quantities.memory.stretches import Run, Stretch, add
 from symcomm.quantities.setting import Setting

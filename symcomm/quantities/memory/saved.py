@@ -16,11 +16,12 @@ import sympy as sp
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.errors import ValuesError, nearest
+from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.gradient import backward, differentiable
 from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, plan
-from symcomm.parallel.strategy import Strategy, whole_indices
+from symcomm.parallel.strategy import Strategy
 from symcomm.quantities.setting import Setting
 
 if TYPE_CHECKING:
