@@ -1,9 +1,9 @@
 """What each axis of a model is, read from what the ops do with it: batch, sequence, experts, vocabulary, pairs.
 
 A feature is summed by a weight. A sequence is used under two names (the positions of queries and of keys), worked
-along by attention or by a router, or has a table of weights of its own. The batch is mixed by nothing and is in every input. Where
-that leaves two axes alike, what their symbols mean decides (``Axis.role``); where nobody said, it is asked for, and
-only when a rule names the axis. Nothing depends on the order of a tensor's axes.
+along by attention or by a router, or has a table of weights of its own. The batch is mixed by nothing and is in every
+input. Where that leaves two axes alike, what their symbols mean decides (``Axis.role``); where nobody said, it is
+asked for, and only when a rule names the axis. Nothing depends on the order of a tensor's axes.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
         if axis in uses.mixed:
             label, op = graph.axes[axis].label, uses.mixed[axis]
             raise StrategyError(
-                f"{label} is said to be the batch of {graph.name}, but {op.output} mixes its positions",
+                f"{label} is said to be the batch of {graph.name}, but {op.output.split('·')[0]} mixes its positions",
                 hint=f"say what it is: axes: {{{label}: sequence}}",
             )
     free = said or [a for a in open_axes if a not in uses.mixed and graph.axes[a].role != "sequence"]
@@ -162,8 +162,8 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
     readings = (
         [a for a in rest if roles[a] == "sequence"],
         [a for a in rest if a in uses.positions],
-        [a for a in rest if a in uses.summed],
         [a for a in free if a in uses.hinted],
+        [a for a in rest if a in uses.summed],
         free if "batch" in roles.values() or len(free) > 1 else [],
     )
     found = next(filter(None, readings), [])
@@ -260,8 +260,9 @@ def paired_axes(graph: Graph, values: Mapping[str, Fraction] = MappingProxyType(
     blocked |= {a.name for a in graph.axes.values() if _is_one(a, values)}
     taken: set[str] = set()
     found: dict[str, None] = {}
-    for name, axes in introduces.items():
-        for axis in axes:
+    # The loss has no other partner than the head, so these two pair up first.
+    for name in sorted(introduces, key=lambda name: not {*introduces[name]} & {*collapsed}):
+        for axis in introduces[name]:
             partner = axis in collapsed or any(w != name and w not in taken for w in takes.get(axis, ()))
             if name not in taken and axis not in blocked and partner:
                 found[axis] = None
