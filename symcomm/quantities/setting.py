@@ -14,7 +14,7 @@ from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Sym, num, product
-from symcomm.graph.graph import Graph, Op
+from symcomm.graph.graph import Graph, Op, Region
 from symcomm.notation import Notation
 from symcomm.units import Unit
 
@@ -89,7 +89,8 @@ class Setting:
         found = self.graph.producers.get(op) or self.graph.producers.get(f"{op}_i")
         if found is None:
             raise ValuesError(f"no row computes '{op[:60]}'", hint=nearest(op, [*self.graph.producers]))
-        return replace(self.graph, ops=tuple(o for o in self.graph.ops if o.row == found.row), repeat="", carried=())
+        ops = tuple(o for o in self.graph.ops if o.row == found.row)
+        return replace(self.graph, ops=ops, regions=(Region(found.region),))
 
     def derivation(
         self, title: str, steps: Sequence[Step], touched: Sequence[str] = (), exhibits: Sequence[Exhibit] = (),
