@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from symcomm.accounting import Accounting
@@ -231,6 +232,7 @@ def load(
     values: Mapping[str, object] | None = None,
     inputs: Iterable[str] = (),
     weights: Iterable[str] = (),
+    axes: Mapping[str, str] = MappingProxyType({}),
     notation: Notation | None = None,
     name: str = "",
 ) -> Model:
@@ -261,7 +263,10 @@ def load(
     given = {k: exact(v, k) for k, v in (values or {}).items()}
     known = {*(notation.meanings if notation else ()), *given}
     rows = parse_layer(source)
-    graph = build(rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known)
+    graph = build(
+        rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
+        notation=notation,
+    )  # fmt: skip
     made = Model(graph, name or "layer", dtype, given, notation or Notation())
     graph.relations.complete(given)  # refuses values that contradict one another
     return made

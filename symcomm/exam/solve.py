@@ -81,6 +81,7 @@ def _load(block: ModelBlock) -> Model:
             values=_numbers(block.values),
             inputs=block.inputs,
             weights=block.weights,
+            axes=dict(block.axes),
             notation=block.notation,
             name=block.name,
         )

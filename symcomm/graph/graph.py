@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from symcomm.derivation import Relations
 from symcomm.errors import ShapeError, Span
+from symcomm.notation import AxisRole
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -27,12 +28,14 @@ Phase = Literal["forward", "backward"]
 class Axis:
     """An axis with its size; two axes of equal size are still two axes.
 
-    ``name`` is unique in a graph; ``label`` is the size as the author wrote it, which strategies may name.
+    ``name`` is unique in a graph; ``label`` is the size as the author wrote it, which strategies may name. ``role`` is
+    what the author says it is (or what the symbol usually means), for where the ops alone do not tell.
     """
 
     name: str
     label: str
     size: Expr
+    role: AxisRole = ""
 
 
 @dataclass(frozen=True)

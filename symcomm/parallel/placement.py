@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Literal
 
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError
+from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.graph.ops import MAP
-from symcomm.parallel.strategy import Placed, Strategy, resolve, whole_indices
+from symcomm.parallel.strategy import Placed, Strategy, resolve
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -394,10 +394,12 @@ class _Writer:
         if heads % few:
             config.fail(f"{few} key/value heads do not divide {heads} heads", "num_key_value_heads")
         grouped = few != heads
-        if grouped:
+        # One key head is an axis of size 1 and not of a size that happens to be 1: nothing can cut it.
+        shared = few == 1
+        if grouped and not shared:
             values["n_kv"] = few
         wide = "D" if heads * values["H"] == width else "D_q"
         attention(rows, source, "o", Attention(
             bias, self.choice("out_bias"), grouped, not record.learned_positions, record.head_norm, record.causal,
-            self.drops[1], wide, "D_{kv}" if grouped else wide,
+            self.drops[1], wide, ("H" if shared else "D_{kv}") if grouped else wide, "1" if shared else "n_{kv}",
         ))  # fmt: skip

@@ -10,10 +10,11 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import exact
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
+from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph
 from symcomm.model import Model
 from symcomm.parallel.pipeline import messages
-from symcomm.parallel.strategy import Strategy, batch_axes, resolve
+from symcomm.parallel.strategy import Strategy, resolve
 from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND

@@ -20,9 +20,10 @@ from symcomm.derivation import Step
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Largest, Num, Product, Ratio, Smallest, Sym, Total, num, product
+from symcomm.graph.axis_roles import batch_axes
 from symcomm.notation import symbol
 from symcomm.parallel.placement import cut_axes
-from symcomm.parallel.strategy import Strategy, batch_axes
+from symcomm.parallel.strategy import Strategy
 from symcomm.quantities.communication import buckets
 from symcomm.quantities.communication.communication import Call
 from symcomm.quantities.communication.wire import wire

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from symcomm import form as forms
 from symcomm.errors import AccountingError
 from symcomm.form import Form, Ratio, num, product
+from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import PARTIAL, Compute
-from symcomm.parallel.strategy import Strategy, batch_axes
+from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import program
 from symcomm.quantities.communication.communication import Call, calls
 from symcomm.quantities.counting.flops import counted

@@ -16,11 +16,12 @@ import sympy as sp
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.errors import ValuesError, nearest
+from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.gradient import differentiable, training
 from symcomm.graph.graph import Graph, Op, Tensor, bare
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
-from symcomm.parallel.strategy import Strategy, whole_indices
+from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import program
 from symcomm.quantities.setting import Setting
 

@@ -10,8 +10,9 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, exact
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, num, product
+from symcomm.graph.axis_roles import batch_axes, sequence_axes
 from symcomm.parallel import pipeline
-from symcomm.parallel.strategy import Size, Strategy, batch_axes, degree, sequence_axes
+from symcomm.parallel.strategy import Size, Strategy, degree
 from symcomm.quantities.counting import flops, parameters, recomputation
 from symcomm.quantities.memory.saved import RERUN
 from symcomm.quantities.setting import Setting, Work
