@@ -27,12 +27,14 @@ class Rule:
 
     ``axis`` is a label of the table (``"L"``) or one of ``batch``, ``sequence``, ``paired``, ``experts``, ``first``,
     which are found in the graph. ``on`` says which tensors take the rule: activations, weights, the gradients of
-    weights, the states of the optimizer.
+    weights, the states of the optimizer. ``rests`` says that the cut is there to save memory: what it cuts rests so
+    between ops, wherever it would be cheaper.
     """
 
     axis: str
     mesh: str
     on: frozenset[str] = EVERYTHING
+    rests: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,8 @@ def Sequence(size: Size | None = None, mesh: str = "tensor") -> Strategy:  # noq
     """
     on = frozenset({"input", "activation"})
     return Strategy(
-        "Sequence", ((_SEQUENCE, Rule("sequence", mesh, on)),), ((mesh, None if size is None else degree(size)),),
+        "Sequence", ((_SEQUENCE, Rule("sequence", mesh, on, rests=True)),),
+        ((mesh, None if size is None else degree(size)),),
         "Activations that tensor parallelism leaves whole are cut along the sequence over the same ranks.",
     )  # fmt: skip
 
