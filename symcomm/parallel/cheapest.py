@@ -213,9 +213,7 @@ class Problem:
 
     def leaves(self, name: str) -> bool:
         """Whether a result ends at its wanted place: nothing reads it, or another region does."""
-        readers = self.readers.get(name, ())
-        region = getattr(self.steps[self.made[name]].op, "region", "")
-        return not readers or any(getattr(self.steps[n].op, "region", "") != region for n, _ in readers)
+        return name not in self.readers or name in self.graph.crossing
 
     def places(self, name: str, mesh: str, pending: bool, needed: set[int]) -> list[int]:
         """Where a tensor may rest; ``needed`` are the places that its readers may need."""

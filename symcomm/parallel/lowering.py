@@ -127,7 +127,7 @@ def pieces(graph: Graph, apart: Container[str]) -> tuple[tuple[Piece, ...], Mapp
             used = reads(reduction.inside)
             if backward and arriving & reduction.inside.free_symbols:
                 arriving.add(reduction.symbol)
-            shown = _said(reduction, {k: v for k, (v, _) in operand.items()}, forward.output, every, known)
+            shown = _said(graph, reduction, {k: v for k, (v, _) in operand.items()}, forward.output, every, known)
             name = shown
             while name in statistics:
                 name += "'"
@@ -171,7 +171,7 @@ def _near(graph: Graph, op: Op) -> set[str]:
     return {graph.tensors[op.inputs[0]].of, *op.inputs}
 
 
-def _said(reduction: Reduction, operands: Mapping[str, str], result: str, every: tuple[Reduction, ...],
+def _said(graph: Graph, reduction: Reduction, operands: Mapping[str, str], result: str, every: tuple[Reduction, ...],
           known: Mapping[Any, str]) -> str:  # fmt: skip
     """A statistic as a person writes it: ``sum(exp(S - max(S)))``."""
     names = {"y": result, **operands}
@@ -179,7 +179,11 @@ def _said(reduction: Reduction, operands: Mapping[str, str], result: str, every:
     for other in every:
         if other.symbol in known:
             names[other.symbol.name] = known[other.symbol]
-    return f"{reduction.word}({_formula(shown, {k: v.split('·')[0] for k, v in names.items()})})"
+    for word, name in names.items():
+        made = graph.producers.get(name)
+        chosen = f"onehot({made.inputs[0]})" if made is not None and made.kind == "onehot" else name
+        names[word] = chosen.split("·")[0]
+    return f"{reduction.word}({_formula(shown, names)})"
 
 
 def _formula(e: Any, names: Mapping[str, str], inner: bool = False) -> str:

@@ -123,6 +123,16 @@ class Plan:
                 found.setdefault(step.op.output, {}).update(step.cuts)
         return found
 
+    @cached_property
+    def layouts(self) -> Mapping[str, Mapping[str, Layout]]:
+        """Of each op, by what it makes: the layouts of its operands as read, and of its result as made."""
+        found: dict[str, dict[str, Layout]] = {}
+        for step in self.steps:
+            if isinstance(step, Compute):
+                found.setdefault(step.op.output, {}).update(zip(step.inputs, step.layouts, strict=True))
+                found[step.op.output][step.makes] = step.output
+        return found
+
 
 def update_ops(graph: Graph) -> Graph:
     """The graph with one update a weight: the optimizer reads the weight, its gradient and its states."""
@@ -165,7 +175,12 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     graph = with_statistics(graph, statistics)
     wishes |= {name: wish(t) for name, t in statistics.items()}
     wanted = {name: {p.rule.mesh: position for p, position in found} for name, found in wishes.items()}
-    resting = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.rule.rests)
+    resting = frozenset(
+        (name, p.rule.mesh)
+        for name, found in wishes.items()
+        for p, _ in found
+        if p.rule.rests and not graph.tensors[name].virtual
+    )
     shards = frozenset(
         (t.name, p.rule.mesh) for t in graph.weights for p, _ in wishes[t.name] if p.axes is None
     )

@@ -57,7 +57,7 @@ def _values(graph: Graph, tokens: int, vocabulary: int) -> dict[Symbol, Expr]:
     stream = [s for s in dict.fromkeys(s for a in free for s in sorted(size[a].free_symbols, key=str))
               if s not in inner and s not in counts and s not in slots]  # fmt: skip
     power = dict.fromkeys(slots, tokens - ROW + 1 - COUNT)
-    power |= {s: tokens - ROW for s in stream}
+    power |= dict.fromkeys(stream, tokens - ROW)
     if stream:
         power[stream[0]] = ROW if len(stream) > 1 else tokens
     for axis, choices in classes.items():

@@ -7,12 +7,12 @@ placements which collectives the ops then need.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from symcomm.errors import StrategyError, nearest
-from symcomm.form import Form, Num, Sym, num
+from symcomm.form import Form, Num, Sym, num, product
 from symcomm.graph.graph import Graph, Op
 from symcomm.graph.graph import Tensor as GraphTensor
 
@@ -87,6 +87,10 @@ class Strategy:
             if size is None:
                 raise StrategyError(f"the mesh axis '{axis}' has no size", hint=f"combine with a strategy on '{axis}'")
         return {axis: size for axis, size in self.mesh if size is not None}
+
+    def ranks(self, meshes: Iterable[str]) -> Form:
+        """The number of ranks of a group over some axes of the mesh, those of one rank left out."""
+        return product(*(self.sizes[axis] for axis in meshes))
 
 
 def _said(size: Form) -> str:

@@ -11,7 +11,7 @@ from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import algorithm, share
 from symcomm.collectives.cost import Case
 from symcomm.derivation import Derivation, Exhibit
-from symcomm.dtypes import element_bytes, said_bytes
+from symcomm.dtypes import element_bytes, row_dtype, said_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.gradient import backward
@@ -36,12 +36,17 @@ class Call:
     tensor: str
     what: str
     elements: Expr
-    mesh: str
+    meshes: tuple[str, ...]
     phase: str
     why: str
     dtype: str
     every_layer: bool = True
     op: str = ""
+
+
+def joint(meshes: tuple[str, ...]) -> str:
+    """How a group over some axes of the mesh is called."""
+    return " × ".join(meshes)
 
 
 def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> tuple[Call, ...]:
@@ -60,15 +65,17 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
         what = "updated weight " if tensor.name.startswith("new(") else what
         what = what if what else "activation " if tensor.role == "activation" else "input "
         dtype = (gradient_dtype if weight_gradient else None) or of.dtype or setting.dtype
+        if tensor.role == "statistic":
+            of, what, dtype = tensor, "statistics ", row_dtype(tensor.dtype or setting.dtype)
         every = needed or (c.kind, c.tensor, c.phase) in spared
-        found.append(Call(c.kind, of.name, what, c.elements, c.mesh, c.phase, c.why, dtype, every, c.op))
+        found.append(Call(c.kind, of.name, what, c.elements, c.meshes, c.phase, c.why, dtype, every, c.op))
     if accounting.gathered_weights == "whole_units":
-        again = {(c.tensor, c.mesh) for c in found if c.kind == "all-gather" and c.phase == "backward"}
+        again = {(c.tensor, c.meshes) for c in found if c.kind == "all-gather" and c.phase == "backward"}
         why = "the unit it belongs to is gathered as a whole, though no gradient reads it"
         found += [
             replace(c, phase="backward", why=why)
             for c in found
-            if (c.kind, c.phase, c.what) == ("all-gather", "forward", "weight ") and (c.tensor, c.mesh) not in again
+            if (c.kind, c.phase, c.what) == ("all-gather", "forward", "weight ") and (c.tensor, c.meshes) not in again
         ]
     if strategy.pipeline is not None:
         for message in pipeline.messages(graph):
@@ -83,7 +90,7 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
                     tensor.name,
                     what,
                     elements,
-                    "pipe",
+                    ("pipe",),
                     message.phase,
                     message.why,
                     tensor.dtype or setting.dtype,
@@ -129,21 +136,21 @@ def derive(
         text = f"The strategy needs none; it needs {kinds}."
         work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text)
         return setting.derivation(title, work.steps, touched)
-    groups: dict[tuple[str, str, str, str, bool], list[Call]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...], str, bool], list[Call]] = {}
     for c in chosen:
-        groups.setdefault((c.kind, c.phase, c.mesh, c.dtype, c.every_layer), []).append(c)
+        groups.setdefault((c.kind, c.phase, c.meshes, c.dtype, c.every_layer), []).append(c)
     several = {(kind, p) for kind, p, *_ in groups}
     counted: list[Form] = []
-    for (kind, p, mesh, fmt, every_layer), members in groups.items():
+    for (kind, p, meshes, fmt, every_layer), members in groups.items():
         name = SHORT[kind]
         if len([1 for k, _ in several if k == kind]) > 1:
             name += f",{_PHASES[p]}"
         while f"n_{name}" in work.known:
-            name += f",{mesh}" if f"n_{name},{mesh}" not in work.known else f",{fmt}"
+            name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
                         _rule(kind), _text(members))  # fmt: skip
-        counted.append(_volume(work, strategy, name, n, kind, mesh, fmt, every_layer))
+        counted.append(_volume(work, strategy, name, n, kind, meshes, fmt, every_layer))
     _answer(work, strategy, chosen, counted, phase)
     return setting.derivation(title, work.steps, touched, [_exhibit(setting, strategy, chosen)])
 
@@ -177,7 +184,7 @@ def _text(members: list[Call]) -> str:
     listed = ", ".join(dict.fromkeys(f"`{c.tensor}`" for c in members[:8])) + (" and more" if len(members) > 8 else "")
     what = first.what.strip()
     plural = {"gradient of": "the gradients of", "weight": "the weights", "updated weight": "the updated weights",
-              "activation": "the activations", "input": "the inputs"}  # fmt: skip
+              "activation": "the activations", "input": "the inputs", "statistics": "the statistics"}  # fmt: skip
     same = all(c.what == first.what for c in members)
     moved = (
         f"{plural[what] if len(members) > 1 else what} {listed}"
@@ -208,7 +215,8 @@ def _layers(strategy: Strategy, setting: Setting, every_layer: bool) -> Form:
     return count if every_layer else Total((count, num(-1)))
 
 
-def _volume(work: Work, strategy: Strategy, name: str, n: Form, kind: str, mesh: str, fmt: str, every: bool) -> Form:
+def _volume(work: Work, strategy: Strategy, name: str, n: Form, kind: str, meshes: tuple[str, ...], fmt: str,
+            every: bool) -> Form:  # fmt: skip
     setting = work.setting
     size = element_bytes(fmt)
     if kind == "send":
@@ -223,8 +231,8 @@ def _volume(work: Work, strategy: Strategy, name: str, n: Form, kind: str, mesh:
     accounting = setting.accounting
     if accounting.communication == "payload":
         return volume
-    k = strategy.sizes[mesh]
-    groups = product(*(s for m, s in strategy.sizes.items() if m != mesh))
+    k = strategy.ranks(meshes)
+    groups = strategy.ranks(m for m in strategy.sizes if m not in meshes)
     part = share(kind, accounting.communication, accounting.algorithm, k, groups)
     if part == num(1):
         return volume
