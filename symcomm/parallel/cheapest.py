@@ -72,8 +72,8 @@ def phase_of(piece: Piece) -> str:
 class Problem:
     """The question: steps and tensors, wanted places, and the sizes at which prices are compared.
 
-    ``resting`` are (tensor, mesh axis) that a rule puts to rest; ``shards`` those weights that are stored in parts but
-    not computed with in parts. ``keeps`` says whether copies of a tensor are kept from one phase to the next.
+    ``memory`` are (tensor, mesh axis) that a rule puts somewhere to save memory, ``resting`` those that rest there; ``shards`` those of
+    weights, gradients and states that are stored in parts but not computed with in parts. ``keeps`` says whether copies of a tensor are kept from one phase to the next.
     """
 
     graph: Graph
@@ -81,6 +81,7 @@ class Problem:
     rules: tuple[Placed, ...]
     meshes: tuple[str, ...]
     wanted: Mapping[str, Mapping[str, int]]
+    memory: frozenset[tuple[str, str]]
     resting: frozenset[tuple[str, str]]
     shards: frozenset[tuple[str, str]]
     keeps: Callable[[str, str], bool]
@@ -136,6 +137,13 @@ class Problem:
             for mesh in self.meshes
         }
 
+    @cached_property
+    def data(self) -> frozenset[str]:
+        """The mesh axes that cut axes of the data which no weight has."""
+        carried = {a for t in self.graph.weights for a in t.axes}
+        rules = (p for p in self.rules if p.axes is not None and not p.rule.rests)
+        return frozenset(p.rule.mesh for p in rules if not carried & {*(p.axes or ())})
+
     def positions(self, name: str, mesh: str) -> tuple[int, ...]:
         """The positions of a tensor's axes that may be cut."""
         named = self.named[mesh]
@@ -155,11 +163,12 @@ class Problem:
         meant: set[int] = set()
         for name, indices in self.operands(step):
             wish = self.wanted[name].get(mesh)
-            if wish is None or (name, mesh) in self.shards or indices[wish] in step.whole:
+            stored = step.op.kind != "update" and (name, mesh) in self.shards
+            if wish is None or stored or indices[wish] in step.whole:
                 continue
             last = name == step.output
             votes.setdefault(indices[wish], [0, 0])[last] += 1
-            if (name, mesh) not in self.resting:
+            if (name, mesh) not in self.memory:
                 meant.add(indices[wish])
         if not votes:
             return None
@@ -176,13 +185,16 @@ class Problem:
         weight = made.role == "gradient" and self.graph.tensors[made.of].role == "weight"
         if own is not None and summing and (weight or (len(op.inputs) > 1 and not own[1])):
             return [Mode(own[0])]
+        passing = [Mode(None, p) for p in self.passes(step, pending)]
+        if own is None and weight and summing and mesh in self.data and passing:
+            return passing  # over the ranks that share the data, gradients of weights are what is summed
         cuts = [own[0]] if own is not None else []
         for name, indices in self.operands(step):
-            if op.kind != "update" and (name, mesh) in self.shards and name != step.output:
+            if op.kind != "update" and (name, mesh) in self.shards:
                 continue
             cuts += [indices[p] for p in self.positions(name, mesh)]
         found = [Mode(i) for i in dict.fromkeys(cuts) if i not in step.whole]
-        return [*found, Mode(), *(Mode(None, p) for p in self.passes(step, pending))]
+        return [*found, Mode(), *passing]
 
     def passes(self, step: Piece, pending: set[str]) -> list[tuple[int, ...]]:
         """The operands that may be partial sums together, because the step is linear in them."""

@@ -59,25 +59,31 @@ def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[
     gathered first. What then differs only in that a rank drops a part of what it has costs nothing.
     """
     now = dict(have)
+
+    def inside(mesh: str, *axes: int) -> list[str]:
+        """The mesh axes that cut inside the parts of another one: what changes outside needs them whole."""
+        return [m for m in reversed(meshes[meshes.index(mesh) + 1 :]) if now.get(m, PARTIAL) in axes]
+
     for mesh in meshes:
         if now.get(mesh) == PARTIAL and need.get(mesh, PARTIAL) != PARTIAL:
+            for inner in inside(mesh, need[mesh]):
+                now = {m: p for m, p in now.items() if m != inner}
+                yield "all-gather", (inner,), now
             now = now | {mesh: need[mesh]}
             yield "reduce-scatter", (mesh,), now
     joint = tuple(mesh for mesh in meshes if now.get(mesh) == PARTIAL and mesh not in need)
     if joint:
         now = {m: p for m, p in now.items() if m not in joint}
         yield "all-reduce", joint, now
-    outer: set[int] = set()  # axes that are gathered over one mesh axis: cuts inside of its parts go first
-    gathered = []
-    for mesh in meshes:
-        at = now.get(mesh, PARTIAL)
-        if at != PARTIAL and (mesh not in need or (at in outer and need[mesh] == at)):
-            gathered.append(mesh)
-            outer.add(at)
-    for mesh in reversed(gathered):
+    gathered = {m for m, p in now.items() if p != PARTIAL and m not in need}
+    gathered |= {inner for mesh in gathered for inner in inside(mesh, now[mesh])}
+    for mesh in (m for m in reversed(meshes) if m in gathered):
         now = {m: p for m, p in now.items() if m != mesh}
         yield "all-gather", (mesh,), now
     for mesh in meshes:
         if mesh in now and mesh in need and now[mesh] != need[mesh]:
+            for inner in inside(mesh, now[mesh], need[mesh]):
+                now = {m: p for m, p in now.items() if m != inner}
+                yield "all-gather", (inner,), now
             now = now | {mesh: need[mesh]}
             yield "all-to-all", (mesh,), now

@@ -175,15 +175,12 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     graph = with_statistics(graph, statistics)
     wishes |= {name: wish(t) for name, t in statistics.items()}
     wanted = {name: {p.rule.mesh: position for p, position in found} for name, found in wishes.items()}
-    resting = frozenset(
-        (name, p.rule.mesh)
-        for name, found in wishes.items()
-        for p, _ in found
-        if p.rule.rests and not graph.tensors[name].virtual
-    )
-    shards = frozenset(
-        (t.name, p.rule.mesh) for t in graph.weights for p, _ in wishes[t.name] if p.axes is None
-    )
+    # Which token is in which slot of which expert is known of a few of all pairs: nothing of that shape is stored.
+    sparse = {graph.tensors[op.output].axes for op in graph.ops if op.kind == "route"}
+    memory = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.rule.rests)
+    stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in sparse}
+    resting = frozenset((name, mesh) for name, mesh in memory if name in stored)
+    shards = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.axes is None)
     # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier.
     meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
 
@@ -194,7 +191,7 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
             return (name, mesh) not in resting
         return accounting.gathered_activations == "keep"
 
-    problem = Problem(graph, steps, rules, meshes, wanted, resting, shards, keeps, reference(graph))
+    problem = Problem(graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph))
     return _Planner(problem, problem.solve(), strategy).run()
 
 

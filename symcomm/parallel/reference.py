@@ -26,9 +26,12 @@ def reference(graph: Graph, tokens: int = TOKENS, vocabulary: int = VOCABULARY) 
     ``tokens`` and ``vocabulary`` are the powers of two at which those sizes are taken.
     """
     values = _values(graph, tokens, vocabulary)
-    lengths = {name: max(1, ceil(graph.relations.expand(axis.size).xreplace(values))) for name, axis in graph.axes.items()}
+    lengths = {
+        name: int(max(1, ceil(graph.relations.expand(axis.size).xreplace(values)))) for name, axis in graph.axes.items()
+    }
     return {
-        name: prod(lengths[a] for a in t.axes) * (4 if t.role == "statistic" else 2) for name, t in graph.tensors.items()
+        name: prod(lengths[a] for a in t.axes) * (4 if t.role == "statistic" else 2)
+        for name, t in graph.tensors.items()
     }
 
 
