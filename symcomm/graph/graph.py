@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import networkx as nx
     from sympy import Expr
 
-Role = Literal["input", "weight", "activation", "gradient", "constant"]
+Role = Literal["input", "weight", "activation", "gradient", "constant", "statistic"]
 Phase = Literal["forward", "backward"]
 
 

@@ -7,12 +7,12 @@ placements which collectives the ops then need.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from symcomm.errors import StrategyError, nearest
-from symcomm.form import Form, Num, Sym, num
+from symcomm.form import Form, Num, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes, expert_axes, paired_axes, sequence_axes, vocabulary_axes
 from symcomm.graph.graph import Graph
 
@@ -27,12 +27,14 @@ class Rule:
 
     ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``paired``, ``experts``, ``vocabulary``,
     which are found in the graph (``symcomm.graph.axis_roles``), or ``first``: whichever axis comes first. ``on`` says
-    which tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer.
+    which tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer. ``rests``
+    says that the cut is there to save memory: what it cuts rests so between ops, wherever it would be cheaper.
     """
 
     axis: str
     mesh: str
     on: frozenset[str] = EVERYTHING
+    rests: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,10 @@ class Strategy:
             if size is None:
                 raise StrategyError(f"the mesh axis '{axis}' has no size", hint=f"combine with a strategy on '{axis}'")
         return {axis: size for axis, size in self.mesh if size is not None}
+
+    def ranks(self, meshes: Iterable[str]) -> Form:
+        """The number of ranks of a group over some axes of the mesh, those of one rank left out."""
+        return product(*(self.sizes[axis] for axis in meshes))
 
 
 def _said(size: Form) -> str:
@@ -191,7 +197,8 @@ def Sequence(size: Size | None = None, mesh: str = "tensor") -> Strategy:  # noq
     """
     on = frozenset({"input", "activation"})
     return Strategy(
-        "Sequence", ((_SEQUENCE, Rule("sequence", mesh, on)),), ((mesh, None if size is None else degree(size)),),
+        "Sequence", ((_SEQUENCE, Rule("sequence", mesh, on, rests=True)),),
+        ((mesh, None if size is None else degree(size)),),
         "Activations that tensor parallelism leaves whole are cut along the sequence over the same ranks.",
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import algorithm, share
 from symcomm.collectives.cost import Case
 from symcomm.derivation import Derivation, Exhibit
-from symcomm.dtypes import element_bytes, said_bytes
+from symcomm.dtypes import element_bytes, row_dtype, said_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.graph import Region
@@ -38,7 +38,7 @@ class Call:
     tensor: str
     what: str
     elements: Expr
-    mesh: str
+    meshes: tuple[str, ...]
     phase: str
     why: str
     dtype: str
@@ -46,6 +46,11 @@ class Call:
     every_layer: bool = True
     op: str = ""
     finishes: bool = False
+
+
+def joint(meshes: tuple[str, ...]) -> str:
+    """How a group over some axes of the mesh is called."""
+    return " × ".join(meshes)
 
 
 def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> tuple[Call, ...]:
@@ -62,19 +67,21 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
         what = "updated weight " if tensor.name.startswith("new(") else what
         what = what if what else "activation " if tensor.role == "activation" else "input "
         dtype = (gradient_dtype if weight_gradient else None) or of.dtype or setting.dtype
+        if tensor.role == "statistic":
+            of, what, dtype = tensor, "statistics ", row_dtype(tensor.dtype or setting.dtype)
         region = regions.get(made.region_of(c)) or Region(graph.name)
         every = (c.kind, c.tensor, c.phase) not in made.spared
         finishes = made.phase_of(c) in ("gradients", "update")
         found.append(
-            Call(c.kind, of.name, what, c.elements, c.mesh, c.phase, c.why, dtype, region, every, c.op, finishes)
+            Call(c.kind, of.name, what, c.elements, c.meshes, c.phase, c.why, dtype, region, every, c.op, finishes)
         )
     if accounting.gathered_weights == "whole_units":
-        again = {(c.tensor, c.mesh) for c in found if c.kind == "all-gather" and c.phase == "backward"}
+        again = {(c.tensor, c.meshes) for c in found if c.kind == "all-gather" and c.phase == "backward"}
         why = "the unit it belongs to is gathered as a whole, though no gradient reads it"
         found += [
             replace(c, phase="backward", why=why)
             for c in found
-            if (c.kind, c.phase, c.what) == ("all-gather", "forward", "weight ") and (c.tensor, c.mesh) not in again
+            if (c.kind, c.phase, c.what) == ("all-gather", "forward", "weight ") and (c.tensor, c.meshes) not in again
         ]
     return (*found, *_messages(setting, strategy, made))
 
@@ -91,7 +98,7 @@ def _messages(setting: Setting, strategy: Strategy, made: Program) -> Iterator[C
             elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
         what = "gradient of " if message.phase == "backward" else "activation "
         dtype = tensor.dtype or setting.dtype
-        yield Call("send", tensor.name, what, elements, "pipe", message.phase, message.why, dtype, region)
+        yield Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region)
 
 
 def derive(
@@ -140,21 +147,21 @@ def derive(
         text = f"The strategy needs none; it needs {kinds}."
         work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text)
         return setting.derivation(title, work.steps, touched)
-    groups: dict[tuple[str, str, str, str, str, bool], list[Call]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...], str, str, bool], list[Call]] = {}
     for c in chosen:
-        groups.setdefault((c.kind, c.phase, c.mesh, c.dtype, c.region.name, c.every_layer), []).append(c)
+        groups.setdefault((c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.every_layer), []).append(c)
     several = {(kind, p) for kind, p, *_ in groups}
     regions = {c.region.name for c in chosen}
     counted: list[Form] = []
     sends: list[Form] = []
-    for (kind, p, mesh, fmt, region, _), members in groups.items():
+    for (kind, p, meshes, fmt, region, _), members in groups.items():
         name = SHORT[kind]
         if len([1 for k, _ in several if k == kind]) > 1:
             name += f",{_PHASES[p]}"
         if len(regions) > 1 and kind != "send":
             name += f",{region.split()[0]}"
         while f"n_{name}" in work.known:
-            name += f",{mesh}" if f"n_{name},{mesh}" not in work.known else f",{fmt}"
+            name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
                         _rule(kind), _text(members))  # fmt: skip
@@ -196,7 +203,7 @@ def _text(members: list[Call]) -> str:
     listed = ", ".join(dict.fromkeys(f"`{c.tensor}`" for c in members[:8])) + (" and more" if len(members) > 8 else "")
     what = first.what.strip()
     plural = {"gradient of": "the gradients of", "weight": "the weights", "updated weight": "the updated weights",
-              "activation": "the activations", "input": "the inputs"}  # fmt: skip
+              "activation": "the activations", "input": "the inputs", "statistics": "the statistics"}  # fmt: skip
     same = all(c.what == first.what for c in members)
     moved = (
         f"{plural[what] if len(members) > 1 else what} {listed}"
@@ -227,8 +234,8 @@ def _volume(work: Work, strategy: Strategy, name: str, n: Form, call: Call, held
     accounting = setting.accounting
     if accounting.communication == "payload":
         return volume
-    k = strategy.sizes[call.mesh]
-    groups = product(*(s for m, s in strategy.sizes.items() if m != call.mesh))
+    k = strategy.ranks(call.meshes)
+    groups = strategy.ranks(m for m in strategy.sizes if m not in call.meshes)
     part = share(call.kind, accounting.communication, accounting.algorithm, k, groups)
     if part == num(1):
         return volume

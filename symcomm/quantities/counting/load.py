@@ -14,7 +14,7 @@ from symcomm.errors import AccountingError
 from symcomm.form import Form, Ratio, num, product
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph, Op, Region
-from symcomm.parallel.placement import PARTIAL, Compute
+from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import program
 from symcomm.quantities.communication.communication import Call, calls
@@ -128,14 +128,15 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     graph = made.graph
     ops: list[OpLoad] = []
     for step in made.steps:
-        if not isinstance(step, Compute):
+        if not isinstance(step, Compute) or step.part == "statistics":  # an op is counted once, with all its parts
             continue
+        cut = made.cuts[step.op.output]
         for op, flops in counted(setting, graph, [step.op]):
-            if accounting.flops == "exact_adds" and any(index in op.summed for _, index in step.cuts):
+            if accounting.flops == "exact_adds" and any(index in op.summed for index in cut.values()):
                 raise AccountingError("exact additions of a sum over several ranks", hint="use fma2 or mac")
-            share = divided(flops, strategy, tuple(m for m, _ in step.cuts))
-            cuts = tuple((index, mesh) for mesh, index in step.cuts)
-            ops.append(OpLoad(op, op.phase, share, _moved(setting, graph, strategy, step), cuts))
+            share = divided(flops, strategy, tuple(cut))
+            cuts = tuple((index, mesh) for mesh, index in cut.items())
+            ops.append(OpLoad(op, op.phase, share, _moved(setting, made, strategy, op), cuts))
     made_calls = [("end" if c.finishes else c.phase, c) for c in calls(setting, strategy, gradient_dtype)]
     names = run_again(setting.graph, RERUN[accounting.recomputation])
     if names:
@@ -162,10 +163,10 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     return {name: (use, times) for name, (use, times) in moved.items() if times and not graph.tensors[name].virtual}
 
 
-def _moved(setting: Setting, graph: Graph, strategy: Strategy, step: Compute) -> tuple[Moved, ...]:
-    layouts = dict(zip(step.op.inputs, step.layouts, strict=True)) | {step.op.output: step.output}
+def _moved(setting: Setting, made: Plan, strategy: Strategy, op: Op) -> tuple[Moved, ...]:
+    graph, layouts = made.graph, made.layouts[op.output]
     found: list[Moved] = []
-    for name, (use, times) in uses(setting, graph, step.op).items():
+    for name, (use, times) in uses(setting, graph, op).items():
         tensor, layout = graph.tensors[name], layouts[name]
         size = setting.sizes([graph.axes[a].size for a in tensor.axes])
         share = divided(size, strategy, tuple(m for m, position in layout if position != PARTIAL))

@@ -15,6 +15,7 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
+from symcomm.dtypes import row_dtype
 from symcomm.errors import ValuesError, nearest
 from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.gradient import differentiable, training
@@ -180,11 +181,10 @@ class Keeper:
         Source: Dao et al., arXiv 2205.14135, section 3.1.
         """
         graph = self.plan.graph
-        step = next(c for c in self.plan.steps if isinstance(c, Compute) and c.op.output == softmax.output)
         kept = [i for i in softmax.output_indices if i not in whole_indices(softmax)]
         axes = graph.index_axes(softmax)
         elements = sp.Mul(*(graph.axes[axes[i]].size for i in kept))
-        for mesh, index in step.cuts:
+        for mesh, index in self.plan.cuts[softmax.output].items():
             elements = elements / self.degree(mesh) if index in kept else elements
         dtype = self.setting.dtype if self.setting.dtype == "fp64" else "fp32"
         self.found[softmax.output, "log-sum-exp", ()] = Saved(
@@ -212,17 +212,34 @@ class Keeper:
         if op.kind.endswith("_gradient"):
             chosen = self.eager_parts(step, kind, gradient_of)
         names = ("dy", *MAP[kind].gradient_reads) if op.kind.endswith("_gradient") else ("",) * len(op.inputs)
-        for name, stored, layout, indices, what in zip(
-            op.inputs, step.reads, step.layouts, op.indices, names, strict=True
-        ):
+        words = dict(zip(op.inputs, names, strict=True))
+        for name, stored, layout, indices in zip(step.inputs, step.reads, step.layouts, step.step.indices, strict=True):
             tensor = graph.tensors[name]
-            if tensor.role in ("gradient", "weight") or (chosen is not None and what not in chosen):
+            if tensor.role == "statistic":
+                self.keep_statistics(step, name, layout, gradient_of)
+                continue
+            if tensor.role in ("gradient", "weight") or (chosen is not None and words[name] not in chosen):
                 continue
             if stored in fresh:
                 continue
             if tensor.role == "constant":  # of a constant only the part that is read has to be there
                 layout = tuple((mesh, indices.index(i)) for mesh, i in step.cuts if i in indices)
             self.keep(self.before_gain(op, name) or stored, layout, gradient_of)
+
+    def keep_statistics(self, step: Compute, name: str, layout: Layout, reader: str) -> None:
+        """Statistics that several ranks have put together are kept, where a framework does not keep them anyway."""
+        graph, tensor = self.plan.graph, self.plan.graph.tensors[name]
+        made = graph.producers[tensor.of]
+        if made.phase == "backward" or made.output in self.rerun:
+            return
+        if self.eager and any(p.startswith("row") for p in MAP[made.kind].eager or ()):
+            return
+        elements = graph.elements(name)
+        for mesh, position in layout:
+            elements = elements / self.degree(mesh) if position != PARTIAL else elements
+        dtype = row_dtype(tensor.dtype or self.setting.dtype)
+        kept = Saved(made.output, f"statistics of its rows: {name}", elements, dtype, made.row, (reader,))
+        self.found[made.output, name, ()] = kept
 
     def before_gain(self, op: Op, name: str) -> str | None:
         """The operand of a norm, where the normalised values are read for the gradient of a gain only."""
@@ -250,7 +267,7 @@ class Keeper:
             return parts
         along = whole_indices(op)
         axes = graph.index_axes(op)
-        cuts = dict(step.cuts)
+        cuts = self.plan.cuts[op.output]
         n = 0
         for part in parts:
             word, _, dtype = part.partition(":")
@@ -306,6 +323,7 @@ class Keeper:
             if made.output in self.rerun:
                 return
             ids = graph.tensors[made.inputs[0]]
+            part = tuple(sorted(m for m, p in layout if p != PARTIAL and made.output_indices[p] in made.indices[0]))
             count = made.attribute("k") if made.kind == "route" else None
             elements = graph.elements(ids.name)
             if count is not None:

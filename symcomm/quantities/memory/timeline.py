@@ -82,7 +82,8 @@ class Timeline:
                 reads = self.sums(reads, at)
             for stored, layout in reads:
                 self.uses(stored, layout, at, turn.again)
-            self.makes(step.op.output, step.output, at)
+            if step.part != "statistics":
+                self.makes(step.op.output, step.output, at)
         self.keep()
         if self.tables:
             self.keep_tables(nothing)
@@ -133,7 +134,7 @@ class Timeline:
     def moves(self, step: Collective, at: int) -> None:
         """A collective works in place where each rank has as much after it as before."""
         base = step.tensor.partition(" @ ")[0]
-        if self.part(step.before) == self.part(step.after):
+        if self.part(step.before) == self.part(step.after) or self.graph.tensors[base].role == "statistic":
             return
         key = self.key(step.stored, step.after)
         if base in self.finished:
@@ -169,7 +170,7 @@ class Timeline:
     def uses(self, stored: str, layout: Layout, at: int, again: bool) -> None:
         base, _, copy = stored.partition(" @ ")
         tensor = self.graph.tensors[base]
-        if tensor.role in ("weight", "constant") and not copy:
+        if tensor.role == "statistic" or (tensor.role in ("weight", "constant") and not copy):
             return
         key = self.key(stored, layout)
         if key not in self.current:  # it was there before the first step: an input, or the gradient of an output
@@ -349,6 +350,8 @@ class Timeline:
         step, again = turn.work, " again" if turn.again else ""
         if isinstance(step, Collective):
             base = graph.tensors[step.tensor.split(" @ ")[0]]
+            if base.role == "statistic":
+                return f"the {step.kind} of `{base.name}`{again}"
             of = f"the gradient of `{base.of.split('·')[0]}`" if base.of else f"`{base.name.split('·')[0]}`"
             return f"the {step.kind} of {of}{again}"
         made = graph.tensors[step.op.output]

@@ -10,7 +10,7 @@ from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Total, num, product
 from symcomm.parallel.strategy import Strategy
-from symcomm.quantities.communication.communication import SHORT, Call
+from symcomm.quantities.communication.communication import SHORT, Call, joint
 from symcomm.quantities.communication.wire import Wire, wire
 from symcomm.quantities.counting.flops import shown
 from symcomm.quantities.counting.flops import touched as flops_touched
@@ -139,21 +139,21 @@ class Writer:
 
         The share of the payload follows from the algorithm; what of it counts for a link is told by ``sent``.
         """
-        groups: dict[tuple[str, str, str, str, str], list[Call]] = {}
+        groups: dict[tuple[str, str, tuple[str, ...], str, str], list[Call]] = {}
         for phase, c in calls:
-            groups.setdefault((c.kind, phase, c.mesh, c.dtype, c.region.name), []).append(c)
+            groups.setdefault((c.kind, phase, c.meshes, c.dtype, c.region.name), []).append(c)
         self.loads: list[tuple[Form, str]] = []
         words: list[tuple[Form, str]] = []
         rounds: list[Form] = []
-        for (kind, phase, mesh, dtype, region), members in groups.items():
-            k = self.strategy.sizes[mesh] if mesh in self.strategy.sizes else num(2)
+        for (kind, phase, meshes, dtype, region), members in groups.items():
+            k = num(2) if kind == "send" else self.strategy.ranks(meshes)
             if k == num(1):
                 continue
             cost = wire(kind, self.setting.accounting.algorithm, k, self.setting.accounting.rings)
             sizes = tuple(self.setting.written(c.elements) for c in members)
             name = f"{SHORT[kind]},{TAGS[phase]}"
             if f"n_{name}" in self.work.known:
-                name += f",{mesh}"
+                name += f",{joint(meshes)}"
             n = self.work.define(
                 f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind, _call_text(members)
             )
