@@ -317,9 +317,9 @@ def model_of_parts(
 
 def load_known(source: object, *, name: str = "", dtype: str = "fp16", values: Mapping[str, object] | None = None,
                notation: Notation | None = None, architecture: str = "", leaves: Leaves | None = None,
-               **other: Any) -> Model | None:  # fmt: skip
+               loss: bool = False, **other: Any) -> Model | None:  # fmt: skip
     """The model of a configuration or a module; None where the source is something else, such as a layer table."""
-    blueprint = read(source, architecture=architecture, leaves=leaves)
+    blueprint = read(source, architecture=architecture, leaves=leaves, loss=loss)
     if blueprint is None:
         return None
     unknown = [key for key, value in other.items() if value]

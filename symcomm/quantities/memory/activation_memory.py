@@ -16,7 +16,8 @@ from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.schedule import SCHEDULES
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
-from symcomm.quantities.memory.saved import RERUN, Saved, conventions, saved_regions
+from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.quantities.memory.saved import Saved, conventions, saved_regions
 from symcomm.quantities.setting import Setting, Work, mark, slug
 from symcomm.units import BYTE, ONE
 
