@@ -142,10 +142,11 @@ class Model:
         return self.derive("stages", strategy=strategy)
 
     def state_memory(
-        self, strategy: Strategy | str | None = None, recipe: str = "mixed_adam", frozen: str | None = None
-    ) -> Derivation:
+        self, strategy: Strategy | str | None = None, recipe: str = "mixed_adam", frozen: str | None = None,
+        stage: object = None,
+    ) -> Derivation:  # fmt: skip
         """The bytes of weights, gradients and optimizer states on one rank; ``frozen`` weights have no states."""
-        return self.derive("state_memory", strategy=strategy, recipe=recipe, frozen=frozen)
+        return self.derive("state_memory", strategy=strategy, recipe=recipe, frozen=frozen, stage=stage)
 
     def activation_memory(self, strategy: Strategy | str | None = None, accounting: Any = None,
                           **options: Any) -> Derivation:  # fmt: skip
