@@ -159,6 +159,7 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     """
     accounting = accounting or Accounting()
     rules = resolve(strategy, replace(graph, ops=tuple(o for o in graph.ops if o.phase == "forward")))
+    rules, slots = with_slots(rules, graph)
     if any(op.phase == "backward" for op in graph.ops):
         graph = update_ops(graph)
 
@@ -191,8 +192,21 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
             return (name, mesh) not in resting
         return accounting.gathered_activations == "keep"
 
-    problem = Problem(graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph))
+    problem = Problem(graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph), slots)
     return _Planner(problem, problem.solve(), strategy).run()
+
+
+def with_slots(rules: tuple[Placed, ...], graph: Graph) -> tuple[tuple[Placed, ...], dict[str, str]]:
+    """Rules that cut the slots of experts with the tokens that fill them; and for the axis of slots that of tokens."""
+    routes = [graph.tensors[op.output].axes for op in graph.ops if op.kind == "route"]
+    slots = {axes[-1]: axes[-3] for axes in routes}
+    if not slots:
+        return rules, {}
+    more = [tuple(slot for slot, token in slots.items() if token in (p.axes or ())) for p in rules]
+    return tuple(
+        p if p.rule.rests or p.axes is None else replace(p, axes=(*p.axes, *also))
+        for p, also in zip(rules, more, strict=True)
+    ), slots
 
 
 def _cut_along(op: Op, wishes: Mapping[str, tuple[tuple[Placed, int], ...]]) -> bool:
@@ -355,7 +369,7 @@ def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, t
 
     A shard of a weight may be any part of its numbers, padded where need be, and is left out.
     """
-    rules = tuple(placed for placed in resolve(strategy, graph) if placed.axes is not None)
+    rules = tuple(placed for placed in with_slots(resolve(strategy, graph), graph)[0] if placed.axes is not None)
     for tensor in graph.tensors.values():
         if tensor.role not in ("weight", "input", "activation"):
             continue
