@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from symcomm.graph.graph import Graph
 from symcomm.parallel.elimination import Table, cheapest
@@ -23,7 +24,8 @@ from symcomm.parallel.strategy import Placed
 
 WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum
 RANKS = 4  # of each axis of the mesh, where prices are compared
-PHASES = ("forward", "backward", "update")
+RunPhase = Literal["forward", "backward", "update"]
+PHASES: tuple[RunPhase, ...] = ("forward", "backward", "update")
 _BYTES, _CALLS = 1 << 24, 1 << 12  # bytes count before calls, and calls before places that were not wanted
 
 
@@ -63,7 +65,7 @@ class Choice:
     rests: Mapping[str, Mapping[str, Rest]]
 
 
-def phase_of(piece: Piece) -> str:
+def phase_of(piece: Piece) -> RunPhase:
     """The phase that a step runs in."""
     return "update" if piece.op.kind == "update" else piece.op.phase
 
@@ -72,8 +74,9 @@ def phase_of(piece: Piece) -> str:
 class Problem:
     """The question: steps and tensors, wanted places, and the sizes at which prices are compared.
 
-    ``memory`` are (tensor, mesh axis) that a rule puts somewhere to save memory, ``resting`` those that rest there; ``shards`` those of
-    weights, gradients and states that are stored in parts but not computed with in parts. ``keeps`` says whether copies of a tensor are kept from one phase to the next. ``slots`` gives for an axis of
+    ``memory`` are (tensor, mesh axis) that a rule puts somewhere to save memory, ``resting`` those that rest there;
+    ``shards`` those of weights, gradients and states that are stored in parts but not computed with in parts.
+    ``keeps`` says whether copies of a tensor are kept from one phase to the next. ``slots`` gives for an axis of
     experts' slots that of the tokens that fill them: where tokens are cut, each rank's tokens fill its own slots.
     """
 
@@ -88,10 +91,10 @@ class Problem:
     keeps: Callable[[str, str], bool]
     sizes: Mapping[str, int]
     slots: Mapping[str, str] = field(default_factory=dict)
-    made: dict[str, int] = field(default_factory=dict)
-    readers: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    known: dict[object, tuple[int, int]] = field(default_factory=dict)
-    tied: dict[int, dict[int, int]] = field(default_factory=dict)
+    made: dict[str, int] = field(init=False, default_factory=dict)
+    readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
+    known: dict[object, tuple[int, int]] = field(init=False, default_factory=dict)
+    tied: dict[int, dict[int, int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         for number, step in enumerate(self.steps):
@@ -179,7 +182,7 @@ class Problem:
         return best, best not in meant
 
     def uncut(self, step: Piece, mesh: str) -> set[int]:
-        """The loops that a step needs whole: tokens choose experts by themselves, where they fill slots of their own."""
+        """The loops that a step needs whole; tokens that fill slots of their own choose experts by themselves."""
         own = self.filled(step).items() if step.op.kind == "route" else ()
         return {*step.whole} - {token for slot, token in own if self.axis(step, slot) in self.named[mesh]}
 
@@ -304,7 +307,7 @@ class Problem:
         tables: list[Table] = []
         free = {v: n for n, v in enumerate(v for v, d in enumerate(domains) if len(d) > 1)}
 
-        def table(variables: tuple[int, ...], prices: dict[tuple[int, ...], int]) -> None:
+        def table(variables: tuple[int, ...], prices: Mapping[tuple[int, ...], int]) -> None:
             """A table of the variables that are open; of the others the only value is taken."""
             kept = [n for n, v in enumerate(variables) if v in free]
             if kept:
@@ -316,8 +319,10 @@ class Problem:
                 table((a, b), {(i, j): 0 for i, j in allowed if i in domains[a] and j in domains[b]})
         for n, name in enumerate(self.names):
             v, wish = at[name], self.wanted[name].get(mesh, WHOLE)
-            own = {(r,): self.copying(name, mesh, rests[n][r]) for r in domains[v]} if v in free else {}
-            table((v,), own)
+            copying: dict[tuple[int, ...], int] = {}
+            if v in free:
+                copying = {(r,): self.copying(name, mesh, rests[n][r]) for r in domains[v]}
+            table((v,), copying)
             if name not in self.made:
                 continue
             number = self.made[name]

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Literal
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
-from symcomm.parallel.cheapest import WHOLE, Choice, Mode, Problem, phase_of
+from symcomm.parallel.cheapest import WHOLE, Choice, Mode, Problem, RunPhase, phase_of
+from symcomm.parallel.conditions import Condition, condition, sent
 from symcomm.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions, moves, place, placings
 from symcomm.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
-from symcomm.parallel.reference import reference
+from symcomm.parallel.reference import reference, variations
 from symcomm.parallel.strategy import Placed, Strategy, resolve, whole_indices
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ __all__ = [
     "PARTIAL", "Collective", "CollectiveKind", "Compute", "Layout", "Part", "Plan", "RunPhase",
     "check_divisible", "cut_axes", "place", "plan", "update_ops",
 ]  # fmt: skip
-
-RunPhase = Literal["forward", "backward", "update"]
 
 
 @dataclass(frozen=True)
@@ -102,17 +101,43 @@ class Plan:
     """What every rank does, in order: computations and the collectives between them.
 
     ``placements`` says where each tensor rests. The statistics of maps are among the tensors of ``graph``.
+    ``problem`` is the question that the plan answers.
     """
 
     graph: Graph
     strategy: Strategy
     steps: tuple[Collective | Compute, ...]
     placements: Mapping[str, Layout]
+    problem: Problem = field(repr=False, compare=False)
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
         """The collectives, in order."""
         return tuple(step for step in self.steps if isinstance(step, Collective))
+
+    @property
+    def sent(self) -> Expr:
+        """The numbers that a rank sends, but for a factor of (k - 1)/k for each call between k ranks."""
+        from symcomm.form import value
+
+        return sent((c.kind, c.elements, value(self.strategy.ranks(c.meshes))) for c in self.collectives)
+
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Where this plan is the cheapest: the first inequality that fails with fewer tokens, with more, with fewer
+        words. The plan stays as it is where one of them does not hold; then another place would be cheaper.
+        """
+        found: dict[str, Condition] = {}
+        for sizes in variations(self.graph):
+            for one in sizes:
+                problem = replace(self.problem, sizes=one)
+                other = _Planner(problem, problem.solve(), self.strategy).run()
+                if other.sent != self.sent:
+                    expand = self.graph.relations.expand
+                    differs = condition(expand(self.sent), expand(other.sent))
+                    found |= {str(differs): differs} if differs is not None else {}
+                    break
+        return tuple(found.values())
 
     @cached_property
     def cuts(self) -> Mapping[str, Mapping[str, int]]:
@@ -243,7 +268,7 @@ class _Planner:
             if phase != self.phase:
                 self.new_phase(phase)
             self.run_step(number, step)
-        return Plan(self.graph, self.strategy, tuple(self.steps), placements)
+        return Plan(self.graph, self.strategy, tuple(self.steps), placements, self.problem)
 
     def rest(self, name: str) -> dict[str, int]:
         """Where a tensor rests."""

@@ -142,7 +142,7 @@ class Question:
             if weight or op.kind == "onehot" or (sums and len(op.inputs) > 1 and meant):
                 ways.append([asit])
                 continue
-            loops = [i for i, a in axes.items() if a in self.named[mesh] and i not in self.tied(n).keys()]
+            loops = [i for i, a in axes.items() if a in self.named[mesh] and i not in self.tied(n)]
             if op.kind == "update":
                 loops += [i for i in axes if i not in loops]
             whole = {*step.step.whole}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from proof_cases import used
 from proof_optimum import Question, paid
-from proof_tables import ALL, LAYERS, STRATEGIES, applies, graph
+from proof_tables import ALL, STRATEGIES, applies, graph
 
 from symcomm.accounting import Accounting
 from symcomm.parallel.placement import plan
