@@ -213,6 +213,11 @@ def explained(record: dict[str, Any], stage: int) -> tuple[Counter[Key], list[st
         else:
             more["all_reduce", "backward", t] -= 2 * layers * z["D"]
             why.append("gradients of biases are summed from the gathered gradient")
+    if "sp" in said.replace("fsdp", "") and record["model"] == "mixtral":
+        scores = layers * tokens * z["E"]
+        more["all_gather", "forward", t] -= scores
+        more["reduce_scatter", "backward", t] -= scores
+        why.append("the router runs on the gathered tokens, its scores are not stored in parts")
     return more, why
 
 
