@@ -32,7 +32,9 @@ def with_roles(
     for, which are no axes of the data. Raises ``ShapeError`` naming both readings where two remain.
     """
     told: dict[str, Reading] = {**dict.fromkeys(inputs, "data"), **dict.fromkeys(weights, "weight")}
-    said = {n: told[m] for n in graph.tensors for m in (n, n.rpartition("_")[0]) if m in told}
+    # Q names the family Q_i, unless there is a tensor Q besides.
+    said = {n: told[b] for n in graph.tensors if (b := n.rpartition("_")[0]) in told and b not in graph.tensors}
+    said |= {n: told[n] for n in graph.tensors if n in told}
     found = _Follower(graph, said, frozenset(families)).run()
     roles: dict[str, Role] = {name: "input" if read == "data" else "weight" for name, read in found.items()}
     tensors = {n: replace(t, role=roles.get(n, t.role)) for n, t in graph.tensors.items()}
@@ -204,7 +206,7 @@ class _Follower:
             else:
                 self.matrices |= {*leaves}
                 self.assign(name, "weight")
-        elif not kept and len(leaves) > 1 and self.mixed(name, strict=True):
+        elif not kept and self.mixed(name, strict=True):
             self.doubt(leaves, f"in {_shown(op.output)} the data meet a product that has none of their axes")
         elif kept != wanted or not kept or known:
             self.assign(name, "weight")
@@ -225,9 +227,9 @@ class _Follower:
         return found
 
     def mixed(self, name: str, strict: bool = False) -> bool:
-        """Whether unknown tensors are multiplied in the making of one, and their names say different things of them.
+        """Whether an unknown tensor is multiplied in the making of one, with something of which names say otherwise.
 
-        ``strict`` also counts products of tensors whose names say nothing.
+        ``strict`` also counts products where the names say nothing.
         """
         graph, stack = self.graph, [name]
         while stack:
@@ -236,8 +238,8 @@ class _Follower:
                 continue
             stack += op.inputs
             sides = [self.leaves(n) for n in op.inputs]
-            if op.kind == "contraction" and op.summed and sum(bool(s) for s in sides) > 1:
-                weights = [all(_named(leaf, _WEIGHTS) for leaf in side) for side in sides if side]
+            if op.kind == "contraction" and op.summed and len(sides) > 1 and any(sides):
+                weights = [all(_named(leaf, _WEIGHTS) for leaf in side) for side in sides]
                 if (strict and not all(weights)) or any(weights) != all(weights):
                     return True
         return False
