@@ -173,11 +173,15 @@ class _Builder(Reader):
         ordered = (*(made.dims[letters[a]] for a in target.indices), *value.dims)
         for n, (a, b) in enumerate(zip(ordered, target.dims, strict=True)):
             if not self.same(a.root().size, b.root().size):
+                moved = {d.root().label for d in ordered} == {d.root().label for d in target.dims}
                 raise ShapeError(
                     f"{target.name} is declared as {' × '.join(target.shape)}, but its formula has "
                     f"{a.root().label} where that says {b.root().label}",
                     target.source,
-                    f"axis {n + 1 - len(target.indices)} should be {a.root().label}",
+                    f"axis {n + 1 - len(target.indices)} should be {a.root().label}"
+                    + (
+                        "; products join the last two axes: write a row of its own, Permute(Q), before" if moved else ""
+                    ),
                 )
             self.join(a, b, span, target.name)
         places = [*(letters[a] for a in target.indices), *value.places]

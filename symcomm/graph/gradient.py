@@ -52,8 +52,21 @@ def backward(graph: Graph, input_gradient: bool = True) -> Graph:
         name = like(f"{gradient_name(of)}·{len(known) + 1}", of)
         known.append(name)
         made[name] = len(ops)
-        ops.append(Op(name, kind, inputs, name, indices, out, tuple(attributes.items()), "backward", op.row, op.source,
-                      op.region))
+        ops.append(
+            Op(
+                name,
+                kind,
+                inputs,
+                name,
+                indices,
+                out,
+                tuple(attributes.items()),
+                "backward",
+                op.row,
+                op.source,
+                op.region,
+            )
+        )
 
     def settle(name: str) -> str:
         """The finished gradient of a tensor: its only contribution, or the sum of all."""
