@@ -7,12 +7,12 @@ placements which collectives the ops then need.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from symcomm.errors import StrategyError, nearest
-from symcomm.form import Form, Num, Sym, num
+from symcomm.form import Form, Num, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes, expert_axes, paired_axes, sequence_axes, vocabulary_axes
 from symcomm.graph.graph import Graph
 
@@ -27,21 +27,27 @@ class Rule:
 
     ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``paired``, ``experts``, ``vocabulary``,
     which are found in the graph (``symcomm.graph.axis_roles``), or ``first``: whichever axis comes first. ``on`` says
-    which tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer.
+    which tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer. ``rests``
+    says that the cut is there to save memory: what it cuts rests so between ops, wherever it would be cheaper.
     """
 
     axis: str
     mesh: str
     on: frozenset[str] = EVERYTHING
+    rests: bool = False
 
 
 @dataclass(frozen=True)
 class PipelineCut:
-    """The repeated graph is cut into stages; ``microbatches`` is the number a batch is split into."""
+    """The repeated region is cut into stages; ``microbatches`` is the number a batch is split into.
+
+    ``layers`` are those of each stage where they are not all as many.
+    """
 
     stages: Form | None
     layers_per_stage: Form | None
     microbatches: Form
+    layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,10 @@ class Strategy:
             if size is None:
                 raise StrategyError(f"the mesh axis '{axis}' has no size", hint=f"combine with a strategy on '{axis}'")
         return {axis: size for axis, size in self.mesh if size is not None}
+
+    def ranks(self, meshes: Iterable[str]) -> Form:
+        """The number of ranks of a group over some axes of the mesh, those of one rank left out."""
+        return product(*(self.sizes[axis] for axis in meshes))
 
 
 def _said(size: Form) -> str:
@@ -191,7 +201,8 @@ def Sequence(size: Size | None = None, mesh: str = "tensor") -> Strategy:  # noq
     """
     on = frozenset({"input", "activation"})
     return Strategy(
-        "Sequence", ((_SEQUENCE, Rule("sequence", mesh, on)),), ((mesh, None if size is None else degree(size)),),
+        "Sequence", ((_SEQUENCE, Rule("sequence", mesh, on, rests=True)),),
+        ((mesh, None if size is None else degree(size)),),
         "Activations that tensor parallelism leaves whole are cut along the sequence over the same ranks.",
     )  # fmt: skip
 
@@ -217,15 +228,29 @@ def Expert(size: Size | None = None, mesh: str = "data") -> Strategy:  # noqa: N
 
 
 def Pipeline(  # noqa: N802
-    stages: Size | None = None, *, layers_per_stage: Size | None = None, microbatches: Size = "m"
-) -> Strategy:
+    stages: Size | None = None, *, layers_per_stage: Size | None = None, microbatches: Size = "m",
+    layers: str | Iterable[int] | None = None,
+) -> Strategy:  # fmt: skip
     """Pipeline parallelism: the stack of layers is cut into stages.
+
+    ``layers`` are those of each stage (``"7:8:8:7"``), where stages are uneven. Raises ``StrategyError`` where the
+    stages are given in two ways.
+
+    >>> Pipeline(layers="7:8:8:7").pipeline.layers
+    (7, 8, 8, 7)
 
     Source: Huang et al., arXiv 1811.06965 (GPipe).
     """
-    if stages is not None and layers_per_stage is not None:
-        raise StrategyError("a pipeline is given by its stages or by its layers per stage, not by both")
-    if stages is None and layers_per_stage is None:
+    if (stages is not None) + (layers_per_stage is not None) + (layers is not None) > 1:
+        raise StrategyError("a pipeline is given by its stages, by its layers per stage or by its layers, not by two")
+    each: tuple[int, ...] = ()
+    if layers is not None:
+        said = layers.split(":") if isinstance(layers, str) else [str(n) for n in layers]
+        if not all(n.strip().isdecimal() and 0 < int(n) < 10**6 for n in said) or len(said) > 4096:
+            raise StrategyError(f"'{str(layers)[:60]}' are no layers of stages", hint="for instance layers=7:8:8:7")
+        each = tuple(int(n) for n in said)
+        stages = len(each)
+    elif stages is None and layers_per_stage is None:
         stages = "N_PP"
     return Strategy(
         "Pipeline", (), (), "Consecutive layers form stages; what flows between two stages is sent.",
@@ -233,6 +258,7 @@ def Pipeline(  # noqa: N802
             None if stages is None else degree(stages),
             None if layers_per_stage is None else degree(layers_per_stage),
             degree(microbatches),
+            each,
         ),
     )  # fmt: skip
 
