@@ -23,9 +23,7 @@ def inputs_to_train(graph: Graph, needed: bool = True) -> frozenset[str]:
     """
     repeated = {region.name for region in graph.regions if region.times}
     return frozenset(
-        t.name
-        for t in graph.inputs
-        if needed or any(op.region in repeated for op in graph.consumers.get(t.name, ()))
+        t.name for t in graph.inputs if needed or any(op.region in repeated for op in graph.consumers.get(t.name, ()))
     )
 
 
