@@ -499,6 +499,7 @@ def _table(model: Model, terminal: bool) -> str:
         value = f" = {total['value']['text']}" if total["value"] else f" {total['unit']}"
         label = {"parameters": "parameters", "flops": "forward FLOPs"}[title]
         console.print(Text(f"{label}: {total['form']}{value}"), soft_wrap=True)
+    console.print(Text(f"read as {seen['reading']}"), soft_wrap=True)
     for note in seen["notes"]:
         console.print(Text(f"note: {note}"), soft_wrap=True)
     console.print()
