@@ -1,0 +1,212 @@
+"""What a pipeline schedule is: one record that says, for each rank, what it does in which order.
+
+When the work runs follows from the order, from what each action waits for and from the times of the stages; see
+``symcomm.program.events``. A record is written in the chunks of its rank; its placement says which stages these are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from symcomm.errors import StrategyError, ValuesError
+
+
+class Action(NamedTuple):
+    """One piece of work of one microbatch in one stage; stages and microbatches count from 0.
+
+    ``kind`` is F (forward), B (gradient of the input), W (gradient of the weights) or D (both gradients at once).
+
+    >>> str(Action("F", 2, 5))
+    'F2.5'
+    """
+
+    kind: str
+    stage: int
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}{self.stage}.{self.microbatch}"
+
+
+Item = tuple[Action, ...]  # what a rank starts at once: an action, or a forward and a backward that overlap
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which stage a chunk of a rank is, of p ranks: ``stage(rank, chunk, p)``."""
+
+    name: str
+    why: str
+    stage: Callable[[int, int, int], int]
+
+
+LOOP = Placement("loop", "Stage s is on rank s mod p.", lambda rank, chunk, p: chunk * p + rank)
+VEE = Placement(
+    "V", "The second half of the stages goes back over the ranks.",
+    lambda rank, chunk, p: 2 * p - 1 - rank if chunk else rank,
+)  # fmt: skip
+TWO_WAY = Placement(
+    "two-way", "Two copies of every stage: microbatches enter at both ends.",
+    lambda rank, chunk, p: p - 1 - min(rank, p - 1 - rank) if chunk else min(rank, p - 1 - rank),
+)  # fmt: skip
+AS_WRITTEN = Placement("as written", "The order names the stages.", lambda rank, chunk, p: chunk)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A pipeline schedule: its name, a sentence why, and what each rank does in order.
+
+    ``order(rank, p, m, v)`` gives the items of a rank for p ranks, m microbatches and v chunks a rank, with chunks
+    where an ``Action`` has its stage. ``chunks`` is the v it is made for, None where any will do. ``refuses(p, m, v)``
+    says why sizes do not fit and what would ("" where they fit).
+    """
+
+    name: str
+    why: str
+    order: Callable[[int, int, int, int], Iterable[Item]]
+    source: str
+    placement: Placement = LOOP
+    chunks: int | None = 1
+    refuses: Callable[[int, int, int], tuple[str, str] | None] = lambda p, m, v: None
+
+    def fitting(self, p: int, m: int, v: int | None = None) -> int:
+        """The chunks of a rank, where the schedule can have these sizes.
+
+        Raises ``ValuesError`` for sizes below 1 and ``StrategyError`` for those that the schedule is not made for.
+        """
+        v = (self.chunks or 1) if v is None else v
+        for what, size in (("stages", p), ("microbatches", m), ("chunks", v)):
+            if size < 1:
+                raise ValuesError(f"{what} = {size}: at least one is needed")
+        if self.chunks == 1 != v:
+            raise StrategyError(f"the schedule {self.name} has no chunks", hint="interleaved has")
+        if self.chunks and self.chunks != v:
+            raise StrategyError(
+                f"the schedule {self.name} has {self.chunks} chunks a rank, not {v}", hint=f"chunks={self.chunks}"
+            )
+        if told := self.refuses(p, m, v):
+            raise StrategyError(told[0], hint=told[1])
+        return v
+
+    def rank(self, rank: int, p: int, m: int, v: int | None = None) -> list[Item]:
+        """What one rank does, in order; the errors are those of ``fitting``."""
+        v = self.fitting(p, m, v)
+        stage = cache(lambda chunk: self.placement.stage(rank, chunk, p))
+        return [tuple([Action(kind, stage(chunk), i) for kind, chunk, i in item]) for item in self.order(rank, p, m, v)]
+
+    def ranks(self, p: int, m: int, v: int | None = None) -> list[list[Item]]:
+        """What every rank does, in order; the errors are those of ``fitting``.
+
+        >>> from symcomm.program.schedules import find
+        >>> for order in find("1f1b").ranks(2, 2):
+        ...     print(written(order))
+        F0.0 F0.1 D0.0 D0.1
+        F1.0 D1.0 F1.1 D1.1
+        """
+        return [self.rank(rank, p, m, v) for rank in range(p)]
+
+
+def written(order: Iterable[Item]) -> str:
+    """An order as a line of text.
+
+    >>> written([(Action("F", 2, 5), Action("D", 1, 3)), (Action("W", 0, 1),)])
+    'F2.5+D1.3 W0.1'
+    """
+    return " ".join("+".join(map(str, item)) for item in order)
+
+
+def forward_only(orders: Iterable[Sequence[Item]]) -> list[list[Item]]:
+    """The same orders without the backward pass."""
+    kept = [[tuple(a for a in item if a.kind == "F") for item in order] for order in orders]
+    return [[item for item in order if item] for order in kept]
+
+
+def in_flight(order: Iterable[Item], until: str = "W") -> int:
+    """The most microbatches of a chunk that a rank holds at once, from their forward to their backward.
+
+    They are held until their ``W``, the gradient of the weights, or until their ``B``, that of the input. The two of an
+    overlapped pair are both held.
+
+    >>> in_flight([(Action("F", 0, 0),), (Action("F", 0, 1),), (Action("D", 0, 0),), (Action("D", 0, 1),)])
+    2
+    """
+    most = now = 0
+    for item in order:
+        now += sum(a.kind == "F" for a in item)
+        most = max(most, now)
+        now -= sum(a.kind in ("D", until) for a in item)
+    return most
+
+
+# -- pieces of orders -------------------------------------------------------------------------------------
+
+
+def passes(kind: str, microbatches: Iterable[int], chunk: int = 0) -> list[Item]:
+    """The same work for one microbatch after another."""
+    return [(Action(kind, chunk, i),) for i in microbatches]
+
+
+def one_by_one(forward: list[Item], backward: list[Item], warm: int) -> list[Item]:
+    """``warm`` forwards, then a forward and a backward in turn, then the backwards that are left."""
+    warm = min(warm, len(forward))
+    turns = [item for pair in zip(forward[warm:], backward, strict=False) for item in pair]
+    return forward[:warm] + turns + backward[len(forward) - warm :]
+
+
+def late_weights(order: list[Item], lag: int) -> list[Item]:
+    """The gradient of the weights of microbatch i right after the B of microbatch i + lag; the last ones at the end."""
+    found: list[Item] = []
+    count = 0
+    for item in order:
+        found.append(item)
+        kind, chunk, i = item[0]
+        count += kind == "B"
+        if kind == "B" and i >= lag:
+            found.append((Action("W", chunk, i - lag),))
+    return found + passes("W", range(max(0, count - lag), count))
+
+
+class Writer:
+    """Writes the order of a rank, in which each action takes the next microbatch of its kind and chunk.
+
+    Actions are written as a kind and a chunk: ``F0``, ``D1``, the pair ``F0+D1``. A plain ``W`` takes the oldest
+    microbatch of any chunk that has had its B and not its W. ``first`` is the first microbatch of each chunk.
+
+    >>> written(Writer().add("F0 F0 B0 W", times=2).items)
+    'F0.0 F0.1 B0.0 W0.0 F0.2 F0.3 B0.1 W0.1'
+    """
+
+    def __init__(self, first: tuple[int, int] = (0, 0)) -> None:
+        self.items: list[Item] = []
+        self.first, self.done = first, Counter[tuple[str, int]]()
+        self.pending: list[tuple[int, int]] = []
+
+    def next(self, kind: str, chunk: int) -> int:
+        """The microbatch that the next action of a kind takes; a D and a B take from the same ones."""
+        return self.first[chunk] + self.done["B" if kind == "D" else kind, chunk]
+
+    def add(self, text: str, times: int = 1) -> Writer:
+        """Adds the actions of a text, so many times."""
+        for word in text.split() * times:
+            self.items.append(tuple(self._action(part) for part in word.split("+")))
+        return self
+
+    def _action(self, part: str) -> Action:
+        kind = part[0]
+        if part == "W":
+            chunk, microbatch = self.pending.pop(0)
+        else:
+            chunk = int(part[1:])
+            microbatch = self.next(kind, chunk)
+            if kind == "B":
+                self.pending.append((chunk, microbatch))
+            elif kind == "W":
+                self.pending.remove((chunk, microbatch))
+        self.done["B" if kind == "D" else kind, chunk] += 1
+        if kind == "D":  # it makes the gradient of the weights, too
+            self.done["W", chunk] += 1
+        return Action(kind, chunk, microbatch)
