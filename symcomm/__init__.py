@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         parse_strategy,
     )
     from symcomm.parts import Parts, model_of_parts
-    from symcomm.passes.bound import judge
+    from symcomm.quantities.time.bound import judge
     from symcomm.searching.run import search
     from symcomm.units import Quantity
 
@@ -84,7 +84,7 @@ _HOMES = {
     "device": "symcomm.hardware.devices",
     "devices": "symcomm.hardware.devices",
     "fit": "symcomm.fitting",
-    "judge": "symcomm.passes.bound",
+    "judge": "symcomm.quantities.time.bound",
     "load": "symcomm.exam.load",
     "maximise": "symcomm.optimum.minimum",
     "minimise": "symcomm.optimum.minimum",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from symcomm.derivation import Derivation
     from symcomm.model import Model
-    from symcomm.passes.options import Option
+    from symcomm.quantities.options import Option
     from symcomm.units import Quantity
 
 FORMATS = ("pdf", "md", "tex", "html")
@@ -282,7 +282,7 @@ def derive(
     from symcomm.errors import DocumentError, nearest
     from symcomm.exam.deriving import accounting_of, no_model
     from symcomm.exam.deriving import derive as derived
-    from symcomm.passes import PASSES
+    from symcomm.quantities import PASSES
 
     if quantity not in PASSES:
         raise DocumentError(f"unknown pass '{quantity[:60]}'", hint=nearest(quantity, [*PASSES]))
@@ -319,7 +319,7 @@ def passes_command(quantity: str | None, as_json: bool) -> None:
     from dataclasses import asdict
 
     from symcomm.errors import DocumentError, nearest
-    from symcomm.passes import PASSES
+    from symcomm.quantities import PASSES
 
     if quantity is not None and quantity not in PASSES:
         raise DocumentError(f"unknown pass '{quantity[:60]}'", hint=nearest(quantity, [*PASSES]))
@@ -346,7 +346,7 @@ def _pass_options(quantity: str, given: dict[str, str]) -> dict[str, Any]:
     """The options of a pass from text, each as the type its kind asks for."""
     from symcomm.errors import DocumentError, nearest
     from symcomm.exam.keys import convert
-    from symcomm.passes import PASSES
+    from symcomm.quantities import PASSES
 
     kinds = {option.name: option.kind for option in PASSES[quantity].options}
     for key in given:

@@ -15,7 +15,7 @@ from math import sqrt
 from symcomm.derivation import exact
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Sym, evaluate
-from symcomm.passes.wire import wire
+from symcomm.quantities.communication.wire import wire
 from symcomm.units import ONE, Quantity, Unit
 
 BYTE, SECOND = Unit.parse("byte"), Unit.parse("second")

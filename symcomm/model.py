@@ -17,8 +17,8 @@ from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
 from symcomm.notation import Notation
 from symcomm.parallel.strategy import Strategy, parse_strategy
-from symcomm.passes import PASSES
-from symcomm.passes.setting import Setting
+from symcomm.quantities import PASSES
+from symcomm.quantities.setting import Setting
 from symcomm.text.formula import parse_layer
 from symcomm.text.table import Table, layer_tables
 from symcomm.units import ONE

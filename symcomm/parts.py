@@ -25,7 +25,7 @@ from symcomm.readers.blueprint import Blueprint, PartGraph
 
 if TYPE_CHECKING:
     from symcomm.graph.graph import Graph
-    from symcomm.passes.stretches import Stretch
+    from symcomm.quantities.memory.stretches import Stretch
 
 # Quantities of a whole model that are the sums of those of its parts. (Traffic is counted for one layer.)
 ADDED = ("parameters", "flops", "communication", "state_memory", "activation_memory", "recomputation")
@@ -118,7 +118,7 @@ class Parts(Model):
     @property
     def stretches(self) -> tuple[Stretch, ...]:
         """The parts in the order they run: what stands before the layers, the layers, and what stands behind them."""
-        from symcomm.passes.stretches import Stretch, split
+        from symcomm.quantities.memory.stretches import Stretch, split
 
         before: list[Stretch] = []
         after: list[Stretch] = []
@@ -230,7 +230,7 @@ def model_of_parts(
 
     Raises ``ValuesError`` where their number formats or values differ, or where no row makes such a tensor.
     """
-    from symcomm.passes.stretches import split
+    from symcomm.quantities.memory.stretches import split
 
     known: dict[str, Fraction] = {}
     for model, at in models:

@@ -99,8 +99,8 @@ def op_rows(model: Model) -> list[dict[str, Any]]:
 
     A weight counts where it is first used; FLOPs are those of the matrix products, as ``flops`` counts them.
     """
-    from symcomm.passes.flops import counted
-    from symcomm.passes.setting import Setting
+    from symcomm.quantities.counting.flops import counted
+    from symcomm.quantities.setting import Setting
 
     graph = model.graph
     setting = Setting(graph, dtype=model.dtype, notation=model.notation, values=model.values)

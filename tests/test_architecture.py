@@ -28,7 +28,7 @@ FLOORS = {
     "symcomm.program": 4,
     "symcomm.collectives": 4,
     "symcomm.hardware": 4,
-    "symcomm.passes": 5,
+    "symcomm.quantities": 5,
     "symcomm.optimum": 5,
     "symcomm.fitting": 5,
     "symcomm.plots": 6,

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 import symcomm
 from symcomm.cli import main
-from symcomm.passes import PASSES
+from symcomm.quantities import PASSES
 
 ROOT = Path(__file__).parents[1]
 HOMEWORK = str(ROOT / "examples" / "comp4901y-homework2" / "homework.md")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from symcomm.exam.problem import read_problem
 from symcomm.exam.solve import no_model
-from symcomm.passes.collective_table import times
-from symcomm.passes.setting import Setting
 from symcomm.plots.curves import plot_costs
+from symcomm.quantities.communication.collective_table import times
+from symcomm.quantities.setting import Setting
 
 HERE = Path(__file__).parent
 

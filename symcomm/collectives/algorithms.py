@@ -2,7 +2,7 @@
 
 The payload is the full tensor a call works on: the reduced tensor, the gathered one, the one before it is scattered
 or exchanged (each rank then holds 1/k of it), the one that is broadcast. ``share`` is the one rule by which bytes are
-counted; the phases of the same records become seconds in ``symcomm.passes.collective_time``.
+counted; the phases of the same records become seconds in ``symcomm.quantities.communication.collective_time``.
 
 An algorithm that doubles what it knows needs a power of two of ranks. Where there are r more than the largest power of
 two p, they are *folded*: each of the r hands its data to a partner first and gets the result from it last, and p ranks

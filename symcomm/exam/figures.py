@@ -14,8 +14,8 @@ from symcomm.accounting import Accounting
 from symcomm.errors import DocumentError, Span, ValuesError, nearest
 from symcomm.exam.blocks import Section, quantity
 from symcomm.exam.keys import Known, check_units, convert, read_conventions, read_option, read_values
-from symcomm.passes import PASSES
-from symcomm.passes.options import Option
+from symcomm.quantities import PASSES
+from symcomm.quantities.options import Option
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:

@@ -333,7 +333,7 @@ class _Reader:
     # -- questions -----------------------------------------------------------------------------
 
     def ask(self, section: Section) -> Ask:
-        from symcomm.passes import PASSES
+        from symcomm.quantities import PASSES
 
         name = section.text("ask")
         if name not in PASSES:

@@ -16,7 +16,7 @@ from symcomm import form as forms
 from symcomm.errors import ShapeError, Span, SymcommError
 from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in
 from symcomm.graph.formulas import Reader
-from symcomm.graph.graph import Axis, Graph, Op, Tensor
+from symcomm.graph.graph import Axis, Graph, Op, Region, Tensor
 from symcomm.notation import split_name
 from symcomm.text import tree
 
@@ -273,6 +273,7 @@ class _Builder(Reader):
                     "forward",
                     draft.row,
                     draft.source,
+                    name,
                 )
             )
         used = {t.name for t in tensors.values()}
@@ -282,21 +283,22 @@ class _Builder(Reader):
         notes += tuple(
             f"'{key}' is read as '{name}', which the document declares" for key, name in self.renamed.items()
         )
+        region = Region(name, repeat)
         graph = Graph(
-            name, {a.name: a for a in atoms.values()}, tensors, tuple(ops), self.relations(), repeat, (), notes
+            name, {a.name: a for a in atoms.values()}, tensors, tuple(ops), self.relations(), (region,), notes
         )
-        return _carry(graph)
+        return replace(graph, regions=(replace(region, carried=_carried(graph)),))
 
 
 def _looks_like_weight(name: str) -> bool:
     return split_name(name)[0] in ("W", "w", "b", "bias", "weight")
 
 
-def _carry(graph: Graph) -> Graph:
-    """The graph with the output that becomes the input of the next repetition."""
+def _carried(graph: Graph) -> tuple[tuple[str, str], ...]:
+    """The output that becomes the input of the next repetition, with that input."""
     for out in reversed(graph.outputs):
         for into in graph.inputs:
             a, b = (sp.Mul(*(graph.axes[x].size for x in t.axes)) for t in (out, into))
             if len(out.shape) == len(into.shape) and graph.same_size(a, b):
-                return replace(graph, carried=((out.name, into.name),))
-    return graph
+                return ((out.name, into.name),)
+    return ()

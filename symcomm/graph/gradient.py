@@ -52,7 +52,8 @@ def backward(graph: Graph, input_gradient: bool = True) -> Graph:
         name = like(f"{gradient_name(of)}·{len(known) + 1}", of)
         known.append(name)
         made[name] = len(ops)
-        ops.append(Op(name, kind, inputs, name, indices, out, tuple(attributes.items()), "backward", op.row, op.source))
+        ops.append(Op(name, kind, inputs, name, indices, out, tuple(attributes.items()), "backward", op.row, op.source,
+                      op.region))
 
     def settle(name: str) -> str:
         """The finished gradient of a tensor: its only contribution, or the sum of all."""
@@ -72,8 +73,11 @@ def backward(graph: Graph, input_gradient: bool = True) -> Graph:
         like(final, name)
         attributes = (("view", True),) if len(known) == 1 else (("signs", (1,) * len(known)),)
         kind = "contraction" if len(known) == 1 else "add"
+        homes = {ops[made[one]].region for one in known if one in made}
+        maker = graph.producers.get(name) or graph.consumers[name][0]
+        region = homes.pop() if len(homes) == 1 else maker.region
         ops.append(Op(final, kind, tuple(known), final, (indices,) * len(known), indices, attributes, "backward",
-                      0, source))  # fmt: skip
+                      0, source, region))  # fmt: skip
         return final
 
     for out in graph.outputs:

@@ -60,7 +60,8 @@ class Op:
     """One op: ``output[output_indices] = kind(inputs[indices])``.
 
     ``indices[j][n]`` is the loop index of axis ``n`` of input ``j``. ``row`` is the table row it came from, ``phase``
-    the pass it runs in. ``attributes`` are what the kind needs besides (a scale, the signs of a sum).
+    the pass it runs in, ``region`` the part of the model it stands in. ``attributes`` are what the kind needs besides
+    (a scale, the signs of a sum).
     """
 
     name: str
@@ -73,6 +74,7 @@ class Op:
     phase: Phase = "forward"
     row: int = 0
     source: Span | None = None
+    region: str = ""
 
     def attribute(self, name: str, default: object = None) -> object:
         """An attribute of the op, or the default."""
@@ -86,11 +88,25 @@ class Op:
 
 
 @dataclass(frozen=True)
-class Graph:
-    """Ops in an order they can run in, their tensors and axes, and the relations between sizes.
+class Region:
+    """A part of a model whose ops run together: an embedding, a layer, a head.
 
-    ``repeat`` is the symbol that says how often the graph is repeated (``N_layer``), or empty. ``carried`` pairs an
-    output with the input it becomes in the next repetition.
+    ``times`` is the symbol that says how often it stands one behind the other (``N_layer``), or empty for once.
+    ``carried`` pairs an output with the input it becomes in the next repetition.
+    """
+
+    name: str
+    times: str = ""
+    carried: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Ops in an order they can run in, their tensors and axes, the relations between sizes, and the regions.
+
+    Each op names its region and stands once, however often the region does: what a repeated region hands on to the
+    next one is what its last repetition makes, and its first one takes what the region before it made. ``flow`` is
+    false where only the weights are known and not what feeds what.
 
     Raises ``ShapeError`` when an op's operands do not fit together.
     """
@@ -100,9 +116,9 @@ class Graph:
     tensors: Mapping[str, Tensor]
     ops: tuple[Op, ...]
     relations: Relations = field(default_factory=Relations)
-    repeat: str = ""
-    carried: tuple[tuple[str, str], ...] = ()
+    regions: tuple[Region, ...] = ()
     notes: tuple[str, ...] = ()
+    flow: bool = True
 
     def __post_init__(self) -> None:
         made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of and not t.virtual}
@@ -128,6 +144,54 @@ class Graph:
     def same_size(self, a: Expr, b: Expr) -> bool:
         """Whether two sizes are equal under the relations."""
         return bool((self.relations.expand(a) - self.relations.expand(b)).expand() == 0)
+
+    @property
+    def repeat(self) -> str:
+        """The symbol that says how often the only region is repeated; empty where there is none or there are several."""
+        return self.regions[0].times if len(self.regions) == 1 else ""
+
+    @property
+    def carried(self) -> tuple[tuple[str, str], ...]:
+        """What repetitions hand on: pairs of an output and the input it becomes."""
+        return tuple(pair for region in self.regions for pair in region.carried)
+
+    @cached_property
+    def crossing(self) -> frozenset[str]:
+        """The activations and gradients of activations that one region makes and another one reads."""
+        made = {op.output: op.region for op in self.ops}
+        found = set()
+        for op in self.ops:
+            for name in op.inputs:
+                if op.kind != "update" and made.get(name, op.region) != op.region:
+                    tensor = self.tensors[name]
+                    of = self.tensors.get(tensor.of, tensor)
+                    if of.role != "weight" and not tensor.virtual:
+                        found.add(name)
+        return frozenset(found)
+
+    def region(self, name: str) -> Graph:
+        """One region as a graph of its own: what other regions make comes from outside.
+
+        Raises ``ValuesError`` for an unknown name.
+        """
+        mine = tuple(region for region in self.regions if region.name == name)
+        if not mine:
+            from symcomm.errors import ValuesError, nearest
+
+            known = [region.name for region in self.regions]
+            raise ValuesError(f"the model has no part '{name[:60]}'", hint=nearest(name, known))
+        if len(self.regions) == 1:
+            return self
+        ops = tuple(op for op in self.ops if op.region == name)
+        made = {op.output for op in ops}
+        used = {n for op in ops for n in (*op.inputs, op.output)}
+        tensors = {
+            n: replace(t, role="input") if n not in made and t.role == "activation" else t
+            for n, t in self.tensors.items()
+            if n in used
+        }
+        axes = {a: self.axes[a] for t in tensors.values() for a in t.axes}
+        return replace(self, name=name, axes=axes, tensors=tensors, ops=ops, regions=mine)
 
     @cached_property
     def producers(self) -> dict[str, Op]:

@@ -124,7 +124,9 @@ def update_ops(graph: Graph) -> Graph:
         tensors[state] = replace(weight, name=state, role="constant", of=weight.name)
         tensors[new] = replace(weight, name=new, role="activation", of=weight.name)
         axes = tuple(range(len(weight.axes)))
-        ops.append(Op(new, "update", (weight.name, gradient, state), new, (axes,) * 3, axes, (), "backward"))
+        home = graph.consumers[weight.name][0].region
+        ops.append(Op(new, "update", (weight.name, gradient, state), new, (axes,) * 3, axes, (), "backward",
+                      region=home))  # fmt: skip
     return replace(graph, tensors=tensors, ops=tuple(ops))
 
 

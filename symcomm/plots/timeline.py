@@ -15,14 +15,14 @@ from symcomm.form import Form, evaluate
 from symcomm.model import Model
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.parts import Parts
-from symcomm.passes.activation_memory import named
-from symcomm.passes.course import Course
-from symcomm.passes.peak_memory import KINDS
-from symcomm.passes.saved import ONE_RANK, RERUN
-from symcomm.passes.setting import Setting
-from symcomm.passes.state_memory import recipe_of
-from symcomm.passes.stretches import Part, Run, Stretch, add
 from symcomm.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
+from symcomm.quantities.memory.activation_memory import named
+from symcomm.quantities.memory.course import Course
+from symcomm.quantities.memory.peak_memory import KINDS
+from symcomm.quantities.memory.saved import ONE_RANK, RERUN
+from symcomm.quantities.memory.state_memory import recipe_of
+from symcomm.quantities.memory.stretches import Part, Run, Stretch, add
+from symcomm.quantities.setting import Setting
 
 _LAYERS, _POINTS = 400, 60_000
 # Each kind has its colour, whichever kinds there are.

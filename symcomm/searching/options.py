@@ -14,7 +14,7 @@ from symcomm.graph.graph import Graph
 from symcomm.model import Model
 from symcomm.parallel.pipeline import messages
 from symcomm.parallel.strategy import Strategy, batch_axes, resolve
-from symcomm.passes.capacity import MEANINGS, capacity_of
+from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
 from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft

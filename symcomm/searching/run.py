@@ -14,7 +14,7 @@ from symcomm.derivation import exact
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.form import Sym
 from symcomm.model import Model
-from symcomm.passes.machine import RATES
+from symcomm.quantities.time.machine import RATES
 from symcomm.searching import evaluate, explain
 from symcomm.searching.options import batch_symbol, capacity_and_meaning, check, drafts_of, free_sizes, read_sizes, said
 from symcomm.searching.ranges import whole_numbers

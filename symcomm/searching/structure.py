@@ -23,13 +23,15 @@ from symcomm.form import Form, Largest, Num, Product, Ratio, Smallest, Sym, Tota
 from symcomm.notation import symbol
 from symcomm.parallel.placement import cut_axes
 from symcomm.parallel.strategy import Strategy, batch_axes
-from symcomm.passes import activation_memory, buckets, state_memory, step_time
-from symcomm.passes import time as layer_time
-from symcomm.passes.communication import Call
-from symcomm.passes.load import microbatched
-from symcomm.passes.saved import RERUN
-from symcomm.passes.setting import Setting
-from symcomm.passes.wire import wire
+from symcomm.quantities.communication import buckets
+from symcomm.quantities.communication.communication import Call
+from symcomm.quantities.communication.wire import wire
+from symcomm.quantities.counting.load import microbatched
+from symcomm.quantities.memory import activation_memory, state_memory
+from symcomm.quantities.memory.saved import RERUN
+from symcomm.quantities.setting import Setting
+from symcomm.quantities.time import step_time
+from symcomm.quantities.time import time as layer_time
 from symcomm.searching.template import PIPELINE, Piece, composed, degrees
 from symcomm.units import Unit
 

@@ -18,7 +18,7 @@ import symcomm.model as sc
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError
 from symcomm.form import Sym, evaluate
-from symcomm.passes.wire import wire
+from symcomm.quantities.communication.wire import wire
 
 ONE_WAY = {"time": "serial"}
 MESH = "fsdp(X) + tensor(Y)"

@@ -14,8 +14,8 @@ from symcomm.errors import SymcommError
 from symcomm.form import evaluate
 from symcomm.graph.gradient import backward
 from symcomm.graph.graph import Graph, Op
-from symcomm.passes.flops import is_matrix_product, matrix_flops
-from symcomm.passes.setting import Setting
+from symcomm.quantities.counting.flops import is_matrix_product, matrix_flops
+from symcomm.quantities.setting import Setting
 
 HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
 

@@ -17,7 +17,7 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.exam.deriving import no_model
 from symcomm.form import Sym, evaluate, num
 from symcomm.parts import model_of_parts
-from symcomm.passes.allocated_memory import block
+from symcomm.quantities.memory.allocated_memory import block
 
 ENTRIES = json.loads((tables.DATA / "golden_memory_measured.json").read_text(encoding="utf-8"))
 GOLDEN = {entry["id"]: entry for entry in ENTRIES}

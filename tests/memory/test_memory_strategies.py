@@ -11,7 +11,7 @@ from sympy import simplify
 import symcomm as sc
 from symcomm.errors import AccountingError, StrategyError, ValuesError
 from symcomm.notation import symbol
-from symcomm.passes.state_memory import RECIPES, recipe_of
+from symcomm.quantities.memory.state_memory import RECIPES, recipe_of
 
 B, L, D, E, F, C, k, t, N = (symbol(x) for x in ("B", "L", "D", "E", "F", "C", "k", "t", "N"))
 GPT_SIZES = {"N": 12, "D": 768, "F": 3072, "n_h": 12, "H": 64, "L": 1024, "B": 8}

@@ -13,8 +13,11 @@ from symcomm.errors import ValuesError
 from symcomm.form import Power, Ratio, Sym, num, product, total
 from symcomm.graph.graph import Graph
 from symcomm.optimum.minimum import minimise
-from symcomm.passes import PASSES, bucket_cap, buckets, pipeline_time, pipelined_broadcast, scaling_law
-from symcomm.passes.setting import Setting
+from symcomm.quantities import PASSES
+from symcomm.quantities.communication import bucket_cap, buckets, pipelined_broadcast
+from symcomm.quantities.fitting import scaling_law
+from symcomm.quantities.setting import Setting
+from symcomm.quantities.time import pipeline_time
 
 sys.path.insert(0, str(Path(__file__).parent))
 from simulations import overlapped_buckets, pipeline

@@ -18,8 +18,9 @@ from symcomm.graph.graph import Graph
 from symcomm.notation import amount
 from symcomm.optimum import candidates
 from symcomm.optimum.minimum import maximise, minimise
-from symcomm.passes import buckets, pipeline_time, pipelined_broadcast
-from symcomm.passes.setting import Setting
+from symcomm.quantities.communication import buckets, pipelined_broadcast
+from symcomm.quantities.setting import Setting
+from symcomm.quantities.time import pipeline_time
 
 sys.path.insert(0, str(Path(__file__).parent))
 from brute_force import least, least_of_a_valley

@@ -10,7 +10,7 @@ from time_models import ATTENTION, CALL, GOLDEN, PLACED, PRINTED, RATES, homewor
 import symcomm.model as sc
 from symcomm.derivation import Derivation
 from symcomm.form import evaluate, from_expr
-from symcomm.passes.bound import judge
+from symcomm.quantities.time.bound import judge
 
 
 def worth(derivation: Derivation, name: str) -> Fraction:

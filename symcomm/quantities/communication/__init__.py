@@ -1,0 +1,1 @@
+"""Bytes and times of collectives and messages."""

@@ -1,0 +1,218 @@
+"""Which bucket caps split a model's gradients how, and which cap leaves the least communication after backward.
+
+Tensors are not split: gradients become ready in reverse order, and a bucket is closed as soon as it holds at least its
+cap, the last tensor included. Where ``bucket_cap_mb`` is not set, it is 25, and the first bucket is closed at 1 MiB, so
+that communication starts early; where it is set, it holds for the first bucket, too. Source: PyTorch,
+``torch/csrc/distributed/c10d/reducer.cpp``, ``compute_bucket_assignment_by_size``, and
+``torch/nn/parallel/distributed.py``, ``_BucketCapacityConfig``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from symcomm import form as forms
+from symcomm.derivation import Derivation, Exhibit, exact
+from symcomm.dtypes import element_bytes
+from symcomm.errors import ValuesError
+from symcomm.form import Num, Ratio, Sym, product
+from symcomm.optimum.writing import SECOND, Name, known, meanings, step
+from symcomm.quantities.setting import Setting
+from symcomm.units import BYTE, Quantity
+
+MIB = 2**20
+FIRST = MIB  # PyTorch's caps of the first bucket and of all others, where nothing is set
+USUAL = 25 * MIB
+ROWS = (
+    Name("w", "byte/second", "algorithm bandwidth of the all-reduce"),
+    Name("o", "second", "overhead of one call"),
+)
+_MOST = 5000  # tensors
+
+
+def partition(sizes: Sequence[int], cap: int, first: int = FIRST) -> tuple[tuple[int, ...], ...]:
+    """Buckets of tensor sizes, in the order in which gradients become ready; the last one may stay below its cap.
+
+    >>> partition([4, 4, 4, 4, 4], cap=8, first=1)
+    ((4,), (4, 4), (4, 4))
+    """
+    buckets = assignment([(size, "") for size in sizes], cap, first)
+    return tuple(tuple(sizes[i] for i in bucket) for bucket in buckets)
+
+
+def assignment(tensors: Sequence[tuple[int, str]], cap: int, first: int = FIRST) -> tuple[tuple[int, ...], ...]:
+    """Buckets of the places of tensors, each told by its bytes and number format; a bucket holds one format.
+
+    Each format has a first bucket of its own. The buckets are in the order of their first tensors.
+
+    >>> assignment([(4, "fp32"), (2, "fp16"), (4, "fp32"), (4, "fp32"), (4, "fp32")], cap=8, first=4)
+    ((0,), (1,), (2, 3), (4,))
+    """
+    if cap < 1 or first < 1:
+        raise ValuesError("a bucket's cap must be at least one byte")
+    closed: list[tuple[int, ...]] = []
+    held: dict[str, list[int]] = {}
+    filled: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    for i, (size, kind) in enumerate(tensors):
+        held.setdefault(kind, []).append(i)
+        filled[kind] = filled.get(kind, 0) + size
+        if filled[kind] >= limits.get(kind, min(first, cap)):
+            closed.append(tuple(held.pop(kind)))
+            filled[kind], limits[kind] = 0, cap
+    return tuple(sorted([*closed, *(tuple(left) for left in held.values())]))
+
+
+@dataclass(frozen=True)
+class Caps:
+    """All caps, from ``low`` to ``high`` bytes (None: any more), that give the same buckets."""
+
+    low: int
+    high: int | None
+    buckets: tuple[tuple[int, ...], ...]
+
+
+def all_partitions(sizes: Sequence[int], first: int = FIRST) -> tuple[Caps, ...]:
+    """Every partition that some cap gives, with its caps, growing.
+
+    >>> [(c.low, c.high, len(c.buckets)) for c in all_partitions([4, 4, 4], first=1)]
+    [(1, 4, 3), (5, None, 2)]
+    """
+    found: list[Caps] = []
+    low = 1
+    while True:
+        buckets = partition(sizes, low, first)
+        # A higher cap first matters where it exceeds the smallest bucket that the cap closed.
+        closed = [sum(b) for i, b in enumerate(buckets) if sum(b) >= low and (i or low <= first)]
+        if not closed:
+            if found and found[-1].buckets == buckets:
+                low = found.pop().low
+            found.append(Caps(low, None, buckets))
+            return tuple(found)
+        high = min(min(closed), first) if low <= first < min(closed) else min(closed)
+        if found and found[-1].buckets == buckets:
+            low = found.pop().low
+        found.append(Caps(low, high, buckets))
+        low = high + 1
+
+
+def exposed(buckets: Sequence[Sequence[int]], o: Fraction, w: Fraction, rho: Fraction = Fraction(1)) -> Fraction:
+    """Seconds from the end of backward to the end of the last call, calls one after the other.
+
+    >>> exposed([[8], [8]], Fraction(1), Fraction(8))
+    Fraction(3, 1)
+    """
+    ready = free = Fraction(0)
+    for bucket in buckets:
+        transfer = sum(bucket) / w
+        ready += rho * transfer
+        free = max(ready, free) + o + transfer
+    return free - ready
+
+
+def gradient_sizes(setting: Setting, dtype: str) -> tuple[int, ...]:
+    """The bytes of each gradient tensor, in the reverse order of the weights; needs all sizes."""
+    graph = setting.graph
+    size = int(element_bytes(dtype).number)
+    layer: list[int] = []
+    for weight in graph.weights:
+        form = setting.sizes([graph.axes[a].size for a in weight.axes])
+        missing = [n for n in forms.names(form) if n not in setting.values]
+        if missing:
+            raise ValuesError(f"the sizes of the gradients need a value for {', '.join(missing)}")
+        layer.append(int(forms.evaluate(form, dict(setting.values))) * size)
+    repeat = 1
+    if graph.repeat:
+        if graph.repeat not in setting.values:
+            raise ValuesError(f"the gradients of all layers need a value for {graph.repeat}")
+        repeat = int(setting.values[graph.repeat])
+    if not layer:
+        raise ValuesError("the model has no weights, so it has no gradients")
+    if repeat * len(layer) > _MOST:
+        raise ValuesError(f"{repeat * len(layer)} gradients: at most {_MOST} are put into buckets")
+    return tuple(reversed(layer * repeat))
+
+
+def derive(setting: Setting, rho: object = None, gradient_dtype: str = "fp32", first: object = None) -> Derivation:
+    """The ``bucket_cap_mb`` (in MiB, as PyTorch counts it) with the least time left after backward, for a link.
+
+    Needs ``w`` and ``o`` among the given values; ``first`` is another cap of the first bucket, in bytes.
+    """
+    numbers = known(setting, ROWS)
+    for row in ROWS:
+        if row.name not in numbers:
+            raise ValuesError(f"a value for {row.name} is needed: {row.meaning}", hint=f"given: {{{row.name}: ...}}")
+    w, o = Fraction(str(numbers["w"])), Fraction(str(numbers["o"]))
+    share = Fraction(1) if rho is None else exact(rho, "rho")
+    sizes = gradient_sizes(setting, gradient_dtype)
+    start = sum(sizes) if first is None else int(exact(first, "first", BYTE))  # a cap that is set holds for all buckets
+    if share <= 0 or start < 1:
+        raise ValuesError("rho and the first bucket's cap must be positive")
+    groups = all_partitions(sizes, start)
+    timed = sorted(((exposed(g.buckets, o, w, share), g.low, g) for g in groups), key=lambda item: item[:2])
+    best_time, _, best = timed[0]
+    cap, said = _said_cap(best)
+    s_name = Sym("s")
+    steps = [
+        step("s", Num(Fraction(sum(sizes)), BYTE), BYTE, "add up",
+             f"The gradients of {len(sizes)} tensors in {gradient_dtype}; the last layer's come first."),
+        step("b_equal", forms.Root(Ratio(product(s_name, *(r.sym for r in ROWS)), forms.rational(share)))
+             if share != 1 else forms.Root(product(s_name, *(r.sym for r in ROWS))), BYTE, "equal buckets",
+             "The best size if tensors could be split, and buckets were equal"
+             + ("." if share <= 1 else "; computing is slower here, which moves it.")),
+        step("V", Num(best_time, SECOND), SECOND, "compare",
+             f"All {len(groups)} partitions that some cap gives were timed; the best has {len(best.buckets)} buckets "
+             "and leaves this after backward."),
+        step("b_cap", Num(Fraction(cap), BYTE), BYTE, "recommend", f"{said} All caps of its row give these buckets."),
+    ]  # fmt: skip
+    shown = sorted({*(g for _, _, g in timed[:4]), *_spread(groups)}, key=lambda g: g.low)
+    rows = tuple(
+        (
+            Quantity(Fraction(g.low), BYTE), Quantity(Fraction(g.high), BYTE) if g.high else "any more",
+            str(len(g.buckets)), Quantity(exposed(g.buckets, o, w, share), SECOND), "best" if g is best else "",
+        )
+        for g in shown
+    )  # fmt: skip
+    title = "Caps and the buckets they give" + (
+        "" if len(shown) == len(groups) else f" ({len(shown)} of {len(groups)})"
+    )
+    return Derivation(
+        "Recommended bucket cap", setting.accounting, tuple(steps), relations=setting.graph.relations,
+        exhibits=(Exhibit(title, ("cap from", "to", "buckets", "left after backward", ""), rows),),
+        given=tuple(setting.values.items()), notation=meanings(setting, ROWS),
+        notes=(said, _usual(sizes, o, w, share) if first is None else f"The first bucket is closed at {start} bytes."),
+    )  # fmt: skip
+
+
+def _usual(sizes: Sequence[int], o: Fraction, w: Fraction, rho: Fraction) -> str:
+    """What PyTorch does where no cap is set."""
+    buckets = partition(sizes, USUAL)
+    left = Quantity(exposed(buckets, o, w, rho), SECOND)
+    return (
+        "A cap that is set holds for the first bucket, too. Where none is set, PyTorch closes the first one at 1 MiB "
+        f"and the others at 25 MiB: {len(buckets)} buckets, which leave {left.lines()[-1][1]}."
+    )
+
+
+def _said_cap(caps: Caps) -> tuple[int, str]:
+    """A cap of the group that is easy to say: whole MiB where there are some."""
+    mib = -(-caps.low // MIB)
+    if caps.high is None or mib * MIB <= caps.high:
+        return mib * MIB, f"Set bucket_cap_mb={mib}."
+    high = caps.high
+    for digits in range(1, 8):
+        scaled = -(-caps.low * 10**digits // MIB)
+        cap = scaled * MIB // 10**digits
+        if caps.low <= cap <= high:
+            return cap, f"Set bucket_cap_mb={scaled / 10**digits:.{digits}f}."
+    return high, f"Set bucket_cap_mb={high / MIB}."
+
+
+def _spread(groups: Sequence[Caps]) -> list[Caps]:
+    """Some of the partitions, from the smallest cap to the largest."""
+    if len(groups) <= 8:
+        return list(groups)
+    return [groups[0], groups[-1], *(g for g in groups if any(
+        g.low <= mib * MIB and (g.high is None or mib * MIB <= g.high) for mib in (1, 10, 25, 100, 1000)))]  # fmt: skip

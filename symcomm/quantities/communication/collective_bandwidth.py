@@ -1,0 +1,52 @@
+"""The bandwidth of a measured collective: its algorithm bandwidth, or the bus bandwidth that NCCL's tests print."""
+
+from __future__ import annotations
+
+from symcomm.collectives.bounds import BOUNDS
+from symcomm.collectives.cost import ONE as NUMBER_ONE
+from symcomm.collectives.cost import times
+from symcomm.derivation import Derivation, Reason, Step, exact
+from symcomm.errors import ValuesError
+from symcomm.form import Product, Ratio, Sym
+from symcomm.quantities.communication import collective_parts as parts
+from symcomm.quantities.setting import Setting
+from symcomm.units import ONE, Quantity
+
+
+def derive(
+    setting: Setting, collective: str = "all-reduce", time: object = None, **numbers: object
+) -> Derivation:  # fmt: skip
+    """Payload over time (``algbw``), or what a rank must move at least over time (``busbw``).
+
+    The bus bandwidth can be compared with that of a link, whatever the number of ranks.
+
+    >>> from symcomm.graph.graph import Graph
+    >>> from symcomm.accounting import Accounting
+    >>> setting = Setting(Graph("no model", {}, {}, ()), Accounting.of("busbw"))
+    >>> str(derive(setting, payload="8 GB", ranks=8, time="1/4 s").at())
+    '56 000 000 000 B/s = 56 GB/s'
+    """
+    call = parts.read_call(setting, collective, None, None, numbers)
+    known = dict(call.known)
+    if time is not None:
+        quantity = Quantity.parse(time) if isinstance(time, str) else Quantity(exact(time, "the time"))
+        if quantity.unit not in (ONE, parts.SECOND):
+            raise ValuesError(f"the time is given in {quantity.unit}, but it is in {parts.SECOND}")
+        if quantity.value <= 0:
+            raise ValuesError(f"the time is {quantity.value}, but it must be positive")
+        known["t"] = quantity.value
+    n, k, t = call.symbol("payload"), call.symbol("ranks"), Sym("t", False, parts.SECOND)
+    steps = [Step("algbw", Ratio(n, t), parts.RATE, Reason("algorithm bandwidth", "The payload over the time."))]
+    factor = BOUNDS[collective].share(k)
+    if setting.accounting.bandwidth == "busbw" and factor != NUMBER_ONE:
+        text = "Each rank must move this share of the payload at least; the bus bandwidth counts that."
+        steps.append(Step("busbw", Product((factor, Sym("algbw"))), parts.RATE, Reason("bus bandwidth", text)))
+        closed = times(factor, Ratio(n, t))
+        steps.append(Step("busbw", closed, parts.RATE, Reason("algebra", "Put in what the names mean."), "="))
+    used = {"n", "t"} | ({k.name} if len(steps) > 1 else set())
+    notation = parts.notation(setting, call.rank_symbol)
+    notation = type(notation)(notation.latex, {"t": "time of one call", **notation.meanings})
+    return Derivation(
+        f"Bandwidth of {collective}", setting.accounting, tuple(steps), ("bandwidth",), setting.graph.relations, (),
+        tuple((name, v) for name, v in known.items() if name in used), notation,
+    )  # fmt: skip

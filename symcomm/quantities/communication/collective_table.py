@@ -1,0 +1,152 @@
+"""All algorithms of a collective side by side: rounds, bytes, time, and for which payloads each is the fastest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from symcomm import form as forms
+from symcomm.collectives.algorithms import ALGORITHMS, Algorithm
+from symcomm.collectives.bounds import BOUNDS
+from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.errors import ValuesError
+from symcomm.form import Form, Sym
+from symcomm.optimum.crossover import Stretch, envelope
+from symcomm.quantities.communication import collective_parts as parts
+from symcomm.quantities.communication import collective_time
+from symcomm.quantities.setting import Setting
+from symcomm.units import BYTE, Quantity
+
+_NEEDED = ("payload", "ranks", "latency", "bandwidth")
+_LARGEST = 2**50  # bytes: beyond any tensor
+
+
+def times(
+    setting: Setting, collective: str, dtype: str | None, directions: object, numbers: dict[str, object]
+) -> tuple[dict[str, Derivation], list[str]]:
+    """The time of every algorithm that can run the collective, and sentences on those that were left out."""
+    call = parts.read_call(setting, collective, dtype, directions, numbers)
+    found: dict[str, Derivation] = {}
+    notes: list[str] = []
+    for name, record in ALGORITHMS.items():
+        if collective not in record.runs or (collective == "send" and found):
+            continue
+        lacking = [s.option for s in parts.SYMBOLS.values() if s.name in _needs(record) and s.name not in call.known]
+        if lacking:
+            notes.append(f"{_called(name).capitalize()} is left out: it needs {', '.join(lacking)}.")
+            continue
+        ways = directions if record.inner or name == "ring" else None
+        found[name] = collective_time.derive(setting, collective, name, dtype, ways, **numbers)
+    return found, notes
+
+
+def _needs(record: Algorithm) -> set[str]:
+    needed = {*record.inner, *(("q",) if record.chunked else ())}
+    return needed | ({"alpha_out", "W_out"} if record.name == "hierarchical" else set())
+
+
+def _called(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def derive(
+    setting: Setting,
+    collective: str = "all-reduce",
+    dtype: str | None = None,
+    directions: object = None,
+    **numbers: object,
+) -> Derivation:
+    """The time of the fastest algorithm, with all others in a table; all numbers must be known.
+
+    Raises ``ValuesError`` where the payload, the ranks, the latency or the bandwidth has no value.
+    """
+    call = parts.read_call(setting, collective, dtype, directions, numbers)
+    cost = setting.accounting.message_cost
+    needed = [o for o in _NEEDED if o != "latency" or cost != "bandwidth_only"]
+    needed += ["reduction"] if cost == "alpha_beta_gamma" else []
+    missing = [o for o in needed if call.symbol(o).name not in call.known]
+    if missing:
+        raise ValuesError(f"the table of {collective} needs a value for {', '.join(missing)}")
+    found, notes = times(setting, collective, dtype, directions, numbers)
+    # Ranks cannot share fewer elements than the finest cut has chunks.
+    wins = fastest(found, call)
+    order = sorted(found, key=lambda name: found[name].at().value)
+    rows = tuple((_called(name), *_counted(found[name]), found[name].at(), wins.get(name, "never")) for name in order)
+    exhibit = Exhibit(
+        f"All algorithms for {collective}, the fastest first",
+        ("algorithm", "rounds", "bytes one after another", "time", "fastest for payloads"),
+        rows,
+    )
+    bound = BOUNDS[collective]
+    n, k = call.symbol("payload"), call.symbol("ranks")
+    least = Exhibit(
+        "Lower bounds for ranks that use one port",
+        ("rounds", "bytes one after another"),
+        ((bound.rounds(k), bound.path(n, k)),),
+    )
+    steps = _steps(found, order)
+    first = found[order[0]]
+    touched = tuple(f for f in dict.fromkeys(f for d in found.values() for f in d.touched) if f != "algorithm")
+    notes += [f"{_called(name).capitalize()}: {ALGORITHMS[name].source}." for name in found]
+    notes.append(f"Lower bounds: {bound.source}.")
+    return replace(
+        first,
+        title=f"The fastest {collective}",
+        steps=steps,
+        touched=touched,
+        exhibits=(exhibit, least),
+        given=tuple({n: v for d in found.values() for n, v in d.given}.items()),
+        notes=tuple(notes),
+    )
+
+
+def _steps(found: dict[str, Derivation], order: list[str]) -> tuple[Step, ...]:
+    steps = [
+        Step(
+            f"T_{name.replace('_', ',')}",
+            found[name].answer.form,
+            parts.SECOND,
+            Reason(_called(name), ALGORITHMS[name].statement),
+        )
+        for name in found
+    ]
+    text = f"The least of them at the given numbers: {_called(order[0])}."
+    return (*steps, Step("T", Sym(f"T_{order[0].replace('_', ',')}"), parts.SECOND, Reason("choose", text)))
+
+
+def _counted(d: Derivation) -> tuple[Form | Quantity, ...]:
+    """The rounds and the bytes of a timed collective, from its own steps, at its numbers."""
+    values = d.values()
+    cells: list[Form | Quantity] = []
+    for letter in ("R", "S"):
+        worth = [d.worth[s.name] for s in d.steps if s.relation == ":=" and s.name.split("_")[0] == letter]
+        total = sum((forms.evaluate(forms.from_expr(w), values) for w in worth), Fraction(0))
+        cells.append(Quantity(total, BYTE) if letter == "S" else forms.num(total))
+    return tuple(cells)
+
+
+def fastest(found: dict[str, Derivation], call: parts.Call) -> dict[str, str]:
+    """For which payloads each algorithm is the fastest, as text; algorithms that never are have no entry."""
+    said: dict[str, list[str]] = {}
+    names = [*found]
+    for stretch in envelope([*found.values()], "n", _payloads(call)):
+        said.setdefault(names[stretch.best], []).append(_stretch(stretch))
+    return {name: ", ".join(texts[:3]) + (", ..." if len(texts) > 3 else "") for name, texts in said.items()}
+
+
+def _payloads(call: parts.Call) -> tuple[int, int]:
+    """From one element a rank (and a block, where all pairs exchange) to more than any tensor has."""
+    size = int(call.element.number) if call.element and call.element.number.denominator == 1 else 1
+    k = int(call.known[call.rank_symbol])
+    parts_needed = max(k * k if call.kind == "all-to-all" else k, int(2 * call.known.get("q", 1)))
+    return size * parts_needed, _LARGEST
+
+
+def _stretch(stretch: Stretch) -> str:
+    low = _short(stretch.low)
+    return f"from {low}" if stretch.high == _LARGEST else f"{low} to {_short(stretch.high)}"
+
+
+def _short(value: Fraction) -> str:
+    ways = Quantity(value, BYTE).lines()
+    return ways[1][1] if len(ways) > 1 else ways[0][1]

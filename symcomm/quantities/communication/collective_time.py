@@ -1,0 +1,40 @@
+"""The time of a collective under an algorithm: rounds, bytes and additions, each a step of its own."""
+
+from __future__ import annotations
+
+from symcomm.collectives.bounds import BOUNDS
+from symcomm.derivation import Derivation
+from symcomm.quantities.communication import collective_parts as parts
+from symcomm.quantities.setting import Setting
+
+
+def derive(
+    setting: Setting,
+    collective: str = "all-reduce",
+    algorithm: str | None = None,
+    dtype: str | None = None,
+    directions: object = None,
+    **numbers: object,
+) -> Derivation:
+    """The seconds that a collective takes.
+
+    ``algorithm`` comes before that of the accounting. ``numbers`` are those of ``collective_parts.SYMBOLS`` (payload,
+    ranks, latency, bandwidth, ...); what is left out stays a symbol. Raises ``ValuesError`` for numbers that make no
+    sense, ``AccountingError`` for an algorithm that cannot run the collective.
+
+    >>> from symcomm.graph.graph import Graph
+    >>> ring = derive(Setting(Graph("no model", {}, {}, ())), payload="8 MB", ranks=8, latency="20 us",
+    ...               bandwidth="100 GB/s")
+    >>> str(ring.at())
+    '0.00042 s = 420 µs'
+    """
+    call = parts.read_call(setting, collective, dtype, directions, numbers)
+    accounting, record = parts.used(setting, algorithm)
+    writer = parts.Writer(call, accounting, record)
+    made, _ = writer.timed()
+    notes = [f"Algorithm: {record.source}."]
+    if collective in record.notes:
+        notes.insert(0, record.notes[collective])
+    notes.append(f"Lower bounds, for ranks that use one port: {BOUNDS[collective].source}.")
+    title = f"Time of {collective} by {record.name.replace('_', ' ')}"
+    return parts.derivation(setting, writer, title, (parts.bounds(call, made, writer),), tuple(notes))

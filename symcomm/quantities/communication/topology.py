@@ -1,0 +1,68 @@
+"""What follows from how the GPUs of a machine are joined: bandwidths, the bisection, rings, NUMA nodes, lost cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from symcomm.derivation import Derivation
+from symcomm.errors import ValuesError
+from symcomm.hardware.paths import Wiring, wiring
+from symcomm.hardware.topology import read_topology
+from symcomm.quantities.setting import Setting
+
+_ASKED: dict[str, Callable[[Wiring, list[str], str], Derivation]] = {
+    "bandwidth": lambda w, names, _: w.bandwidth(*_two(names, w)),
+    "bisection": lambda w, _, __: w.bisection(),
+    "direct_links": lambda w, _, __: w.direct_links(),
+    "ring": lambda w, _, __: w.ring(),
+    "nic": lambda w, names, _: w.nic(_one(names)),
+    "numa": lambda w, _, __: w.numa(),
+    "missing": lambda w, _, kind: w.missing(kind),
+}
+
+
+def derive(
+    setting: Setting, about: str = "bandwidth", matrix: str | None = None, between: str | None = None,
+    device: str | None = None, link_rate: object = None, switch: str | None = None, gpus: object = None,
+    links: object = None, kind: str = "", **pcie: object,
+) -> Derivation:  # fmt: skip
+    """One quantity of a topology; without a ``matrix`` it holds for ``n_GPU`` GPUs that are all joined alike.
+
+    ``pcie`` are bandwidths of PCIe paths by link type, in small letters: ``pix``, ``pxb``, ``phb``, ``node``, ``sys``.
+    """
+    found = read_topology(matrix, "the matrix") if matrix is not None else None
+    names = [name for name in re.split(r"[\s,;]+", between or "") if name]
+    rates = {key.upper(): value for key, value in pcie.items() if value is not None}
+    joined = wiring(
+        found, device, link_rate, rates, {"yes": True, "no": False}[switch] if switch else None,
+        gpus=_count(gpus, "gpus"), links=_count(links, "links"), accounting=setting.accounting,
+        notation=setting.notation, relations=setting.graph.relations,
+    )  # fmt: skip
+    if about not in _ASKED:
+        from symcomm.errors import nearest
+
+        raise ValuesError(f"'{about[:40]}' is nothing a topology tells", hint=nearest(about, [*_ASKED]))
+    return _ASKED[about](joined, names, kind)
+
+
+def _two(names: list[str], joined: Wiring) -> tuple[str, str]:
+    if not names and joined.topology is None:
+        return "", ""
+    if len(names) != 2:
+        raise ValuesError("say which two devices", hint="for instance between: GPU0, GPU1")
+    return names[0], names[1]
+
+
+def _one(names: list[str]) -> str:
+    if len(names) != 1:
+        raise ValuesError("say which GPU", hint="for instance between: GPU5")
+    return names[0]
+
+
+def _count(value: object, name: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 100_000:
+        return value
+    raise ValuesError(f"{name} = {str(value)[:40]}: a positive whole number is needed")

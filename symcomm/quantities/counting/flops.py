@@ -1,0 +1,211 @@
+"""Floating-point operations of the forward and backward pass, from the loop indices of each op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from symcomm import form as forms
+from symcomm.derivation import Derivation
+from symcomm.errors import AccountingError
+from symcomm.form import Form, Ratio, Sym, Total, num, product
+from symcomm.graph.gradient import backward
+from symcomm.graph.graph import Graph, Op
+from symcomm.graph.ops import MAP, operations
+from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.units import FLOP
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+def is_matrix_product(op: Op) -> bool:
+    """Whether an op is a matrix product: it sums an index two operands share, and one has an index of its own."""
+    if op.kind == "convolution":
+        return True
+    if op.kind != "contraction" or op.attribute("lookup") or len(op.inputs) < 2:
+        return False
+    a, b = set(op.indices[0]), set(op.indices[1])
+    return bool(a & b & set(op.summed)) and bool((a ^ b) & set(op.output_indices))
+
+
+def _loops(op: Op) -> tuple[list[int], list[int]]:
+    """The indices an op loops over: those of its result, and those it sums."""
+    window = op.attribute("window", ())
+    assert isinstance(window, tuple)
+    if op.kind == "convolution":  # the positions of the image follow from those of the result and the taps
+        every = dict.fromkeys(i for ix in (op.output_indices, *op.indices) for i in ix if i not in window)
+        return [i for i in every if i in op.output_indices], [i for i in every if i not in op.output_indices]
+    return list(op.output_indices), list(op.summed)
+
+
+def _index_sizes(graph: Graph, op: Op) -> dict[int, Expr]:
+    return {i: graph.axes[a].size for i, a in graph.index_axes(op).items()}
+
+
+def _masked(graph: Graph, op: Op) -> tuple[int, int] | None:
+    """The indices of the query and key positions of an op, where it works on attention scores."""
+    for name, indices in ((op.output, op.output_indices), *zip(op.inputs, op.indices, strict=True)):
+        axes = graph.tensors[name].axes
+        for queries, keys in graph.attention_pairs:
+            at = [n for n, axis in enumerate(axes) if axis == queries]
+            other = [n for n, axis in enumerate(axes) if axis == keys and n not in at[:1]]
+            if at and other:
+                return indices[at[0]], indices[other[-1]]
+    return None
+
+
+def matrix_flops(setting: Setting, graph: Graph, op: Op) -> Form:
+    """The operations of a matrix product, written as the convention counts them."""
+    sizes = _index_sizes(graph, op)
+    kept, summed = _loops(op)
+    pair = _masked(graph, op) if setting.accounting.attention == "causal_half" else None
+    halved: tuple[Form, ...] = ()
+    if pair and set(pair) <= {*kept, *summed}:
+        length = forms.from_expr(sizes[pair[0]])
+        halved = (Ratio(product(length, Total((length, num(1)))), num(2)),)
+        kept, summed = [i for i in kept if i not in pair], [i for i in summed if i not in pair]
+    loops = [sizes[i] for i in (*kept, *summed)]
+    if setting.accounting.flops == "fma2":
+        return forms.product(num(2), setting.sizes(loops), *halved)
+    if setting.accounting.flops == "mac":
+        return forms.product(setting.sizes(loops), *halved)
+    if halved:
+        raise AccountingError("exact additions of a masked attention depend on the row", hint="use fma2 or mac")
+    inner = setting.sizes([sizes[i] for i in summed])
+    outer = setting.sizes([sizes[i] for i in kept])
+    return forms.product(outer, Total((product(num(2), inner), num(-1))))
+
+
+def _other_flops(setting: Setting, graph: Graph, op: Op) -> Form | None:
+    """The operations of an op that is no matrix product, or None where it only moves or chooses."""
+    if op.attribute("view") or op.attribute("lookup") or op.kind in ("onehot", "route", "update"):
+        return None
+    sizes = _index_sizes(graph, op)
+    every = [sizes[i] for i in dict.fromkeys(i for ix in (op.output_indices, *op.indices) for i in ix)]
+    if op.kind == "add":
+        per_element = len(op.inputs) - 1
+    elif op.kind == "contraction":
+        factors = len(op.inputs) - 1 + (op.attribute("scale", 1) not in (1, -1))
+        per_element = factors + bool(op.summed)
+    else:
+        name = op.kind.removesuffix("_gradient")
+        if name not in MAP:
+            return None
+        per_element, per_row = operations(name, op.kind.endswith("_gradient"))
+        if per_row:
+            along = op.attribute("along", ())
+            assert isinstance(along, tuple)
+            rows = [sizes[i] for i in op.indices[0] if i not in along]
+            return Total((product(num(per_element), setting.sizes(every)), product(num(per_row), setting.sizes(rows))))
+    return product(num(per_element), setting.sizes(every)) if per_element else None
+
+
+def touched(setting: Setting, graph: Graph, ops: Iterable[Op]) -> tuple[str, ...]:
+    """The conventions that change the count of these ops: what does not occur is not mentioned."""
+    ops = tuple(ops)
+    found = ["flops"] if any(is_matrix_product(op) for op in ops) else []
+    if any(not is_matrix_product(op) and _other_flops(setting, graph, op) is not None for op in ops):
+        found.append("operations")
+    if any(is_matrix_product(op) and _masked(graph, op) for op in ops):
+        found.append("attention")
+    return tuple(found)
+
+
+def counted(setting: Setting, graph: Graph, ops: Iterable[Op]) -> list[tuple[Op, Form]]:
+    """The ops that the accounting counts, each with its operations."""
+    found: list[tuple[Op, Form]] = []
+    for op in ops:
+        if is_matrix_product(op):
+            found.append((op, matrix_flops(setting, graph, op)))
+        elif setting.accounting.operations == "all_ops":
+            other = _other_flops(setting, graph, op)
+            if other is not None:
+                found.append((op, other))
+    return found
+
+
+def row_totals(work: Work, graph: Graph, ops: Iterable[Op], suffix: str) -> list[Form]:
+    """One step a table row: the operations of its ops together."""
+    setting = work.setting
+    rows: dict[int, list[tuple[Op, Form]]] = {}
+    for op, form in counted(setting, graph, ops):
+        rows.setdefault(op.row, []).append((op, form))
+    targets = {op.row: op.output for op in setting.graph.ops}
+    names: list[Form] = []
+    for row in sorted(rows):
+        pieces = rows[row]
+        target = targets.get(row, "sum")
+        name = f"F_{slug(target)}{suffix}"
+        form = pieces[0][1] if len(pieces) == 1 else Total(tuple(f for _, f in pieces))
+        names.append(work.define(name, form, FLOP, "count the loops", _reason(setting, graph, pieces), pieces[0][0]))
+    return names
+
+
+def _reason(setting: Setting, graph: Graph, pieces: list[tuple[Op, Form]]) -> str:
+    op = pieces[0][0]
+    factor = {"fma2": "two operations", "mac": "one operation", "exact_adds": "a product and an addition"}
+    what = " and ".join(dict.fromkeys(shown(graph, o) for o, _ in pieces[:4])) + (
+        " and more" if len(pieces) > 4 else ""
+    )
+    what = what[0].upper() + what[1:]
+    if is_matrix_product(op):
+        how = f"{factor[setting.accounting.flops]} for each combination of its indices"
+        return f"{what}: {how}." if len(pieces) == 1 else f"{what}: {how}, added up."
+    return f"{what}: counted from the expression of the function."
+
+
+def shown(graph: Graph, op: Op) -> str:
+    output = graph.tensors[op.output]
+    return f"the gradient of `{output.of.split('·')[0]}`" if output.of else f"`{op.output.split('·')[0]}`"
+
+
+def derive(setting: Setting, scope: str = "forward", op: str | None = None) -> Derivation:
+    """The operations of the forward pass, the backward pass or both, of one row or of all layers."""
+    graph, work = setting.graph, Work(setting)
+    fields = [*touched(setting, graph, setting.rows(op).ops)]
+    needs = setting.accounting.input_gradient == "needed"
+    both = backward(graph, input_gradient=needs or bool(graph.repeat))
+    wanted = {o.row for o in setting.rows(op).ops}
+    phases = ["forward", "backward"] if scope == "training" else [scope]
+    parts: list[Form] = []
+    for phase in phases:
+        short = {"forward": "fwd", "backward": "bwd"}[phase]
+        suffix = f"^{short}" if len(phases) > 1 else ""
+        ops = [o for o in both.ops if o.phase == phase and (o.row in wanted or (op is None and not o.row))]
+        names = row_totals(work, both, ops, suffix)
+        if len(names) > 1:
+            whole = work.define(
+                f"F_layer{suffix}" if graph.repeat and op is None else f"F_total{suffix}", Total(tuple(names)), FLOP,
+                "add the rows", f"The {phase} pass of one layer." if graph.repeat else f"The {phase} pass.",
+            )  # fmt: skip
+        else:
+            whole = names[0] if names else num(0)
+        parts.append(whole)
+        fields += ["input_gradient"] if phase == "backward" else []
+    answer: Form = parts[0] if len(parts) == 1 else Total(tuple(parts))
+    if graph.repeat and op is None:
+        answer = product(Sym(graph.repeat), answer)
+        every = work.define("F", answer, FLOP, "repeat", "All layers are alike.")
+        if not needs and scope != "forward":
+            _without_first_input(work, setting, every)
+    elif len(parts) > 1 or isinstance(answer, forms.Num):
+        work.define(
+            "F", answer, FLOP, "add", "Forward and backward together." if len(parts) > 1 else "Nothing is counted."
+        )
+    return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps, fields)
+
+
+def _without_first_input(work: Work, setting: Setting, every: Form) -> None:
+    """Takes off what the first layer saves when its input needs no gradient."""
+    graph = setting.graph
+    totals = []
+    for needed in (True, False):
+        both = backward(graph, input_gradient=needed)
+        ops = [o for o in both.ops if o.phase == "backward"]
+        totals.append(forms.value(Total(tuple(f for _, f in counted(setting, both, ops)) or (num(0),))))
+    saved = setting.graph.relations.gather((totals[0] - totals[1]).expand())
+    spared = work.define(
+        "F_first", forms.from_expr(saved), FLOP, "first layer", "The gradient of the model's input is not computed."
+    )
+    work.define("F_needed", Total((every, forms.negative(spared))), FLOP, "subtract", "Without that gradient.")

@@ -1,0 +1,180 @@
+"""What one rank does in a training step: operations, memory traffic and calls, read off the plan of a strategy.
+
+Nothing is counted twice and nothing is assumed per layer type: every op of the forward and backward pass is divided
+over the ranks as the plan places it, and every collective is one the plan needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from symcomm import form as forms
+from symcomm.errors import AccountingError
+from symcomm.form import Form, Ratio, num, product
+from symcomm.graph.gradient import backward
+from symcomm.graph.graph import Graph, Op
+from symcomm.parallel.placement import PARTIAL, Compute, plan
+from symcomm.parallel.strategy import Strategy
+from symcomm.quantities.communication.communication import Call, calls
+from symcomm.quantities.counting.flops import counted
+from symcomm.quantities.counting.recomputation import run_again
+from symcomm.quantities.memory.saved import RERUN
+from symcomm.quantities.setting import Setting
+
+ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """A traffic convention: how often each kind of use moves a tensor, and whether collectives go through memory.
+
+    The kinds of use: ``weight``, ``activation`` and ``gradient`` are read, ``saved`` is a tensor of the forward pass
+    read in backward, ``result`` and ``weight_gradient`` are written.
+    """
+
+    name: str
+    times: Mapping[str, int]
+    collectives: bool
+
+
+USES = ("weight", "activation", "saved", "gradient", "result", "weight_gradient")
+# One row a traffic convention; a use that is not named moves nothing.
+TRAFFIC: dict[str, Traffic] = {
+    t.name: t
+    for t in (
+        Traffic("compulsory", dict.fromkeys(USES, 1), collectives=False),
+        Traffic("weights_and_reloaded_activations", {"weight": 1, "saved": 1, "weight_gradient": 2}, collectives=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A tensor that an op moves between memory and processor: which, as what, how often, how many elements a rank."""
+
+    tensor: str
+    use: str
+    times: int
+    elements: Form
+    dtype: str
+
+
+@dataclass(frozen=True)
+class OpLoad:
+    """One op on one rank: its operations and what it moves. ``again`` marks an op that is recomputed."""
+
+    op: Op
+    phase: str
+    flops: Form
+    moved: tuple[Moved, ...]
+    cuts: tuple[tuple[int, str], ...] = ()
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one rank does for one layer: counted ops by phase, and calls by phase (``end`` after the batch)."""
+
+    graph: Graph
+    strategy: Strategy
+    ops: tuple[OpLoad, ...]
+    calls: tuple[tuple[str, Call], ...]
+
+    def of(self, *phases: str) -> Load:
+        """The part of some phases."""
+        return replace(
+            self,
+            ops=tuple(o for o in self.ops if o.phase in phases),
+            calls=tuple((p, c) for p, c in self.calls if p in phases),
+        )
+
+    def row(self, setting: Setting, op: str | None) -> Load:
+        """The part of the table row that computes one tensor; its calls are left out."""
+        if op is None:
+            return self
+        wanted = {o.row for o in setting.rows(op).ops}
+        return replace(self, ops=tuple(o for o in self.ops if o.op.row in wanted), calls=())
+
+
+def divided(form: Form, strategy: Strategy, meshes: tuple[str, ...]) -> Form:
+    """A count divided over mesh axes."""
+    parts = [strategy.sizes[m] for m in meshes if strategy.sizes[m] != num(1)]
+    return Ratio(form, product(*parts)) if parts else form
+
+
+def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> Load:
+    """What one rank does for one layer and one microbatch.
+
+    Raises ``AccountingError`` where exact additions are asked for and a summed axis is cut.
+    """
+    accounting = setting.accounting
+    needed = accounting.input_gradient == "needed" or bool(setting.graph.repeat)
+    made = plan(backward(setting.graph, input_gradient=needed), strategy, accounting)
+    graph = made.graph
+    ops: list[OpLoad] = []
+    for step in made.steps:
+        if not isinstance(step, Compute):
+            continue
+        for op, flops in counted(setting, graph, [step.op]):
+            if accounting.flops == "exact_adds" and any(index in op.summed for _, index in step.cuts):
+                raise AccountingError("exact additions of a sum over several ranks", hint="use fma2 or mac")
+            share = divided(flops, strategy, tuple(m for m, _ in step.cuts))
+            cuts = tuple((index, mesh) for mesh, index in step.cuts)
+            ops.append(OpLoad(op, op.phase, share, _moved(setting, graph, strategy, step), cuts))
+    made_calls = [(_phase_of(setting, c), c) for c in calls(setting, strategy, gradient_dtype)]
+    names = run_again(setting.graph, RERUN[accounting.recomputation])
+    if names:
+        again = [o for o in ops if o.phase == "forward" and o.op.output in names]
+        ops += [replace(o, phase="backward", again=True) for o in again]
+        weights = {t.name for t in setting.graph.weights}
+        made_calls += [
+            ("backward", c) for p, c in made_calls if p == "forward" and c.op in names and c.tensor not in weights
+        ]
+    return Load(graph, strategy, tuple(ops), tuple(made_calls))
+
+
+def _phase_of(setting: Setting, call: Call) -> str:
+    """The phase of a call; those of gradients and updated weights come at the end of the batch."""
+    tensor = setting.graph.tensors[call.tensor]
+    synchronises = call.phase == "update" or (call.what.startswith("gradient") and tensor.role == "weight")
+    return "end" if synchronises else call.phase
+
+
+def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
+    """The tensors that an op moves under the traffic convention: as what, and how often."""
+    convention = TRAFFIC[setting.accounting.traffic]
+    found: dict[str, str] = {}
+    for name in op.inputs:
+        role = graph.tensors[name].role
+        found[name] = role if role in ("weight", "gradient") else "saved" if op.phase == "backward" else "activation"
+    made = graph.tensors[op.output]
+    of_weight = made.role == "gradient" and graph.tensors[made.of].role == "weight"
+    found[made.name] = "weight_gradient" if of_weight else "result"
+    moved = {name: (use, convention.times.get(use, 0)) for name, use in found.items()}
+    return {name: (use, times) for name, (use, times) in moved.items() if times and not graph.tensors[name].virtual}
+
+
+def _moved(setting: Setting, graph: Graph, strategy: Strategy, step: Compute) -> tuple[Moved, ...]:
+    layouts = dict(zip(step.op.inputs, step.layouts, strict=True)) | {step.op.output: step.output}
+    found: list[Moved] = []
+    for name, (use, times) in uses(setting, graph, step.op).items():
+        tensor, layout = graph.tensors[name], layouts[name]
+        size = setting.sizes([graph.axes[a].size for a in tensor.axes])
+        share = divided(size, strategy, tuple(m for m, position in layout if position != PARTIAL))
+        dtype = tensor.dtype or (graph.tensors[tensor.of].dtype if tensor.of else None) or setting.dtype
+        found.append(Moved(name, use, times, share, dtype))
+    return tuple(found)
+
+
+def microbatched(setting: Setting, microbatches: Form) -> Setting:
+    """The same setting with the batch divided into microbatches."""
+    from symcomm.parallel.strategy import batch_axes
+
+    if microbatches == num(1):
+        return setting
+    (batch,) = batch_axes(setting.graph)
+    axis = setting.graph.axes[batch]
+    size = axis.size / forms.value(microbatches)
+    axes = dict(setting.graph.axes) | {batch: replace(axis, size=size)}
+    return replace(setting, graph=replace(setting.graph, axes=axes))

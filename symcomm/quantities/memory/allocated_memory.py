@@ -1,0 +1,102 @@
+"""The bytes that an allocator has given out before the backward pass: saved tensors, those still held, workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+
+from symcomm.derivation import Derivation, Reason, Step, exact
+from symcomm.dtypes import element_bytes
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
+from symcomm.quantities.memory.activation_memory import bytes_of, named
+from symcomm.quantities.memory.saved import saved_tensors, storage
+from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.units import BYTE
+
+MIB = 2**20
+# PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp): every request is rounded up to 512 bytes; one of
+# 10 MiB or more gets a segment in steps of 2 MiB, which is not split where 1 MiB or less would be left.
+REQUEST, LARGE, SEGMENT, REMAINDER = 512, 10 * MIB, 2 * MIB, MIB
+ROUNDINGS = ("requests", "blocks", "none")
+
+
+def block(size: Fraction, rounding: str = "blocks") -> Fraction:
+    """The bytes a request of ``size`` bytes takes.
+
+    >>> block(Fraction(4)), block(Fraction(25 * 2**20)) / 2**20, block(Fraction(25 * 2**20), "requests") / 2**20
+    (Fraction(512, 1), Fraction(26, 1), Fraction(25, 1))
+    """
+    if rounding == "none":
+        return size
+    rounded = -(-size // REQUEST) * REQUEST
+    segment = -(-rounded // SEGMENT) * SEGMENT
+    whole = rounding == "blocks" and rounded >= LARGE and segment - rounded <= REMAINDER
+    return Fraction(segment if whole else rounded)
+
+
+def derive(
+    setting: Setting,
+    held: str | Iterable[str] | None = None,
+    workspace: object = None,
+    rounding: str = "requests",
+    dtype: str | None = None,
+) -> Derivation:
+    """The bytes given out just before the backward pass begins.
+
+    ``held`` are tensors that the program still refers to (results, the loss), ``workspace`` the bytes that a library
+    keeps for itself, ``rounding`` how the allocator rounds: ``requests``, ``blocks`` (needs all sizes) or ``none``.
+    """
+    if rounding not in ROUNDINGS:
+        raise ValuesError(f"unknown rounding '{rounding[:40]}'", hint=nearest(rounding, [*ROUNDINGS]))
+    if dtype:
+        setting = replace(setting, dtype=dtype)
+    graph, work = setting.graph, Work(setting)
+    kept = saved_tensors(setting)
+    eager = setting.accounting.saved == "pytorch"
+    parts: list[Form] = []
+    for n, item in enumerate(kept):
+        text = f"{item.what}, kept for the gradient of {', '.join(f'`{r}`' for r in item.readers[:4])}"
+        name = "A_" + slug(item.tensor) + ("" if item.tensor not in [k.tensor for k in kept[:n]] else f",{n}")
+        parts.append(_given(work, name, bytes_of(setting, item), rounding, f"`{item.tensor.split('·')[0]}`: {text}."))
+    roots = {item.tensor for item in kept}
+    for name in named(held):
+        tensor = graph.tensors.get(name) or graph.tensors.get(f"{name}_i")
+        if tensor is None:
+            raise ValuesError(f"there is no tensor '{name[:60]}'", hint=nearest(name, [*graph.tensors]))
+        root = storage(graph, tensor.name, eager)
+        if root in roots:
+            continue
+        roots.add(root)
+        size = product(setting.elements(tensor.name), element_bytes(tensor.dtype or setting.dtype))
+        text = f"`{tensor.name}`: no gradient reads it, but the program still holds it."
+        parts.append(_given(work, f"H_{slug(tensor.name)}", size, rounding, text))
+    if workspace is not None:
+        size = Num(exact(workspace, "workspace"), BYTE)
+        parts.append(work.define("M_work", size, BYTE, "workspace", "What a library keeps for itself."))
+    if not parts:
+        raise ValuesError(f"{graph.name} keeps nothing for backward", hint="name what is held: held=y")
+    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All that is given out.")
+    notes = ("The allocator gives out multiples of 512 bytes.",) if rounding == "requests" else ()
+    return setting.derivation("Memory before backward", work.steps, ["saved", "softmax"], notes=notes)
+
+
+def _given(work: Work, name: str, size: Form, rounding: str, text: str) -> Form:
+    values = work.setting.values
+    if rounding == "none":
+        return work.define(name, size, BYTE, "bytes", text)
+    if rounding == "blocks":
+        missing = [n for n in names(size) if n not in values]
+        if missing:
+            raise ValuesError(f"the size of a block depends on the value of {missing[0]}", hint=f"give {missing[0]}")
+        taken = block(evaluate(size, values))
+        return work.define(name, Num(taken, BYTE), BYTE, "block", text)
+    whole = Num(Fraction(REQUEST), BYTE)
+    form = product(whole, Ceiling(Ratio(size, whole)))
+    while name in work.taken or name in work.known:
+        name += "'"
+    # The step is not collected: a reader looks for the bytes of the tensor and for the 512 they are rounded to.
+    work.steps.append(Step(name, form, BYTE, Reason("round up", text)))
+    work.known[name] = value(form)
+    return Sym(name)

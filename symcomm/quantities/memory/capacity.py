@@ -1,0 +1,257 @@
+"""What fits: the fewest ranks, or the largest batch, sequence or model, for the memory of one device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING
+
+import sympy as sp
+
+from symcomm import form as forms
+from symcomm.accounting import CONVENTIONS
+from symcomm.derivation import Derivation, Reason, Step
+from symcomm.errors import StrategyError, ValuesError, nearest
+from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
+from symcomm.parallel import pipeline
+from symcomm.parallel.placement import check_divisible
+from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.quantities.memory import activation_memory, state_memory
+from symcomm.quantities.memory.saved import ONE_RANK
+from symcomm.quantities.setting import Setting, Work
+from symcomm.units import BYTE, ONE, Quantity
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+    from symcomm.graph.graph import Graph
+
+MEANINGS = {c.name: c.statement for c in CONVENTIONS if c.field == "capacity" and c.name != "unnamed"}
+_SCALES = {"nominal_GB": 10**9, "nominal_GiB": 2**30}
+
+
+def capacity_of(said: object, meaning: str | None) -> Fraction:
+    """The bytes of a device: ``80 GB`` may be 80·10^9, 80·2^30 or less, so what it means has to be said.
+
+    >>> capacity_of("80 GB", "nominal_GiB") / 2**30, int(capacity_of("81559 MiB", "usable"))
+    (Fraction(80, 1), 85520809984)
+    """
+    if meaning is None:
+        raise ValuesError(
+            f"what does a capacity of {said} mean?",
+            hint="say capacity_is: nominal_GB (10^9), nominal_GiB (2^30) or usable",
+        )
+    if meaning not in MEANINGS:
+        raise ValuesError(f"unknown meaning of a capacity '{meaning[:40]}'", hint=nearest(meaning, [*MEANINGS]))
+    found = said if isinstance(said, Quantity) else Quantity.parse(str(said))
+    if found.unit not in (ONE, BYTE):
+        raise ValuesError(f"a capacity is in bytes, not in {found.unit}", hint="for instance 80 GB")
+    if found.value <= 0:
+        raise ValuesError("a capacity of nothing", hint="for instance 80 GB")
+    if meaning == "usable":
+        if found.unit == ONE:
+            raise ValuesError("the usable bytes need a unit", hint="for instance 81559 MiB")
+        return found.value
+    if found.unit == ONE:
+        return found.value * _SCALES[meaning]
+    scale = 10**9
+    if found.value % scale:
+        if found.value % 2**30 == 0 and meaning == "nominal_GiB":
+            return found.value
+        raise ValuesError(f"{said} is not a whole number of GB", hint="usable takes any number of bytes")
+    return found.value / scale * _SCALES[meaning]
+
+
+def in_bytes(expr: Expr) -> Form:
+    """An expression that counts bytes as a form in bytes: each term's number carries the unit."""
+
+    def one(form: Form) -> Form:
+        if isinstance(form, Num):
+            return Num(form.number, BYTE)
+        if isinstance(form, Total):
+            return Total(tuple(one(t) for t in form.terms))
+        if isinstance(form, Ratio):
+            return Ratio(one(form.top), form.bottom)
+        if isinstance(form, forms.Product) and isinstance(form.factors[0], Num):
+            return product(Num(form.factors[0].number, BYTE), *form.factors[1:])
+        if isinstance(form, forms.Product):
+            at = next((n for n, f in enumerate(form.factors) if isinstance(f, Total)), None)
+            if at is not None:
+                return forms.Product((*form.factors[:at], one(form.factors[at]), *form.factors[at + 1 :]))
+        return product(Num(Fraction(1), BYTE), form)
+
+    return one(forms.from_expr(expr))
+
+
+def derive(
+    setting: Setting,
+    solve_for: str = "",
+    capacity: object = None,
+    capacity_is: str | None = None,
+    strategy: Strategy | str | None = None,
+    recipe: str = "mixed_adam",
+    include: str = "states and activations",
+    recomputation: str | Iterable[str] = "none",
+    frozen: str | Iterable[str] | None = None,
+    graphs: Sequence[Graph] = (),
+) -> Derivation:
+    """The smallest number of ranks, or the largest size, with which one rank's bytes do not exceed a capacity.
+
+    ``solve_for`` is a symbol: a degree of the strategy (the fewest that fit) or a size of the model (the largest that
+    fits). ``include`` is ``states``, ``activations`` or ``states and activations``. ``graphs`` are the parts of a model
+    that has several. Raises ``ValuesError`` where nothing fits, or where the meaning of the capacity is not said.
+    """
+    if capacity is None:
+        raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
+    if capacity_is is None and setting.accounting.capacity != "unnamed":
+        capacity_is = setting.accounting.capacity
+    size = capacity_of(capacity, capacity_is)
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    parts: list[tuple[str, str, list[Derivation]]] = []
+    touched: list[str] = []
+    settings = [replace(setting, graph=graph) for graph in graphs] or [setting]
+    if "states" in include:
+        states = [state_memory.derive(s, strategy, recipe, frozen) for s in settings]
+        parts.append(("M_state", "weights, gradients and optimizer states", states))
+    if "activations" in include:
+        kept = [
+            activation_memory.derive(s, strategy, frozen=frozen,
+                                     recomputation=recomputation if s.graph.repeat or not graphs else "none")
+            for s in settings
+        ]  # fmt: skip
+        parts.append(("M_act", "activations kept for backward", kept))
+        touched += [name for d in kept for name in d.touched]
+    if not parts:
+        raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
+    work = Work(setting, *(strategy.sizes.values() if strategy else ()))
+    for name, what, found in parts:
+        _said(work, name, sp.Add(*(d.expr for d in found)), f"The {what} of one rank.")
+    whole = sp.Add(*(d.expr for _, _, found in parts for d in found))
+    wanted = next((s for s in whole.free_symbols if s.name == solve_for), None)
+    if wanted is None:
+        known = sorted(s.name for s in whole.free_symbols)
+        raise ValuesError(f"the bytes do not depend on '{solve_for[:40]}'", hint=nearest(solve_for, known))
+    assert capacity_is is not None
+    cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is])
+    _solve(work, setting, whole, wanted, cap, size, _multiple(setting, strategy, solve_for))
+    return setting.derivation(f"What fits: `{solve_for}`", work.steps, touched)
+
+
+def _said(work: Work, name: str, expr: Expr, text: str) -> Form:
+    """A step for a part of the bytes whose derivation is known; it is written collected at once."""
+    form = in_bytes(sp.factor_terms(expr))
+    while name in work.taken or name in work.known:
+        name += "'"
+    work.steps.append(Step(name, form, BYTE, Reason("split", text)))
+    work.known[name] = forms.value(form)
+    return Sym(name)
+
+
+def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
+    """What a size is a multiple of: of the heads, where it is heads times a width; of the ranks that cut it."""
+    values = {k: v for k, v in setting.values.items() if k != name}
+    relations = setting.graph.relations
+    implied = relations.complete(values)
+    if name in implied:
+        raise ValuesError(
+            f"{name} is {implied[name]} already, by the given numbers",
+            hint=f"give no value for {name}, or for all it is made of",
+        )
+    found = 1
+    for left, right in relations.equations:
+        if left == name and isinstance(right, forms.Product):
+            factors = [values[n] for n in forms.names(right) if n in values]
+            found = int(prod(factors)) if factors and all(f.denominator == 1 for f in factors) else 1
+    degrees = [int(d.number) for d in strategy.sizes.values() if isinstance(d, Num)] if strategy else []
+    if strategy is not None and strategy.pipeline is not None and name == setting.graph.repeat:
+        stages = pipeline.stage_count(strategy.pipeline, name)
+        found = int(stages.number) if isinstance(stages, Num) else found
+    products = {prod(chosen) for n in range(len(degrees) + 1) for chosen in combinations(degrees, n)}
+    for more in sorted(products):
+        try:
+            check_divisible(
+                setting.graph, strategy or ONE_RANK, relations.complete({**values, name: Fraction(found * more)})
+            )
+        except StrategyError:
+            continue
+        return found * more
+    return found
+
+
+def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int) -> None:
+    relations = setting.graph.relations
+    top, bottom = sp.fraction(sp.together(sp.expand(whole)))
+    if not bottom.has(x) and top.is_polynomial(x):
+        coefficients = dict(enumerate(reversed(sp.Poly(sp.expand(whole), x).all_coeffs())))
+    elif sp.cancel(sp.expand(whole) * x).is_polynomial(x):
+        found = reversed(sp.Poly(sp.cancel(sp.expand(whole) * x), x).all_coeffs())
+        coefficients = {n - 1: c for n, c in enumerate(found)}
+    else:
+        coefficients = {}
+    coefficients = {n: relations.gather(sp.expand(c)) for n, c in coefficients.items() if c != 0}
+    name = x.name
+    fixed: Form | None = None
+    if 0 in coefficients:
+        fixed = _said(work, "M_fixed", coefficients[0], f"What does not depend on `{name}`.")
+        known = setting.graph.relations.complete(setting.values)
+        if {s.name for s in coefficients[0].free_symbols} <= known.keys():
+            least = forms.evaluate(forms.from_expr(coefficients[0]), known)
+            if least >= size:
+                raise ValuesError(
+                    f"nothing fits: {Quantity(least, BYTE)} do not depend on {name}, the capacity is "
+                    f"{Quantity(size, BYTE)}", hint="shard more, recompute activations, or take a larger device",
+                )  # fmt: skip
+    left: Form = cap if fixed is None else Total((cap, forms.negative(fixed)))
+    rest = {n for n in coefficients if n != 0}
+    if rest == {-1}:
+        shared = _said(work, "M_shared", coefficients[-1], f"What is divided by `{name}`.")
+        work.define(f"{name}_min", Ceiling(Ratio(shared, left)), ONE, "solve",
+                    f"The least whole `{name}` with which the bytes do not exceed the capacity.")  # fmt: skip
+    elif rest == {1}:
+        each = _said(work, "M_each", coefficients[1], f"For each of `{name}`.")
+        q = num(multiple)
+        most = Floor(Ratio(left, each)) if multiple == 1 else product(q, Floor(Ratio(left, product(q, each))))
+        kind = "whole" if multiple == 1 else f"multiple of {multiple} as"
+        work.define(f"{name}_max", most, ONE, "solve",
+                    f"The largest {kind} `{name}` with which the bytes do not exceed the capacity.")  # fmt: skip
+    else:
+        _search(work, setting, whole, x, size, multiple)
+
+
+def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, multiple: int) -> None:
+    """Where the bytes are no straight line: the last whole number that fits, found by halving."""
+    relations = setting.graph.relations
+    values = {k: v for k, v in setting.values.items() if k != x.name}
+    form = forms.from_expr(whole)
+    known = relations.complete({**values, x.name: Fraction(multiple)})
+    missing = [n for n in forms.names(form) if n not in known]
+    if missing:
+        raise ValuesError(f"this is no straight line in {x.name}: give {', '.join(missing)}", hint=f"{missing[0]}=8")
+
+    def at(n: int) -> Fraction:
+        """The bytes with n times the least size."""
+        return forms.evaluate(form, relations.complete({**values, x.name: Fraction(n * multiple)}))
+
+    growing = at(2) > at(1)
+    low, high = 1, 2
+    while (at(high) <= size) == growing and high < 2**60:
+        low, high = high, 2 * high
+    if growing and at(1) > size:
+        needed, have = Quantity(at(1), BYTE), Quantity(size, BYTE)
+        raise ValuesError(f"nothing fits: {x.name} = {multiple} needs {needed}, the capacity is {have}")
+    if high >= 2**60:
+        raise ValuesError(f"no {x.name} fits", hint="the bytes hardly depend on it")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if (at(middle) <= size) == growing else (low, middle)
+    if not growing and at(1) <= size:
+        low = high = 1
+    found, beside = (low, low + 1) if growing else (high, max(high - 1, 1))
+    fits, not_so = Quantity(at(found), BYTE), Quantity(at(beside), BYTE)
+    text = f"{x.name} = {found * multiple} takes {fits}, which fits; {x.name} = {beside * multiple} takes {not_so}."
+    text += f" It is a multiple of {multiple}." if multiple > 1 else ""
+    which = "max" if growing else "min"
+    work.define(f"{x.name}_{which}", forms.num(found * multiple), ONE, "search", text)

@@ -1,0 +1,214 @@
+"""A training step of a model that is several stretches, op by op, and what is alive at each op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form, Num, Total, num, product
+from symcomm.quantities.memory.saved import storage
+from symcomm.quantities.memory.stretches import NOTHING, Fresh, Part, Run, Stretch, add, named_by
+from symcomm.quantities.setting import Setting
+from symcomm.units import BYTE
+
+STEPS = ("forward", "first", "later")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is alive while one op runs, by kind. ``fresh`` are storages that no freed memory was there for. ``when`` is
+    where in a pipeline's schedule it is.
+    """
+
+    phase: str
+    place: str
+    op: str
+    row: str
+    parts: tuple[tuple[str, Form], ...]
+    fresh: Fresh = ()
+    when: str = ""
+
+
+@dataclass(frozen=True)
+class Base:
+    """What is there besides the pass that runs: kinds that are always there, activations of other microbatches, and
+    gradients of earlier ones; ``there`` says that the weights of this pass have gradients, to which new ones are added.
+    """
+
+    always: tuple[tuple[str, Form], ...]
+    fresh: Fresh
+    saved: Form = NOTHING
+    gradients: Form = NOTHING
+    there: bool = False
+
+
+@dataclass
+class Course:
+    """The step of a whole model: forward through its stretches, backward through them, then the update."""
+
+    setting: Setting
+    stretches: tuple[Stretch, ...]
+    run: Run
+    parts: list[Part] = field(init=False)
+
+    def __post_init__(self) -> None:
+        alone = len(self.stretches) == 1
+        needed = replace(self.setting.accounting, input_gradient="needed")
+        self.parts = []
+        for n, stretch in enumerate(self.stretches):
+            accounting = self.setting.accounting if n == 0 else needed
+            setting = replace(self.setting, graph=stretch.graph, accounting=accounting)
+            tied = frozenset(name for later in self.stretches[n + 1 :] for name in later.shared)
+            tied &= {w.name for w in stretch.graph.weights}
+            self.parts.append(Part(stretch, setting, self.run, alone, tied))
+        for name in () if alone else self.run.frozen:
+            known = [w.name for part in self.parts for w in part.stretch.graph.weights]
+            if not any(named_by(name, w) for w in known):
+                raise ValuesError(f"no weight is called '{name[:60]}'", hint=nearest(name, known))
+        self.held = [self.find(name) for name in self.run.held]
+
+    def find(self, name: str) -> tuple[int, str, Form]:
+        """The stretch that makes a tensor, its storage and its size."""
+        eager = self.setting.accounting.saved == "pytorch"
+        for n, part in reversed([*enumerate(self.parts)]):
+            graph = part.stretch.graph
+            tensor = graph.tensors.get(name) or graph.tensors.get(f"{name}_i")
+            if tensor is not None:
+                made = part.line.plan.placements.get(tensor.name, ())
+                return n, storage(graph, tensor.name, eager), part.line.size(tensor, part.line.part(made))
+        known = [n for part in self.parts for n in part.stretch.graph.tensors]
+        raise ValuesError(f"there is no tensor '{name[:60]}'", hint=nearest(name, known))
+
+    def on_rank(self, part: Part, form: Form, but: int = 0) -> Form:
+        """A size of one repetition, for all that the rank has, or for all but so many."""
+        if form == NOTHING or not part.repeated:
+            return NOTHING if but else form
+        count = product(num(self.run.chunks), part.count) if self.run.chunks > 1 else part.count
+        return product(Total((count, num(-but))) if but else count, form)
+
+    def all(self, role: str, width: int, whole: bool = False) -> Form:
+        """The weights, gradients or states of the whole model on one rank."""
+        return add(self.on_rank(part, add(part.pieces(role, width, whole))) for part in self.parts)
+
+    @property
+    def always(self) -> tuple[tuple[str, Form], ...]:
+        """What is there all the time, but for the optimizer's states."""
+        recipe = self.run.recipe
+        copied = self.run.step != "forward" and self.run.buckets
+        buckets = (("gradient buckets", self.all("gradient", recipe.gradient)),) if copied else ()
+        return ("weights", self.all("weight", recipe.weight)), *buckets
+
+    @property
+    def owned(self) -> Fresh:
+        """The storages of the weights."""
+        run = self.run
+        return tuple(
+            (product(num(run.chunks), p.count) if p.repeated else num(1), tuple(p.pieces("weight", run.recipe.weight)))
+            for p in self.parts
+        )
+
+    @property
+    def base(self) -> Base:
+        """What is there while the passes run."""
+        run, recipe = self.run, self.run.recipe
+        found = [*self.always]
+        if run.step == "later":
+            found.append(("optimizer states", self.all("state", recipe.state)))
+        if run.single_unit:
+            found.append(("gathered weights", self.all("weight", recipe.weight, whole=True)))
+        return Base(tuple(found), self.owned)
+
+    def moments(self) -> list[Moment]:
+        """What is alive at every op that may be the peak: of a repeated stretch, in the last repetition forward, in the
+        last and the first one backward. In between, memory grows or shrinks by one repetition at a time.
+        """
+        every, base = range(len(self.parts)), self.base
+        found = [m for n in every for m in self.forward(n, base, every)]
+        if self.run.step == "forward":
+            return found
+        found += [m for n in reversed(every) for m in self.backward(n, base, every)]
+        return [*found, *self.update()]
+
+    def forward(self, n: int, base: Base, mine: Sequence[int]) -> list[Moment]:
+        """The forward pass of a part, after those of the parts before it in ``mine``."""
+        part, found = self.parts[n], []
+        opens = part.grouped < 2  # inside of a group, what opens it and the layer's own input are both there
+        before = [self.parts[k] for k in mine if k < n]
+        fewer = Total((part.groups, num(-1))) if opens else part.groups
+        others = product(fewer, add(part.kept)) if part.repeated and part.kept else NOTHING
+        earlier = (*base.fresh, *(p.fresh for p in before), *([(fewer, tuple(part.kept))] if part.repeated else []))
+        for tick in part.forward(opens):
+            held = self.held_at("forward", n, tick.at)
+            saved = add([base.saved, *(p.left for p in before), others, *tick.saved])
+            parts = (*base.always, ("gradients", base.gradients), ("saved activations", saved),
+                     ("temporaries", add(tick.passing)), *self.beside(held, 1))  # fmt: skip
+            fresh = (*earlier, (num(1), (*tick.saved, *tick.passing, *held)))
+            found.append(Moment("forward", self.where(part, "last"), tick.op, tick.row, parts, fresh))
+        return found
+
+    def backward(self, n: int, base: Base, mine: Sequence[int]) -> list[Moment]:
+        """The backward pass of a part, after those of the parts behind it in ``mine``."""
+        part, found = self.parts[n], []
+        before = [self.parts[k] for k in mine if k < n]
+        after = [self.parts[k].times(0, add(self.parts[k].made)) for k in mine if k > n]
+        for corner in part.corners:
+            made = [] if base.there else [*after, corner.grown]
+            earlier = (*base.fresh, *(p.fresh for p in before))
+            if part.repeated and corner.place == "last":
+                earlier = (*earlier, (Total((part.groups, num(-1))), tuple(part.kept)))
+            ticks = part.backward(corner.opens, base.there)
+            for tick in [*part.again(corner.opens), *ticks] if corner.again and part.grouped else ticks:
+                held = self.held_at("backward", n, tick.at)
+                saved = add([base.saved, *(p.left for p in before), corner.others, *tick.saved])
+                parts = (*base.always, ("gradients", add([base.gradients, *made, *tick.gradients])),
+                         ("saved activations", saved), ("temporaries", add([corner.inner, *tick.passing])),
+                         *self.beside(held, 2))  # fmt: skip
+                fresh = (*earlier, (num(1), (*tick.saved, *held)))
+                found.append(Moment("backward", self.where(part, corner.place), tick.op, tick.row, parts, fresh))
+        return found
+
+    def update(self) -> list[Moment]:
+        """The update goes from weight to weight; in the first step it makes the states on its way."""
+        run, recipe, found = self.run, self.run.recipe, []
+        always = (*self.always, ("gradients", self.all("gradient", recipe.gradient)))
+        held = self.held_at("optimizer", 0, 0)
+        whole = self.all("state", recipe.state)
+        before: list[Form] = []
+        fresh = (*self.owned, (num(1), tuple(held)))
+        for part in self.parts:
+            states = part.pieces("state", recipe.state)
+            copies = part.pieces("state", 4) if run.copies else []
+            before.append(self.on_rank(part, add(states), 1))
+            names = [w.name for w in part.weights if w.name not in part.frozen]
+            for n, name in enumerate(names if run.copies else names[-1:]):
+                made = [*before, *states[: n + 1]] if run.copies else [*before, *states]
+                growing = add(made) if run.step == "first" else whole
+                copied = product(num(run.copies), copies[n]) if run.copies else NOTHING
+                parts = (*always, ("optimizer states", growing), ("temporaries", copied), *self.beside(held, 2))
+                op = f"the update of `{name.split('·')[0]}`"
+                found.append(Moment("optimizer", self.where(part, "last"), op, "", parts, fresh))
+            before.extend(states)
+        return found
+
+    def where(self, part: Part, place: str) -> str:
+        """The stretch of a moment, for a reader: a place is an ordinal, with the group where there are groups."""
+        name = "layer" if part.alone else part.stretch.name
+        ordinal, _, group = place.partition(" ")
+        return " ".join(filter(None, (ordinal, name, group))) if part.alone or part.repeated else name
+
+    def held_at(self, phase: str, n: int, at: int) -> list[Form]:
+        """The held tensors that are there and not counted as kept or passing."""
+        found = []
+        for home, root, size in self.held:
+            line = self.parts[home].line
+            counted = (home == n and line.alive(root, at)) or (home < n and root in line.roots)
+            made = home < n or (home == n and line.born(root) <= at) or root not in line.graph.producers
+            if phase == "optimizer" or (not counted and (made or phase == "backward")):
+                found.append(size)
+        return found
+
+    def beside(self, held: list[Form], threads: int) -> tuple[tuple[str, Form], ...]:
+        threads = 2 if self.run.step == "later" else threads
+        size = Num(threads * self.run.workspace, BYTE)
+        return ("held tensors", add(held)), ("workspaces", size)

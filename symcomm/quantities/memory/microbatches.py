@@ -1,0 +1,214 @@
+"""What is alive on one stage of a pipeline: its schedule, task by task, with the microbatches in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from symcomm import form as forms
+from symcomm.errors import StrategyError, ValuesError
+from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
+from symcomm.graph.graph import Graph
+from symcomm.parallel import pipeline
+from symcomm.parallel.schedule import Task, schedule
+from symcomm.parallel.strategy import PipelineCut, batch_axes
+from symcomm.quantities.memory.course import Base, Course, Moment
+from symcomm.quantities.memory.stretches import Run, Stretch, add
+from symcomm.quantities.setting import Setting
+
+WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Which stage of a pipeline is looked at (0 is the first one), under which schedule, with how many chunks."""
+
+    schedule: str = "1f1b"
+    stage: int = 0
+    chunks: int = 1
+
+
+@dataclass(frozen=True)
+class Instant:
+    """A task of the schedule as it begins: the other pieces in flight by their chunk, and the chunks with gradients."""
+
+    task: Task
+    when: str
+    flying: tuple[tuple[int, int], ...]
+    there: frozenset[int]
+
+    @property
+    def count(self) -> int:
+        """The pieces in flight, with the one that the task works on."""
+        return sum(n for _, n in self.flying) + 1
+
+
+def instants(tasks: Sequence[Task]) -> list[Instant]:
+    """Every task of a stage with what is in flight besides it.
+
+    A stage warms up until its first backward task, and cools down after its last forward task.
+    """
+    first = next(n for n, t in enumerate(tasks) if t.phase == "backward")
+    last = max(n for n, t in enumerate(tasks) if t.phase == "forward")
+    flying: set[tuple[int, int]] = set()
+    there: frozenset[int] = frozenset()
+    found = []
+    for n, task in enumerate(tasks):
+        mine = (task.chunk, task.microbatch)
+        when = WARM if n < first else STEADY if n <= last else COOL
+        chunks = [chunk for chunk, m in flying if (chunk, m) != mine]
+        counts = tuple((chunk, chunks.count(chunk)) for chunk in sorted({*chunks}))
+        found.append(Instant(task, when, counts, there))
+        if task.phase == "forward":
+            flying.add(mine)
+        else:
+            flying.discard(mine)
+            there |= {task.chunk}
+    return found
+
+
+def moments(setting: Setting, stretches: tuple[Stretch, ...], run: Run, cut: PipelineCut, at: Stage) -> list[Moment]:
+    """What is alive on a stage at every op that may be the peak; of tasks that differ in nothing but in what else is
+    there, the one with the most.
+
+    Raises ``ValuesError`` and ``StrategyError`` for sizes that are not known, layers that the chunks do not divide, a
+    stage that there is not, and what the schedule refuses.
+    """
+    values = setting.graph.relations.complete(setting.values)
+    repeat = setting.graph.repeat
+    if not repeat:
+        raise StrategyError("one layer cannot be cut into stages", hint="say 'repeat: N_layer'")
+    stages = whole(pipeline.stage_count(cut, repeat), values, "stages")
+    count = whole(cut.microbatches, values, "microbatches")
+    layers = whole(Sym(repeat), values, repeat)
+    tasks = [e.task for e in schedule(at.schedule, stages, count, chunks=at.chunks).of_stage(at.stage)]
+    if at.stage >= stages:
+        raise StrategyError(
+            f"there is no stage {at.stage} of {stages}", hint=f"0 is the first one, {stages - 1} the last"
+        )
+    if layers % (stages * at.chunks):
+        pieces = f"{stages} stages" + (f" of {at.chunks} chunks" if at.chunks > 1 else "")
+        raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
+    each = cut.layers_per_stage or Ratio(Sym(repeat), pipeline.stage_count(cut, repeat))
+    run = replace(run, layers=Ratio(each, num(at.chunks)) if at.chunks > 1 else each, chunks=at.chunks)
+    course = Course(setting, _on_stage(stretches, cut, at.stage, stages), run)
+    walk = _Walk(course, at, stages, values)
+    return [*walk.passes(instants(tasks)), *course.update()]
+
+
+def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
+    """A number of stages, layers or microbatches; raises ``ValuesError`` where it is not known, or no whole number."""
+    missing = [n for n in names(form) if n not in values]
+    if missing:
+        raise ValuesError(f"no value is given for {missing[0]}: the schedule of a pipeline is followed step by step",
+                          hint=f"for instance {missing[0]}=8")  # fmt: skip
+    found = evaluate(form, values)
+    if found.denominator != 1 or found < 1:
+        raise ValuesError(f"{what} = {found}: a whole number is needed")
+    return int(found)
+
+
+def _on_stage(stretches: tuple[Stretch, ...], cut: PipelineCut, stage: int, stages: int) -> tuple[Stretch, ...]:
+    """The stretches of a stage, for one microbatch: the layers, and what stands before or behind all of them.
+
+    A weight that an earlier stretch has, too, is there once more where that one is on another rank.
+    """
+    layers = next(n for n, s in enumerate(stretches) if s.graph.repeat)
+    found = [
+        s for n, s in enumerate(stretches)
+        if s.graph.repeat or (n < layers and stage == 0) or (n > layers and stage == stages - 1)
+    ]  # fmt: skip
+    known: set[str] = set()
+    mine = []
+    for s in found:
+        mine.append(Stretch(s.name, microbatch(s.graph, cut.microbatches), s.shared & known))
+        known |= {w.name for w in s.graph.weights}
+    return tuple(mine)
+
+
+def microbatch(graph: Graph, count: Form) -> Graph:
+    """The graph for one microbatch: its batch is that many times smaller."""
+    (name,) = batch_axes(graph)
+    size, parts = graph.axes[name].size, forms.value(count)
+    axes = {
+        key: replace(
+            axis, size=axis.size.xreplace({size: size / parts}) if size.is_Symbol or key == name else axis.size
+        )
+        for key, axis in graph.axes.items()
+    }
+    return replace(graph, axes=axes)
+
+
+@dataclass
+class _Walk:
+    course: Course
+    at: Stage
+    stages: int
+    values: Mapping[str, Fraction]
+
+    def chunk(self, number: int) -> tuple[int, ...]:
+        """The parts that a chunk runs through: what stands before the layers belongs to the first chunk."""
+        parts = self.course.parts
+        layers = next(n for n, part in enumerate(parts) if part.repeated)
+        return tuple(
+            n for n in range(len(parts))
+            if n == layers or (n < layers and number == 0) or (n > layers and number == self.at.chunks - 1)
+        )  # fmt: skip
+
+    def left(self, number: int) -> Form:
+        """What a microbatch in flight keeps of a chunk."""
+        return add(self.course.parts[n].left for n in self.chunk(number))
+
+    def gradients(self, number: int) -> Form:
+        width = self.course.run.recipe.gradient
+        parts = [self.course.parts[n] for n in self.chunk(number)]
+        return add(part.times(0, add(part.pieces("gradient", width))) for part in parts)
+
+    def base(self, instant: Instant) -> Base:
+        plain = self.course.base
+        flying = [_times(n, self.left(chunk)) for chunk, n in instant.flying]
+        fresh = list(plain.fresh)
+        for chunk, n in instant.flying:
+            for part in (self.course.parts[k] for k in self.chunk(chunk)):
+                often, kept = part.fresh
+                fresh.append((product(num(n), often), kept))
+        there = add(self.gradients(chunk) for chunk in sorted(instant.there))
+        return Base(plain.always, tuple(fresh), add(flying), there, instant.task.chunk in instant.there)
+
+    def weight(self, instant: Instant) -> Fraction:
+        """The bytes that are there besides the task."""
+        flying = (n * evaluate(self.left(chunk), self.values) for chunk, n in instant.flying)
+        there = (evaluate(self.gradients(chunk), self.values) for chunk in instant.there)
+        return sum(flying, Fraction(0)) + sum(there, Fraction(0))
+
+    def passes(self, found: list[Instant]) -> list[Moment]:
+        """The ops of the tasks that may be the peak, in order."""
+        best: dict[tuple[object, ...], tuple[Fraction, Instant]] = {}
+        weights: dict[tuple[object, ...], Fraction] = {}
+        for instant in found:
+            state = (instant.flying, instant.there)
+            if state not in weights:
+                weights[state] = self.weight(instant)
+            task = instant.task
+            key = (instant.when, task.phase, self.chunk(task.chunk), task.chunk in instant.there)
+            if key not in best or weights[state] > best[key][0]:
+                best[key] = weights[state], instant
+        ordered = [instant for instant in found if any(instant is one for _, one in best.values())]
+        return [moment for instant in ordered for moment in self.moments(instant)]
+
+    def moments(self, instant: Instant) -> list[Moment]:
+        task, base, mine = instant.task, self.base(instant), self.chunk(instant.task.chunk)
+        if task.phase == "forward":
+            listed = [m for n in mine for m in self.course.forward(n, base, mine)]
+        else:
+            listed = [m for n in reversed(mine) for m in self.course.backward(n, base, mine)]
+        pieces = "microbatch" if self.at.chunks == 1 else "chunk"
+        when = f"{instant.when}, {instant.count} {pieces}{'es' * (pieces == 'microbatch') or 's'} in flight"
+        if instant.count == 1:
+            when = f"{instant.when}, one {pieces} in flight"
+        return [replace(m, when=when) for m in listed]
+
+
+def _times(count: int, form: Form) -> Form:
+    return product(num(count), form) if count > 1 else form

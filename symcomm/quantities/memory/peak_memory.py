@@ -1,0 +1,293 @@
+"""The memory of one rank over a training step, op by op: where the peak is and what it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import sympy as sp
+
+from symcomm import form as forms
+from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
+from symcomm.errors import StrategyError, ValuesError, nearest
+from symcomm.form import Form, Num, Sym, evaluate, names
+from symcomm.parallel.pipeline import stage_count
+from symcomm.parallel.placement import check_divisible
+from symcomm.parallel.strategy import PipelineCut, Strategy, parse_strategy
+from symcomm.quantities.memory.activation_memory import named
+from symcomm.quantities.memory.allocated_memory import ROUNDINGS, block
+from symcomm.quantities.memory.capacity import in_bytes
+from symcomm.quantities.memory.course import STEPS, Course, Moment
+from symcomm.quantities.memory.microbatches import Stage, moments, whole
+from symcomm.quantities.memory.saved import ONE_RANK, RERUN, conventions
+from symcomm.quantities.memory.state_memory import recipe_of
+from symcomm.quantities.memory.stretches import Run, Stretch, add
+from symcomm.quantities.setting import Setting, Work
+from symcomm.units import BYTE, Quantity
+
+KINDS = {
+    "weights": "M_W",
+    "gathered weights": "M_gathered",
+    "gradients": "M_G",
+    "gradient buckets": "M_bucket",
+    "optimizer states": "M_O",
+    "saved activations": "M_A",
+    "temporaries": "M_T",
+    "held tensors": "M_held",
+    "workspaces": "M_work",
+    "rounding": "M_round",
+}
+
+
+def derive(
+    setting: Setting,
+    strategy: Strategy | str | None = None,
+    recipe: str = "mixed_adam",
+    dtype: str | None = None,
+    recomputation: str | Iterable[str] | None = None,
+    every: object = None,
+    schedule: str | None = None,
+    stage: object = None,
+    chunks: object = None,
+    frozen: str | Iterable[str] | None = None,
+    step: str = "later",
+    held: str | Iterable[str] | None = None,
+    workspace: object = None,
+    rounding: str = "none",
+    update_copies: object = 0,
+    tables: str = "shared",
+    units: str = "layer",
+    buckets: str = "none",
+    stretches: Sequence[Stretch] = (),
+) -> Derivation:
+    """The most bytes that are alive at once on one rank in a training step, and the op during which they are.
+
+    Gradients come into being in the backward pass and are dropped after the update. Which op is the peak depends on
+    the sizes, so all of them must be known. Raises ``ValuesError`` and ``StrategyError`` for what is not known or does
+    not fit.
+
+    ``recomputation`` is that of ``activation_memory``: of a model of several parts, the layers that are repeated are
+    computed again and what stands before and behind them is not. ``every`` computes groups of so many layers again,
+    each from its first input. ``schedule``, ``stage`` (0 is the first) and ``chunks`` belong to a pipeline: what stands
+    before the layers is on the first stage, what stands behind them on the last one.
+
+    ``step`` is ``forward`` (that pass alone), the ``first`` step (the update makes the optimizer's states, weight by
+    weight) or a ``later`` one. Named terms that are no tensor of the graph: ``held`` tensors; a ``workspace`` for the
+    thread of each pass; the ``rounding`` of an allocator (``requests`` or ``blocks``, as in ``allocated_memory``);
+    ``update_copies`` of one weight in fp32 during its update; ``tables`` that are made ``per_layer``; ``units: model``
+    (all weights are gathered at once); ``buckets: copy`` (a flat copy of all gradients). ``stretches`` are the parts of
+    a model in the order they run.
+    """
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    said = (
+        ("step", step, STEPS),
+        ("rounding", rounding, ROUNDINGS),
+        ("tables", tables, ("shared", "per_layer")),
+        ("units", units, ("layer", "model")),
+        ("buckets", buckets, ("none", "copy")),
+    )
+    for name, given, known in said:
+        if given not in known:
+            raise ValuesError(f"unknown {name} '{str(given)[:40]}'", hint=nearest(str(given), [*known]))
+    if strategy is None and (buckets != "none" or units != "layer"):
+        option = "buckets: copy" if buckets != "none" else "units: model"
+        raise StrategyError(f"'{option}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
+    if dtype:
+        setting = replace(setting, dtype=dtype)
+    stretches = tuple(stretches) or (Stretch(setting.graph.name, setting.graph),)
+    if strategy is not None:
+        for stretch in stretches:
+            check_divisible(stretch.graph, strategy, setting.values)
+    if recomputation is None:
+        recomputation = RERUN[setting.accounting.recomputation]
+    again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
+    run = Run(
+        strategy or ONE_RANK,
+        recipe_of(recipe),
+        again,
+        named(frozen),
+        step,
+        named(held),
+        _number(update_copies, "update_copies", 0, 100),
+        _bytes(workspace),
+        tables == "per_layer",
+        units == "model",
+        buckets == "copy",
+        0 if every is None else _number(every, "every", 1),
+    )
+    found = follow(setting, stretches, run, schedule, stage, chunks)
+    values = setting.graph.relations.complete(setting.values)
+    missing = [n for m in found for _, f in m.parts for n in names(f) if n not in values]
+    if missing:
+        raise ValuesError(
+            f"which op is the peak depends on the sizes: no value is given for {', '.join(dict.fromkeys(missing))}",
+            hint=f"for instance {missing[0]}=8",
+        )
+    worth = [_worth(moment, values, rounding) for moment in found]
+    totals = [sum(w.values(), Fraction(0)) for w in worth]
+    top = max(range(len(found)), key=lambda n: totals[n])
+    peak = found[top]
+    parts = {**dict(peak.parts), "rounding": Num(worth[top]["rounding"], BYTE)}
+    work = Work(setting, *(strategy.sizes.values() if strategy else ()), *parts.values())
+    where = f"{_where(peak)}, while it makes {peak.op}" if peak.phase != "optimizer" else "update by the optimizer"
+    where += f" ({peak.when})" if peak.when else ""
+    if peak.phase == "optimizer" and run.copies:
+        where += f", in {peak.op.removeprefix('the ')}"
+    terms: list[Form] = []
+    for kind, letter in KINDS.items():
+        if worth[top].get(kind):
+            form = in_bytes(sp.factor_terms(setting.graph.relations.gather(sp.expand(forms.value(parts[kind])))))
+            text = _SAID.get(kind, f"The {kind} that are alive at the peak: {where}.")
+            work.steps.append(Step(_free(work, letter), form, BYTE, Reason("alive", text)))
+            work.known[work.steps[-1].name] = forms.value(form)
+            terms.append(Sym(work.steps[-1].name))
+    work.define("M_peak", add(terms), BYTE, "add", f"The peak is in the {where}.")
+    exhibit = _exhibit(found, worth, totals, top)
+    title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
+    notes: list[str] = []
+    if (again != "none" or run.every) and len(stretches) > 1:
+        notes.append("The layers that are repeated are computed again; what stands before and behind them is not.")
+    if strategy is not None and strategy.pipeline is not None:
+        notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
+    touched = conventions(setting.accounting, [stretch.graph for stretch in stretches], strategy)
+    if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
+        touched.append("gathered_weights")
+    return setting.derivation(title, work.steps, touched, [exhibit], notes)
+
+
+def follow(
+    setting: Setting, stretches: tuple[Stretch, ...], run: Run, schedule: str | None, stage: object, chunks: object
+) -> list[Moment]:
+    """The moments of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
+    cut = run.strategy.pipeline
+    check_groups(setting, run, cut, chunks)
+    if cut is None:
+        for option, given in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):
+            if given is not None:
+                raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
+        return Course(setting, stretches, run).moments()
+    for option, wrong in (
+        ("step: forward", run.step == "forward"), ("held", bool(run.held)), ("units: model", run.single_unit)
+    ):  # fmt: skip
+        if wrong:
+            raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
+    name = schedule or "1f1b"
+    if name == "interleaved" and chunks is None:
+        raise StrategyError("an interleaved schedule needs its chunks of layers per rank", hint="chunks=2")
+    at = Stage(name, _number(stage or 0, "stage", 0), _number(chunks or 1, "chunks", 1))
+    return moments(setting, stretches, run, cut, at)
+
+
+def check_groups(setting: Setting, run: Run, cut: PipelineCut | None, chunks: object) -> None:
+    """Raises ``ValuesError`` where the layers cannot be put into groups of the size that is asked for."""
+    if not run.every:
+        return
+    if run.recomputation not in ("none", "full"):
+        raise ValuesError("'every' goes with full recomputation", hint="leave one of the two out")
+    repeat = setting.graph.repeat
+    if not repeat:
+        raise ValuesError("every n-th layer is kept, but the model has one layer", hint="say 'repeat: N_layer'")
+    values = setting.graph.relations.complete(setting.values)
+    layers = whole(Sym(repeat), values, repeat)
+    if cut is not None:
+        layers //= whole(stage_count(cut, repeat), values, "stages") * _number(chunks or 1, "chunks", 1)
+    where = " that run one after the other on a stage" if cut is not None else ""
+    if run.every > layers:
+        raise ValuesError(f"groups of {run.every} layers, but there are {layers}{where}", hint=f"at most {layers}")
+    if layers % run.every:
+        raise ValuesError(
+            f"{layers} layers{where} are no whole number of groups of {run.every}", hint=f"choose a divisor of {layers}"
+        )
+
+
+_SAID = {
+    "gathered weights": "All weights are one unit: they are gathered as long as any layer runs.",
+    "gradient buckets": "Data parallelism keeps flat buckets besides the gradients, and reduces those.",
+    "held tensors": "The program still refers to these.",
+    "workspaces": "What a library keeps for itself, for each thread that calls it.",
+    "rounding": "What the allocator's blocks hold more than was asked for. What comes after the forward pass is cut "
+    "from memory that was freed.",
+}
+
+
+def _worth(moment: Moment, values: Mapping[str, Fraction], rounding: str) -> dict[str, Fraction]:
+    """The bytes of each kind; of the rounding, what fresh storages take more than was asked for."""
+    found = {kind: evaluate(form, values) for kind, form in moment.parts}
+    more = Fraction(0)
+    for count, sizes in moment.fresh if rounding != "none" else ():
+        each = [evaluate(size, values) for size in sizes]
+        more += evaluate(count, values) * sum((block(size, rounding) - size for size in each), Fraction(0))
+    return {**found, "rounding": more}
+
+
+def _number(said: object, name: str, least: int, most: int = 10**6) -> int:
+    try:
+        count = exact(said, name)
+    except ValuesError:
+        count = Fraction(-1, 2)
+    if count.denominator != 1 or not least <= count <= most:
+        raise ValuesError(f"{name} is {str(said)[:40]}", hint=f"a whole number from {least} to {most:,}")
+    return int(count)
+
+
+def _bytes(said: object) -> Fraction:
+    size = Fraction(0) if said is None else exact(said, "workspace")
+    if size < 0:
+        raise ValuesError(f"a workspace of {size} B", hint="for instance 32 MiB")
+    return size
+
+
+def _free(work: Work, name: str) -> str:
+    while name in work.taken or name in work.known:
+        name += "'"
+    return name
+
+
+def _where(moment: Moment) -> str:
+    if moment.phase == "optimizer":
+        return "optimizer"
+    return f"{moment.phase} pass of the {moment.place}"
+
+
+# The columns of the timeline, and the kinds that each holds together.
+_COLUMNS = {
+    "weights": ("weights", "gathered weights"),
+    "gradients": ("gradients", "gradient buckets"),
+    "states": ("optimizer states",),
+    "saved": ("saved activations",),
+    "passing": ("temporaries",),
+    "besides": ("held tensors", "workspaces", "rounding"),
+}
+_ROWS = 45
+
+
+def _exhibit(found: list[Moment], worth: list[dict[str, Fraction]], totals: list[Fraction], top: int) -> Exhibit:
+    """The timeline: of each table row in each phase the op with the most memory; where these are too many for a page,
+    of each stretch in each phase. The same for a pipeline, whose phases come three times.
+    """
+    columns = [c for c, kinds in _COLUMNS.items() if c != "besides" or any(w.get(k) for w in worth for k in kinds)]
+    shown: list[int] = []
+    for by_row in (False,) if found[0].when else (True, False):
+        best: dict[tuple[str, str], int] = {}
+        for n, moment in enumerate(found):
+            key = (f"{moment.when} {_where(moment)}", moment.row if by_row else "")
+            if key not in best or totals[n] > totals[best[key]]:
+                best[key] = n
+        shown = sorted(best.values())
+        if len(shown) <= _ROWS:
+            break
+    unit, scale = ("MiB", 2**20) if totals[top] >= 10 * 2**20 else ("KiB", 2**10)
+
+    def rounded(amount: Fraction) -> str:
+        return f"{float(amount / scale):,.1f}".replace(",", " ")
+
+    rows: list[tuple[str | Form | Quantity, ...]] = []
+    for n in shown:
+        moment, mark = found[n], " (peak)" if n == top else ""
+        name = moment.op if moment.phase != "optimizer" or worth[n].get("temporaries") else "the update"
+        place = moment.phase + (f", {moment.place}" if moment.phase != "optimizer" else "")
+        place = f"{moment.when}: {place}" if moment.when else place
+        amounts = [sum((worth[n].get(kind, Fraction(0)) for kind in _COLUMNS[c]), Fraction(0)) for c in columns]
+        rows.append((place, f"{name}{mark}", *map(rounded, amounts), rounded(totals[n])))
+    return Exhibit(f"The step, op by op, in {unit}", ("phase", "op", *columns, "total"), tuple(rows))

@@ -1,0 +1,389 @@
+"""Which tensors the backward pass reads of what the forward pass made: what has to be kept in between.
+
+Nothing here knows a layer. The plan of a training step says what every rank computes and moves; whatever a step of the
+backward pass reads that was there before it began is saved, each storage once. A tensor that is a view of another has
+that one's storage. Weights, and tables that never change (rotations, causal masks), are not activations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import sympy as sp
+
+from symcomm import form as forms
+from symcomm.accounting import Accounting
+from symcomm.errors import ValuesError, nearest
+from symcomm.graph.gradient import backward, differentiable
+from symcomm.graph.graph import Graph, Op, Tensor
+from symcomm.graph.ops import BY_HAND, MAP
+from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, plan
+from symcomm.parallel.strategy import Strategy, whole_indices
+from symcomm.quantities.setting import Setting
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A tensor that is kept for backward: the numbers of it that one rank keeps, and which gradients read it.
+
+    ``row`` is the table row that makes it. ``scores`` says that it has the positions of queries and of keys.
+    """
+
+    tensor: str
+    what: str
+    elements: Expr
+    dtype: str
+    row: int
+    readers: tuple[str, ...]
+    scores: bool = False
+
+
+def training_graph(setting: Setting, frozen: Collection[str] = ()) -> Graph:
+    """The graph with its backward ops; ``frozen`` weights get no gradient.
+
+    Raises ``ValuesError`` for a frozen name that is no weight, or where nothing is left to train.
+    """
+    graph = setting.graph
+    names = frozen_weights(graph, frozen)
+    held = {n: replace(graph.tensors[n], role="constant") for n in names}
+    needed = setting.accounting.input_gradient == "needed" or bool(graph.repeat)
+    both = backward(replace(graph, tensors={**graph.tensors, **held}), input_gradient=needed)
+    return replace(both, tensors={n: graph.tensors[n] if n in names else t for n, t in both.tensors.items()})
+
+
+def frozen_weights(graph: Graph, frozen: Collection[str]) -> frozenset[str]:
+    """The weights that ``frozen`` names; ``W*`` means all whose names begin with W."""
+    weights = [t.name for t in graph.weights]
+    found: set[str] = set()
+    for name in frozen:
+        mine = [w for w in weights if w == name or (name.endswith("*") and w.startswith(name[:-1]))]
+        if not mine:
+            raise ValuesError(f"no weight is called '{name[:60]}'", hint=nearest(name, weights))
+        found.update(mine)
+    if found and len(found) == len(weights):
+        raise ValuesError("all weights are frozen: there is nothing to train", hint="leave out some of 'frozen'")
+    return frozenset(found)
+
+
+# What a convention of recomputation computes again, as ``rerun_ops`` calls it.
+RERUN = {"activations_kept": "none", "selective_recomputation": "selective", "full_recomputation": "full"}
+
+
+def rerun_ops(graph: Graph, recomputation: str) -> frozenset[str]:
+    """The forward ops whose results are computed again instead of kept, by the tensors they make.
+
+    ``none``, ``full``, ``selective`` (what has the positions of queries and keys), or tensors of the table, separated
+    by commas. Raises ``ValuesError`` for a tensor that no row computes.
+    """
+    forward = [op for op in graph.ops if op.phase == "forward"]
+    if recomputation == "none":
+        return frozenset()
+    if recomputation == "full":
+        return frozenset(op.output for op in forward)
+    if recomputation == "selective":
+        found = frozenset(op.output for op in forward if has_scores(graph, op.output))
+        if not found:
+            raise ValuesError(
+                f"{graph.name} has no attention scores to compute again", hint="selective recomputation is of attention"
+            )
+        return found
+    rows: set[int] = set()
+    makers = {op.output: op.row for op in forward}
+    for name in (part.strip() for part in recomputation.split(",")):
+        row = makers.get(name, makers.get(f"{name}_i"))
+        if row is None:
+            known = ["none", "selective", "full", *(n for n in makers if "·" not in n)]
+            raise ValuesError(f"nothing is computed that is called '{name[:60]}'", hint=nearest(name, known))
+        rows.add(row)
+    return frozenset(op.output for op in forward if op.row in rows)
+
+
+def has_scores(graph: Graph, name: str) -> bool:
+    """Whether a tensor has the positions of both queries and keys."""
+    axes = graph.tensors[name].axes
+    for queries, keys in graph.attention_pairs:
+        if queries in axes and keys in [a for n, a in enumerate(axes) if n != axes.index(queries)]:
+            return True
+    return False
+
+
+def storage(graph: Graph, name: str, eager: bool) -> str:
+    """The tensor whose storage a tensor uses: a view has that of what it views.
+
+    A repeated key/value head is a view in principle, but eager PyTorch copies it; of a slice only that part need be
+    kept, but eager PyTorch keeps the whole storage that it is a view of.
+    """
+    while name in graph.producers:
+        op = graph.producers[name]
+        if op.attribute("slice") and eager:
+            name = op.inputs[0]
+            continue
+        if not op.attribute("view") or len(op.inputs) != 1:
+            break
+        larger = not graph.same_size(graph.elements(op.output), graph.elements(op.inputs[0]))
+        if larger and eager:
+            break
+        name = op.inputs[0]
+    return name
+
+
+@dataclass
+class Keeper:
+    """Collects what a plan's backward pass reads from its forward pass, per rank.
+
+    ``rerun`` are the results that are computed again; what they are computed from is kept instead.
+    """
+
+    setting: Setting
+    plan: Plan
+    rerun: frozenset[str] = frozenset()
+    found: dict[tuple[str, str, tuple[str, ...]], Saved] = field(default_factory=dict)
+
+    @property
+    def eager(self) -> bool:
+        return self.setting.accounting.saved == "pytorch"
+
+    def collect(self) -> tuple[Saved, ...]:
+        """Every storage that is kept, in the order of the table."""
+        fresh: set[str] = set()  # what the backward pass makes itself: gradients, copies gathered again
+        for step in self.plan.steps:
+            if isinstance(step, Collective):
+                if step.phase == "backward" and self.is_backward(step):
+                    if step.tensor not in fresh:
+                        self.keep(step.tensor, step.before, self.label(step.op))
+                    fresh.add(step.stored)
+                continue
+            if step.op.phase != "backward" or step.op.kind == "update":
+                continue
+            fresh.add(step.op.output)
+            self.read(step, fresh)
+        order = {op.output: n for n, op in enumerate(self.plan.graph.ops)}
+        return tuple(sorted(self.found.values(), key=lambda s: (order.get(s.tensor, -1), s.tensor)))
+
+    def fused(self, softmax: Op) -> None:
+        """A fused attention computes the scores again from a number a row, and reads its own result.
+
+        Source: Dao et al., arXiv 2205.14135, section 3.1.
+        """
+        graph = self.plan.graph
+        step = next(c for c in self.plan.steps if isinstance(c, Compute) and c.op.output == softmax.output)
+        kept = [i for i in softmax.output_indices if i not in whole_indices(softmax)]
+        axes = graph.index_axes(softmax)
+        elements = sp.Mul(*(graph.axes[axes[i]].size for i in kept))
+        for mesh, index in step.cuts:
+            elements = elements / self.degree(mesh) if index in kept else elements
+        dtype = self.setting.dtype if self.setting.dtype == "fp64" else "fp32"
+        self.found[softmax.output, "log-sum-exp", ()] = Saved(
+            softmax.output, "log-sum-exp of its rows", elements, dtype, softmax.row, (softmax.output.split("·")[0],)
+        )
+        for op in graph.ops:
+            reads = op.phase == "forward" and any(has_scores(graph, n) for n in op.inputs)
+            if reads and not has_scores(graph, op.output) and op.output not in self.rerun:
+                self.keep(op.output, self.plan.placements.get(op.output, ()), softmax.output.split("·")[0])
+
+    def is_backward(self, step: Collective) -> bool:
+        """Whether a collective of the backward phase moves something of the forward pass, and not a gradient."""
+        return self.plan.graph.tensors[step.tensor.split(" @ ")[0]].role != "gradient"
+
+    def label(self, op: str) -> str:
+        graph = self.plan.graph
+        made = graph.tensors.get(graph.producers[op].output) if op in graph.producers else None
+        return (made.of if made is not None else op).split("·")[0]
+
+    def read(self, step: Compute, fresh: set[str]) -> None:
+        graph, op = self.plan.graph, step.op
+        kind = op.kind.removesuffix("_gradient")
+        gradient_of = graph.tensors[op.output].of.split("·")[0]
+        chosen: Collection[str] | None = None
+        if op.kind.endswith("_gradient"):
+            chosen = self.eager_parts(step, kind, gradient_of)
+        names = ("dy", *MAP[kind].gradient_reads) if op.kind.endswith("_gradient") else ("",) * len(op.inputs)
+        for name, stored, layout, indices, what in zip(
+            op.inputs, step.reads, step.layouts, op.indices, names, strict=True
+        ):
+            tensor = graph.tensors[name]
+            if tensor.role in ("gradient", "weight") or (chosen is not None and what not in chosen):
+                continue
+            if stored in fresh:
+                continue
+            if tensor.role == "constant":  # of a constant only the part that is read has to be there
+                layout = tuple((mesh, indices.index(i)) for mesh, i in step.cuts if i in indices)
+            self.keep(self.before_gain(op, name) or stored, layout, gradient_of)
+
+    def before_gain(self, op: Op, name: str) -> str | None:
+        """The operand of a norm, where the normalised values are read for the gradient of a gain only."""
+        graph = self.plan.graph
+        made = graph.producers.get(name)
+        if made is None or made.kind not in MAP or MAP[made.kind].eager is None or MAP[made.kind].collapses:
+            return None
+        weight = graph.tensors[op.output]
+        of_weight = weight.role == "gradient" and graph.tensors[weight.of].role == "weight"
+        pointwise = op.kind == "contraction" and len(op.inputs) == 2 and op.indices[0] == op.indices[1]
+        fused = MAP[made.kind].fused_gain or not self.eager
+        return made.inputs[0] if of_weight and pointwise and fused else None
+
+    def eager_parts(self, step: Compute, kind: str, gradient_of: str) -> Collection[str] | None:
+        """What a function keeps in eager PyTorch; adds what is no tensor of the graph. None where the gradient says."""
+        graph, op = self.plan.graph, step.op
+        if not self.eager:
+            return None
+        by_hand = BY_HAND.get(kind) if self.setting.accounting.softmax == "by_hand" else None
+        parts = by_hand or MAP[kind].eager
+        if parts is None:
+            return None
+        forward = self.forward_of(op, kind)
+        if forward is None or forward.output in self.rerun:
+            return parts
+        along = whole_indices(op)
+        axes = graph.index_axes(op)
+        cuts = dict(step.cuts)
+        n = 0
+        for part in parts:
+            word, _, dtype = part.partition(":")
+            if word not in ("row", "copy", "one"):
+                continue
+            n += 1
+            kept = [i for i in dict.fromkeys(op.output_indices) if word == "copy" or i not in along]
+            kept = kept if word != "one" else []
+            elements = sp.Mul(*(graph.axes[axes[i]].size for i in kept))
+            for mesh, index in cuts.items():
+                elements = elements / self.degree(mesh) if index in kept else elements
+            what = {"row": "statistics of its rows", "copy": f"intermediate values of {kind}", "one": "a number"}[word]
+            what = "places of the maxima of its rows" if part == "row:int64" else what
+            row_dtype = dtype or self.setting.dtype
+            if word == "row" and not dtype and MAP[kind].fused_gain and self.setting.dtype in ("fp16", "bf16", "fp8"):
+                row_dtype = "fp32"  # a library's kernel accumulates in fp32 and keeps its sums so
+            scores = word == "copy" and has_scores(graph, forward.output)
+            key = (forward.output, f"{part} {n}", ())
+            self.found[key] = Saved(forward.output, what, elements, row_dtype, forward.row, (gradient_of,), scores)
+        return parts
+
+    def forward_of(self, op: Op, kind: str) -> Op | None:
+        """The forward op whose gradient an op computes."""
+        graph = self.plan.graph
+        of = graph.tensors[op.output].of
+        for made in graph.consumers.get(of, ()):
+            if made.kind == kind and made.phase == "forward" and op.row == made.row:
+                return made
+        return None
+
+    def keep(self, stored: str, layout: Layout, reader: str) -> None:
+        graph = self.plan.graph
+        base = stored.split(" @ ")[0]
+        tensor = graph.tensors[base]
+        if tensor.role in ("weight", "gradient"):
+            return
+        if tensor.role == "constant":
+            self.keep_constant(tensor, layout, reader)
+            return
+        for name in self.sources(base):
+            if name != base:
+                layout = self.plan.placements.get(name, ())
+            root = storage(graph, name, self.eager)
+            part = tuple(sorted(mesh for mesh, position in layout if position != PARTIAL))
+            self.add(graph.tensors[root], root, part, reader)
+
+    def keep_constant(self, tensor: Tensor, layout: Layout, reader: str) -> None:
+        """A random mask is kept, and of a one-hot tensor its indices; what never changes is no activation."""
+        graph = self.plan.graph
+        part = tuple(sorted(mesh for mesh, position in layout if position != PARTIAL))
+        made = graph.producers.get(tensor.name)
+        if tensor.virtual and made is not None:
+            if made.output in self.rerun:
+                return
+            ids = graph.tensors[made.inputs[0]]
+            count = made.attribute("k") if made.kind == "route" else None
+            elements = graph.elements(ids.name)
+            if count is not None:
+                elements = elements / graph.axes[ids.axes[-1]].size * count
+            name = f"{ids.name} chosen" if count is not None else ids.name
+            self.put(ids, name, "indices", elements, "int64", part, reader)
+            return
+        if tensor.dtype != "bool":
+            return
+        uses = [op for op in graph.consumers.get(tensor.name, ()) if op.phase == "forward"]
+        if uses and all(op.output in self.rerun for op in uses):
+            return  # the same random numbers are drawn again
+        self.put(tensor, tensor.name, "mask", graph.elements(tensor.name), "bool", part, reader)
+
+    def sources(self, name: str) -> tuple[str, ...]:
+        """The tensor itself, or what it is computed again from."""
+        graph = self.plan.graph
+        found: dict[str, None] = {}
+        seen: set[str] = set()
+        queue = [name]
+        while queue:
+            one = queue.pop(0)
+            if one in seen:
+                continue
+            seen.add(one)
+            made = graph.producers.get(one)
+            if one in self.rerun and made is not None:
+                queue += [n for n in made.inputs if graph.tensors[n].role in ("input", "activation")]
+            else:
+                found[one] = None
+        return tuple(found)
+
+    def add(self, tensor: Tensor, root: str, part: tuple[str, ...], reader: str) -> None:
+        graph = self.plan.graph
+        what = "input" if tensor.role == "input" else "activation"
+        self.put(tensor, root, what, graph.elements(root), tensor.dtype or self.setting.dtype, part, reader)
+
+    def put(self, tensor: Tensor, root: str, what: str, elements: Expr, dtype: str, part: tuple[str, ...],
+            reader: str) -> None:  # fmt: skip
+        graph = self.plan.graph
+        key = (root, "", part)
+        known = self.found.get(key)
+        if known is not None:
+            self.found[key] = replace(known, readers=tuple(dict.fromkeys((*known.readers, reader))))
+            return
+        for mesh in part:
+            elements = elements / self.degree(mesh)
+        made = graph.producers.get(root)
+        uses = [op.row for op in graph.consumers.get(tensor.name, ()) if op.phase == "forward"]
+        row = made.row if made is not None else uses[0] if uses else 0
+        self.found[key] = Saved(root, what, elements, dtype, row, (reader,), has_scores(graph, tensor.name))
+
+    def degree(self, mesh: str) -> Expr:
+        return forms.value(self.plan.strategy.sizes[mesh])
+
+
+def saved_tensors(
+    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none", frozen: Collection[str] = ()
+) -> tuple[Saved, ...]:
+    """What one rank keeps of one layer between its forward and its backward pass."""
+    both = training_graph(setting, frozen)
+    made = plan(both, strategy or ONE_RANK, setting.accounting)
+    return keeper(setting, made, recomputation).collect()
+
+
+def keeper(setting: Setting, made: Plan, recomputation: str = "none") -> Keeper:
+    """What collects the saved tensors of a plan, with what recomputation and a fused attention leave out."""
+    graph = setting.graph
+    rerun = rerun_ops(graph, recomputation)
+    found = Keeper(setting, made, rerun)
+    if setting.accounting.softmax == "fused" and graph.attention_pairs:
+        found.rerun = rerun | rerun_ops(graph, "selective")
+        for op in graph.ops:
+            if op.kind == "softmax" and has_scores(graph, op.output) and op.output not in rerun:
+                found.fused(op)
+    return found
+
+
+def conventions(accounting: Accounting, graphs: Sequence[Graph], strategy: Strategy | None) -> list[str]:
+    """The conventions that what is kept depends on, by field."""
+    found = ["saved"]
+    if any(not graph.repeat and differentiable(graph) != differentiable(graph, False) for graph in graphs):
+        found.append("input_gradient")
+    if accounting.saved == "pytorch" and any(op.kind == "softmax" for graph in graphs for op in graph.ops):
+        found.append("softmax")
+    if strategy is not None and any(rule.axis == "sequence" for _, rule in strategy.rules):
+        found.append("gathered_activations")
+    return found

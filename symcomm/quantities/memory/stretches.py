@@ -1,0 +1,296 @@
+"""A model as stretches that run one after the other, each a graph that is repeated or not, and what is alive when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
+from symcomm.graph.graph import Graph, Tensor
+from symcomm.parallel.placement import Collective, place
+from symcomm.parallel.strategy import Strategy, resolve
+from symcomm.quantities.memory.activation_memory import bytes_of
+from symcomm.quantities.memory.reruns import made_by
+from symcomm.quantities.memory.saved import frozen_weights
+from symcomm.quantities.memory.state_memory import Recipe
+from symcomm.quantities.memory.timeline import Timeline, bytes_of_weight
+from symcomm.quantities.setting import Setting
+from symcomm.units import BYTE
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rows that run together: a layer that is repeated, or what stands before or behind the layers.
+
+    ``shared`` are weights that an earlier stretch has already: they are one tensor.
+    """
+
+    name: str
+    graph: Graph
+    shared: frozenset[str] = frozenset()
+
+
+def split(graph: Graph, at: str, names: tuple[str, str]) -> tuple[Stretch, Stretch]:
+    """What makes a tensor and what follows from it, as two stretches; the tensor goes from one to the other.
+
+    Raises ``ValuesError`` where no row makes it.
+    """
+    if at not in graph.producers:
+        raise ValuesError(f"no row of {graph.name} computes '{at[:60]}'", hint=nearest(at, [*graph.producers]))
+    needed, queue = set[str](), [at]
+    while queue:
+        made = graph.producers.get(queue.pop())
+        if made is not None and made.output not in needed:
+            needed.add(made.output)
+            queue += made.inputs
+    found = []
+    for n in (0, 1):
+        ops = tuple(op for op in graph.ops if (op.output in needed) == (n == 0))
+        used = {name for op in ops for name in (*op.inputs, op.output)}
+        tensors = {name: t for name, t in graph.tensors.items() if name in used}
+        if n == 1 and at in tensors:
+            tensors[at] = replace(tensors[at], role="input")
+        found.append(replace(graph, name=names[n], ops=ops, tensors=tensors))
+    shared = frozenset(w.name for w in found[1].weights) & {w.name for w in found[0].weights}
+    return Stretch(names[0], found[0]), Stretch(names[1], found[1], shared)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a step runs. ``step`` is ``forward``, the ``first`` step, in which the states come into being, or a ``later``
+    one. ``copies`` of one weight are there while the update works on it. ``held`` are tensors that the program still
+    refers to. ``workspace`` is there for each thread: one calls the forward pass and another one the backward pass.
+    Of ``every`` so many layers only the first input is kept, where that is not 0. ``layers`` are those that run one
+    after the other, where these are not all; a rank has ``chunks`` times as many.
+    """
+
+    strategy: Strategy
+    recipe: Recipe
+    recomputation: str = "none"
+    frozen: tuple[str, ...] = ()
+    step: str = "later"
+    held: tuple[str, ...] = ()
+    copies: int = 0
+    workspace: Fraction = Fraction(0)
+    tables: bool = False
+    single_unit: bool = False
+    buckets: bool = False
+    every: int = 0
+    layers: Form | None = None
+    chunks: int = 1
+
+
+Fresh = tuple[tuple[Form, tuple[Form, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What one layer, or one stretch that is not repeated, has while one of its ops runs."""
+
+    at: int
+    op: str
+    row: str
+    saved: list[Form]
+    passing: list[Form]
+    gradients: list[Form]
+
+
+NOTHING: Form = Num(Fraction(0), BYTE)
+
+
+def add(terms: Iterable[Form]) -> Form:
+    """The sum of sizes; nothing is zero bytes."""
+    listed = [t for t in terms if t != NOTHING]
+    return Total(tuple(listed)) if len(listed) > 1 else listed[0] if listed else NOTHING
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A place in the backward pass of layers that are repeated: what other layers keep, what those of the same group
+    have been computed again, and what gradients the layers behind have. ``again`` says that a group is computed again
+    there, ``opens`` that the layer is the first one of its group.
+    """
+
+    place: str
+    others: Form = NOTHING
+    inner: Form = NOTHING
+    grown: Form = NOTHING
+    again: bool = True
+    opens: bool = True
+
+
+def scaled(times: int, form: Form) -> Form:
+    """A whole number of times a size."""
+    return NOTHING if not times or form == NOTHING else product(num(times), form) if times > 1 else form
+
+
+@dataclass
+class Part:
+    """A stretch with its timeline and what all its repetitions have together.
+
+    ``tied`` are weights that a later stretch on the same rank has, too: their gradients are there already.
+    """
+
+    stretch: Stretch
+    setting: Setting
+    run: Run
+    alone: bool
+    tied: frozenset[str] = frozenset()
+    lines: dict[tuple[str, bool], Timeline] = field(default_factory=dict)
+
+    @property
+    def frozen(self) -> frozenset[str]:
+        graph = self.stretch.graph
+        names = [n for n in self.run.frozen if self.alone or any(named_by(n, w.name) for w in graph.weights)]
+        return frozen_weights(graph, names)
+
+    def timeline(self, recomputation: str, there: bool = False) -> Timeline:
+        """The timeline of one layer; ``there`` says that its weights have gradients already."""
+        key = (recomputation, there)
+        if key not in self.lines:
+            run, weights = self.run, frozenset(w.name for w in self.stretch.graph.weights)
+            self.lines[key] = Timeline(
+                self.setting, run.strategy, run.recipe, recomputation, self.frozen, run.tables, run.single_unit,
+                weights if there else self.tied,
+            )  # fmt: skip
+        return self.lines[key]
+
+    @property
+    def line(self) -> Timeline:
+        return self.timeline("none" if self.grouped else self.recomputation)
+
+    @property
+    def recomputation(self) -> str:
+        """What is computed again: of a model of several stretches, in the layers that are repeated."""
+        return self.run.recomputation if self.alone or self.repeated else "none"
+
+    @property
+    def grouped(self) -> int:
+        """The layers of a group that is computed again from its first input, or 0."""
+        return self.run.every if self.repeated else 0
+
+    @property
+    def count(self) -> Form:
+        """The layers that run one after the other."""
+        return (self.run.layers or Sym(self.stretch.graph.repeat)) if self.repeated else num(1)
+
+    @property
+    def repeated(self) -> bool:
+        return bool(self.stretch.graph.repeat)
+
+    def times(self, less: int, form: Form) -> Form:
+        """A size times the repetitions, or all but ``less`` of them."""
+        if form == NOTHING or (not self.repeated and less):
+            return NOTHING
+        count = self.count if not less else Total((self.count, num(-less)))
+        return product(count, form) if self.repeated else form
+
+    @property
+    def groups(self) -> Form:
+        """How often something is kept: for each layer or for each group."""
+        return Ratio(self.count, num(self.grouped)) if self.grouped > 1 else self.count
+
+    @property
+    def weights(self) -> tuple[Tensor, ...]:
+        return tuple(w for w in self.stretch.graph.weights if w.name not in self.stretch.shared)
+
+    def pieces(self, role: str, width: int, whole: bool = False) -> list[Form]:
+        """The bytes of each weight, or of its gradient or state, on one rank."""
+        graph, strategy = self.stretch.graph, self.run.strategy
+        rules = () if whole else resolve(strategy, graph)
+        return [
+            bytes_of_weight(self.setting, strategy, w, (m for m, _ in place(w, graph, rules, role)), width)
+            for w in self.weights
+            if width and (role == "weight" or w.name not in self.frozen)
+        ]
+
+    @property
+    def kept(self) -> list[Form]:
+        """What one repetition, or one group of layers, keeps for the backward pass."""
+        line = self.timeline("full") if self.grouped else self.line
+        return [*(bytes_of(self.setting, item) for item in line.kept), *line.constants]
+
+    @property
+    def fresh(self) -> tuple[Form, tuple[Form, ...]]:
+        """How often the storages are there that a repetition or a group keeps."""
+        return (self.groups if self.repeated else num(1)), tuple(self.kept)
+
+    @property
+    def left(self) -> Form:
+        """What all repetitions keep for the backward pass."""
+        return product(self.groups, add(self.kept)) if self.repeated and self.kept else add(self.kept)
+
+    @property
+    def made(self) -> list[Form]:
+        """The gradients of one repetition."""
+        return self.line.gradients(len(self.line.steps))
+
+    def forward(self, opens: bool = True) -> list[Tick]:
+        """One layer's forward pass: one that opens a group keeps its input, and one inside of a group does not."""
+        line = self.timeline("full" if opens else "nothing") if self.grouped else self.line
+        return self.ticks(line, "forward")
+
+    def again(self, opens: bool) -> list[Tick]:
+        """The last layer of a group when it is computed again: what no gradient needs is left out."""
+        needed = self.timeline("full").again
+        found = self.ticks(self.line, "forward", self.opening if opens else frozenset())
+        made = [t for t in found if made_by(self.line.steps[t.at].work) in needed]
+        return [replace(t, op=f"{t.op} again", passing=[*t.passing, *self.line.arriving]) for t in made]
+
+    def backward(self, opens: bool = True, there: bool = False) -> list[Tick]:
+        """One layer's backward pass, with what runs again inside of it; ``there`` is as for ``timeline``."""
+        if not self.grouped:
+            return self.ticks(self.timeline(self.recomputation, there), "backward")
+        return self.ticks(self.timeline("none", there), "backward", self.opening if opens else frozenset())
+
+    @property
+    def opening(self) -> frozenset[str]:
+        """What is kept of the layer that opens a group; whatever else a layer of a group has is made again."""
+        return frozenset(self.timeline("full").roots)
+
+    def ticks(self, line: Timeline, phase: str, kept: frozenset[str] | None = None) -> list[Tick]:
+        """The steps of a phase; what is not in ``kept`` passes, where that is given."""
+        targets = {op.row: op.output.split("·")[0] for op in self.stretch.graph.ops}
+        found, row = [], ""
+        for at, turn in enumerate(line.steps):
+            work = turn.work
+            op = line.graph.producers.get(work.op) if isinstance(work, Collective) else work.op
+            row = targets.get(op.row, row) if op is not None else row
+            if turn.phase == phase:
+                saved, made = line.saved(at, kept)
+                passing = [*made, *line.temporaries(at)]
+                found.append(Tick(at, line.shown(at), row, saved, passing, line.gradients(at)))
+        return found
+
+    @property
+    def corners(self) -> list[Corner]:
+        """Where the backward pass may be at its peak: from one layer to the next, and from one group to the next, its
+        memory grows or shrinks by the same amount.
+        """
+        n, kept, made = self.grouped, add(self.kept), add(self.made)
+        if not self.repeated:
+            return [Corner("last")]
+        if n < 2:
+            others, grown = self.times(1, kept), self.times(1, made)
+            return [Corner("last", others), Corner("first", grown=grown)]
+        others = product(Total((self.groups, num(-1))), kept)
+        inner = add([scaled(n - 2, add(self.remade())), add(self.remade(self.opening))])
+        first = add(self.remade(self.opening, inside=True))
+        grown = product(Total((self.count, num(-n))), made) if made != NOTHING else NOTHING
+        return [
+            Corner("last", add([others, first]), inner, again=True, opens=False),
+            Corner("first of the last group", others, grown=scaled(n - 1, made), again=False),
+            Corner("last of the first group", first, inner, grown, again=True, opens=False),
+            Corner("first", grown=self.times(1, made), again=False),
+        ]
+
+    def remade(self, opening: frozenset[str] = frozenset(), inside: bool = False) -> list[Form]:
+        """What a layer of a group has when it has been computed again: all but the ``opening``, or only that."""
+        found = [bytes_of(self.setting, item) for item in self.line.kept if (item.tensor in opening) == inside]
+        return found if inside else [*found, *self.line.constants]
+
+
+def named_by(said: str, name: str) -> bool:
+    return said == name or (said.endswith("*") and name.startswith(said[:-1]))

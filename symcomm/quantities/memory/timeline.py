@@ -1,0 +1,364 @@
+"""One graph's plan as a line of storages: between which steps each is alive, and of what kind it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+from symcomm import form as forms
+from symcomm.dtypes import element_bytes
+from symcomm.form import Form, Num, product
+from symcomm.graph.graph import Tensor
+from symcomm.graph.ops import BY_HAND, MAP
+from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, place, plan
+from symcomm.parallel.strategy import Strategy, resolve
+from symcomm.quantities.memory.activation_memory import bytes_of
+from symcomm.quantities.memory.reruns import Reruns, phase_of
+from symcomm.quantities.memory.saved import Saved, has_scores, keeper, storage, training_graph
+from symcomm.quantities.memory.state_memory import Recipe
+from symcomm.quantities.setting import Setting
+
+SAVED, PASSING, GRADIENT = "saved", "temporaries", "gradients"
+TENSORS = ("input", "activation")  # of what is kept; the rest are masks, indices and statistics beside a tensor
+Key = tuple[str, tuple[str, ...]]
+
+
+@dataclass
+class Storage:
+    """A piece of memory with the first and the last step during which it is there; -1 is before the first step."""
+
+    root: str
+    size: Form
+    kind: str
+    born: int
+    dies: int
+
+
+@dataclass
+class Timeline:
+    """The storages of one layer's plan, with the steps between which they are alive.
+
+    ``recomputation`` may be ``nothing`` besides what ``rerun_ops`` knows: then not even the layer's input is kept,
+    as inside of a group of layers that is computed again as a whole. ``tables`` says that each layer makes its masks
+    and rotations for itself; ``single_unit`` that all weights of the model are gathered at once, so that no layer
+    gathers its own and gradients are whole until all of them are there. ``added`` names weights that have a gradient
+    already, to which a new one is added as soon as it is made.
+    """
+
+    setting: Setting
+    strategy: Strategy
+    recipe: Recipe
+    recomputation: str
+    frozen: frozenset[str]
+    tables: bool = False
+    single_unit: bool = False
+    added: frozenset[str] = frozenset()
+    storages: list[Storage] = field(default_factory=list)
+    constants: list[Form] = field(default_factory=list)
+    current: dict[Key, Storage] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        both = training_graph(self.setting, tuple(self.frozen))
+        self.plan = plan(both, self.strategy, self.setting.accounting)
+        self.graph = self.plan.graph
+        self.eager = self.setting.accounting.saved == "pytorch"
+        nothing = self.recomputation == "nothing"
+        self.keeper = keeper(self.setting, self.plan, "none" if nothing else self.recomputation)
+        self.kept = () if nothing else self.keeper.collect()
+        self.roots = {item.tensor for item in self.kept if item.what in TENSORS}
+        reruns = Reruns(self.graph, self.plan.steps, self.eager, frozenset(self.roots), self.recomputation == "full")
+        self.again = frozenset[str]() if nothing else reruns.rerun([item.tensor for item in self.back])
+        self.steps = reruns.turns(self.again)
+        self.start = next((n for n, s in enumerate(self.steps) if s.phase == "backward"), len(self.steps))
+        for at, turn in enumerate(self.steps):
+            step = turn.work
+            if isinstance(step, Collective):
+                self.uses(step.tensor, step.before, at, turn.again)
+                self.moves(step, at)
+                continue
+            reads = [*zip(step.reads, step.layouts, strict=True)]
+            if step.op.kind == "add" and self.graph.tensors[step.op.output].role == "gradient":
+                reads = self.sums(reads, at)
+            for stored, layout in reads:
+                self.uses(stored, layout, at, turn.again)
+            self.makes(step.op.output, step.output, at)
+        self.keep()
+        if self.tables:
+            self.keep_tables(nothing)
+
+    @cached_property
+    def back(self) -> tuple[Saved, ...]:
+        """What gradients read but is not kept: it is computed again."""
+        known = {(item.tensor, item.what, item.elements) for item in self.kept}
+        every = keeper(self.setting, self.plan, "none").collect()
+        return tuple(item for item in every if (item.tensor, item.what, item.elements) not in known)
+
+    # -- the walk -------------------------------------------------------------------------------------------------
+
+    def part(self, layout: Layout) -> tuple[str, ...]:
+        return tuple(sorted(mesh for mesh, position in layout if position != PARTIAL))
+
+    def size(self, tensor: Tensor, part: tuple[str, ...], width: Form | None = None) -> Form:
+        elements = self.graph.elements(tensor.name)
+        for mesh in part:
+            elements = elements / forms.value(self.strategy.sizes[mesh])
+        dtype = tensor.dtype or (self.graph.tensors[tensor.of].dtype if tensor.of in self.graph.tensors else None)
+        return product(self.setting.written(elements), width or element_bytes(dtype or self.setting.dtype))
+
+    def key(self, stored: str, layout: Layout) -> Key:
+        base, _, copy = stored.partition(" @ ")
+        return base if copy else storage(self.graph, base, self.eager), self.part(layout)
+
+    def put(self, key: Key, kind: str, born: int, dies: int, size: Form | None = None) -> None:
+        made = Storage(key[0], size or self.size(self.graph.tensors[key[0]], key[1]), kind, born, dies)
+        self.storages.append(made)
+        self.current[key] = made
+
+    def makes(self, name: str, layout: Layout, at: int) -> None:
+        """A new storage; a view and a virtual tensor make none."""
+        tensor, key = self.graph.tensors[name], self.key(name, layout)
+        if tensor.virtual or (tensor.role == "constant" and name not in self.graph.producers):
+            return
+        if key[0] != name and key in self.current:
+            return
+        if name in self.finished:
+            self.finish(tensor.of, key, at)
+            return
+        weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
+        # The gradient of an input goes on to what made the input: it is there until the pass ends.
+        leaves = tensor.role == "gradient" and not weight and name not in self.graph.consumers
+        self.put(key, PASSING, at, len(self.steps) if leaves else at)
+
+    def moves(self, step: Collective, at: int) -> None:
+        """A collective works in place where each rank has as much after it as before."""
+        base = step.tensor.partition(" @ ")[0]
+        if self.part(step.before) == self.part(step.after):
+            return
+        key = self.key(step.stored, step.after)
+        if base in self.finished:
+            self.finish(self.graph.tensors[base].of, key, at)
+        else:
+            self.put(key, PASSING, at, at)
+
+    def finish(self, name: str, key: Key, at: int) -> None:
+        """The gradient of a weight: a state once it is as it will be kept, before that a tensor like any other."""
+        final = self.final(name)
+        if any(s.kind == GRADIENT and s.root == key[0] for s in self.storages):
+            return  # one unit keeps it whole
+        if name in self.added:
+            self.put(key, PASSING, at, at)
+        elif key[1] == final or self.single_unit:
+            weight = self.graph.tensors[name]
+            width = self.recipe.gradient
+            size = bytes_of_weight(self.setting, self.strategy, weight, final, width)
+            self.put(key, GRADIENT, at, len(self.steps), size)
+        else:
+            self.put(key, PASSING, at, at)
+
+    def final(self, weight: str) -> tuple[str, ...]:
+        """The mesh axes along which the gradient of a weight is cut when it is kept."""
+        if self.single_unit:
+            return ()
+        rules = resolve(self.strategy, self.setting.graph)
+        return self.part(place(self.graph.tensors[weight], self.setting.graph, rules, "gradient"))
+
+    @cached_property
+    def finished(self) -> frozenset[str]:
+        return frozenset(f"d({w.name})" for w in self.graph.weights)
+
+    def uses(self, stored: str, layout: Layout, at: int, again: bool) -> None:
+        base, _, copy = stored.partition(" @ ")
+        tensor = self.graph.tensors[base]
+        if tensor.role in ("weight", "constant") and not copy:
+            return
+        key = self.key(stored, layout)
+        if key not in self.current:  # it was there before the first step: an input, or the gradient of an output
+            born = self.start if tensor.role == "gradient" else -1
+            self.put(key, PASSING, born, born)
+        # Of the forward pass, a gradient reads what is kept or computed again; what else its op names is not read.
+        now = self.current[key]
+        read = key[0] in self.roots or (now.born >= self.start and key[0] in self.remade)
+        if at < self.start or again or copy or tensor.role == "gradient" or read:
+            now.dies = max(now.dies, at)
+
+    def sums(self, reads: list[tuple[str, Layout]], at: int) -> list[tuple[str, Layout]]:
+        """What a sum of gradients still reads when its turn comes: each was added to the first as soon as it was made.
+
+        The sum takes the place of the first one, as PyTorch's engine does it, where nothing reads that afterwards.
+        """
+        for stored, layout in reads:
+            if self.key(stored, layout) not in self.current:
+                self.uses(stored, layout, self.start, False)
+        first = min(reads, key=lambda r: self.current[self.key(*r)].born)
+        kept = [(stored, layout) for stored, layout in reads if len(self.graph.consumers[stored]) > 1]
+        if self.last_read[first[0]] > at:
+            return [first, *kept]
+        found = self.current[self.key(*first)]
+        found.dies = max(found.dies, at - 1)
+        return [read for read in kept if read != first]
+
+    @cached_property
+    def last_read(self) -> dict[str, int]:
+        """The last step that reads each tensor or its copy."""
+        steps = enumerate(turn.work for turn in self.steps)
+        return {name: at for at, step in steps
+                for name in ([step.tensor] if isinstance(step, Collective) else step.reads)}  # fmt: skip
+
+    @cached_property
+    def remade(self) -> frozenset[str]:
+        """The tensors that gradients read and that are computed again."""
+        return frozenset(item.tensor for item in self.back if item.what in TENSORS)
+
+    # -- what is kept ---------------------------------------------------------------------------------------------
+
+    def keep(self) -> None:
+        """Says which storages are kept; masks and statistics are storages of their own, made beside a tensor."""
+        for item in self.kept:
+            size = bytes_of(self.setting, item)
+            known = [s for s in self.storages if self.owner(s.root) == item.tensor and s.born < self.start
+                     and forms.value(s.size) == forms.value(size)]  # fmt: skip
+            if not known or item.what not in TENSORS:
+                self.storages.append(Storage(item.tensor, size, SAVED, self.first_use(item), self.last_use(item)))
+                continue
+            last = max(known, key=lambda s: s.dies)
+            last.kind = SAVED
+            last.dies = len(self.steps) if last.dies < self.start else last.dies
+        for item in self.back if any(t.again for t in self.steps) else ():
+            if item.what not in TENSORS:
+                born = self.first_use(item, self.start)
+                self.storages.append(
+                    Storage(item.tensor, bytes_of(self.setting, item), PASSING, born, self.last_use(item))
+                )
+
+    def owner(self, root: str) -> str:
+        """The tensor by whose name a storage is kept: a gathered copy of a view has that of what it views."""
+        return storage(self.graph, root, self.eager)
+
+    def first_use(self, item: Saved, start: int = 0) -> int:
+        """When a mask, or the statistics of rows, come into being: with the first op that reads or makes them."""
+        for at, turn in enumerate(self.steps[start:], start):
+            step = turn.work
+            if not isinstance(step, Collective) and (item.tensor in step.op.inputs or step.op.output == item.tensor):
+                return at
+        return -1
+
+    def last_use(self, item: Saved) -> int:
+        """When a mask or statistics are read last; indices are inputs, which stay."""
+        found = [at for at, t in enumerate(self.steps) if at >= self.start and not t.again and self.needs(t.work, item)]
+        return max(found) if found and item.what != "indices" else len(self.steps)
+
+    def needs(self, step: Collective | Compute, item: Saved) -> bool:
+        if isinstance(step, Collective):
+            return False
+        if item.what == "mask":
+            return item.tensor in step.op.inputs
+        if not step.op.kind.endswith("_gradient"):
+            return False
+        of = self.keeper.forward_of(step.op, step.op.kind.removesuffix("_gradient"))
+        return of is not None and of.output == item.tensor
+
+    # -- what is alive --------------------------------------------------------------------------------------------
+
+    def sizes(self, kind: str, at: int) -> list[Form]:
+        return [s.size for s in self.storages if s.kind == kind and s.born <= at <= s.dies]
+
+    def saved(self, at: int, marked: Collection[str] | None = None) -> tuple[list[Form], list[Form]]:
+        """What is kept of this layer while a step runs: the tensors that are ``marked`` (or all), and the others."""
+        alive = [s for s in self.storages if s.kind == SAVED and s.born <= at <= s.dies]
+        mine = [marked is None or s.root in marked for s in alive]
+        kept = [s.size for s, own in zip(alive, mine, strict=True) if own]
+        return kept, [s.size for s, own in zip(alive, mine, strict=True) if not own]
+
+    def gradients(self, at: int) -> list[Form]:
+        """The gradients of this layer's weights that are finished, as they are kept."""
+        return self.sizes(GRADIENT, at)
+
+    def temporaries(self, at: int) -> list[Form]:
+        """What one step makes and reads that is neither kept nor a state, with gradients inside composite functions."""
+        found = [s.size for s in self.storages
+                 if s.kind == PASSING and s.born <= at <= s.dies and self.stored(s.root)]  # fmt: skip
+        return [*found, *self.inside(at)]
+
+    def stored(self, root: str) -> bool:
+        tensor = self.graph.tensors.get(root)
+        if tensor is None:  # the places of chosen experts
+            return True
+        gathered = self.single_unit and tensor.role == "weight"
+        return not gathered and (tensor.of or root) not in self.within
+
+    @cached_property
+    def within(self) -> frozenset[str]:
+        """What is never stored: the losses of each position, where eager PyTorch's loss function adds them up itself;
+        and the scores of a fused attention, but for those that it hands on.
+        """
+        collapsing = {name for name, kind in MAP.items() if kind.collapses and kind.eager}
+        found = {op.output for op in self.graph.ops if self.eager and op.kind in collapsing and "·" in op.output}
+        if self.setting.accounting.softmax == "fused" and self.graph.attention_pairs:
+            forward = [op for op in self.graph.ops if op.phase == "forward"]
+            found |= {op.output for op in forward if has_scores(self.graph, op.output)}
+        return frozenset(found)
+
+    def alive(self, root: str, at: int) -> bool:
+        """Whether a tensor's storage is counted at a step, as kept or as passing."""
+        return any(s.root == root and s.born <= at <= s.dies for s in self.storages)
+
+    def born(self, root: str) -> int:
+        """The step that makes a tensor's storage."""
+        return min((s.born for s in self.storages if s.root == root), default=len(self.steps))
+
+    @property
+    def arriving(self) -> list[Form]:
+        """The gradients of the outputs, which are there when the backward pass begins."""
+        made = {t.work.op.output for t in self.steps if isinstance(t.work, Compute)}
+        gradients = (s for s in self.storages if s.root in self.graph.tensors and s.root not in made)
+        return [s.size for s in gradients if self.graph.tensors[s.root].role == "gradient"]
+
+    def inside(self, at: int) -> list[Form]:
+        """In eager PyTorch, the gradients of the intermediate values that a composite function keeps.
+
+        Cross-entropy is a logarithm of softmax and a choice: the gradient of the first is as large as the logits.
+        """
+        step = self.steps[at].work
+        if not self.eager or isinstance(step, Collective) or not step.op.kind.endswith("_gradient"):
+            return []
+        kind = step.op.kind.removesuffix("_gradient")
+        by_hand = BY_HAND.get(kind) if self.setting.accounting.softmax == "by_hand" else None
+        copies = (by_hand or MAP[kind].eager or ()).count("copy")
+        return [self.size(self.graph.tensors[step.op.output], self.part(step.output))] * copies
+
+    def keep_tables(self, nothing: bool) -> None:
+        """The masks (a byte an element) and rotations (a cosine and a sine a pair) that a layer makes for itself."""
+        for at, turn in enumerate(self.steps):
+            step = turn.work
+            if phase_of(step) != "forward" or isinstance(step, Collective) or step.op.kind not in ("mask", "rope"):
+                continue
+            kept = not nothing and step.op.output not in self.again
+            last = len(self.steps) if kept or turn.again else at
+            for name, indices in zip(step.op.inputs[1:], step.op.indices[1:], strict=True):
+                part = tuple(sorted(mesh for mesh, index in step.cuts if index in indices))
+                width = element_bytes("bool") if step.op.kind == "mask" else element_bytes(self.setting.dtype)
+                size = self.size(self.graph.tensors[name], part, width)
+                size = size if step.op.kind == "mask" else forms.Ratio(size, forms.num(2))
+                self.storages.append(Storage(name, size, SAVED if kept else PASSING, at, last))
+                if kept:
+                    self.constants.append(size)
+
+    def shown(self, at: int) -> str:
+        """What a step does, for a reader: the tensor it makes, or the collective."""
+        graph, turn = self.graph, self.steps[at]
+        step, again = turn.work, " again" if turn.again else ""
+        if isinstance(step, Collective):
+            base = graph.tensors[step.tensor.split(" @ ")[0]]
+            of = f"the gradient of `{base.of.split('·')[0]}`" if base.of else f"`{base.name.split('·')[0]}`"
+            return f"the {step.kind} of {of}{again}"
+        made = graph.tensors[step.op.output]
+        return f"the gradient of `{made.of.split('·')[0]}`" if made.of else f"`{made.name.split('·')[0]}`{again}"
+
+
+def bytes_of_weight(setting: Setting, strategy: Strategy, weight: Tensor, part: Iterable[str], width: int) -> Form:
+    elements = setting.graph.elements(weight.name)
+    for mesh in part:
+        elements = elements / forms.value(strategy.sizes[mesh])
+    return product(setting.written(elements), Num(Fraction(width), element_bytes("fp8").unit))

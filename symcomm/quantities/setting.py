@@ -1,0 +1,222 @@
+"""What every pass is given: the graph, the conventions, the number format and the names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import gcd, lcm
+from typing import TYPE_CHECKING
+
+from symcomm import form as forms
+from symcomm.accounting import Accounting
+from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form, Num, Sym, num, product
+from symcomm.graph.graph import Graph, Op, Region
+from symcomm.notation import Notation
+from symcomm.units import Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The graph with everything a number depends on besides."""
+
+    graph: Graph
+    accounting: Accounting = field(default_factory=Accounting)
+    dtype: str = "fp16"
+    notation: Notation = field(default_factory=Notation)
+    values: Mapping[str, Fraction] = field(default_factory=dict)
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols of the model, which no step may be named by."""
+        found = {s.name for axis in self.graph.axes.values() for s in axis.size.free_symbols}
+        for name, right in self.graph.relations.equations:
+            found |= {name, *forms.names(right)}
+        return frozenset({*found, self.graph.repeat})
+
+    @property
+    def repeat(self) -> Form:
+        """How often the graph is repeated."""
+        return Sym(self.graph.repeat) if self.graph.repeat else num(1)
+
+    def written(self, expr: Expr) -> Form:
+        """An expression as a form, with sizes gathered: ``n_H H`` becomes ``D``."""
+        return forms.from_expr(self.graph.relations.gather(expr))
+
+    def elements(self, tensor: str) -> Form:
+        """The number of elements of a tensor, written."""
+        return self.written(self.graph.elements(tensor))
+
+    def sizes(self, sizes: Sequence[Expr]) -> Form:
+        """A product of sizes as written: factors that together make up a whole axis are written as that axis."""
+        import sympy as sp
+
+        rest = list(sizes)
+        for size in sizes:  # groups of query heads over one key/value head: n_kv (n_H / n_kv) is n_H
+            top, bottom = sp.fraction(size)
+            if bottom != 1 and bottom in rest:
+                rest[rest.index(bottom)] = top
+                rest.remove(size)
+        for name, right in self.graph.relations.equations:
+            parts = list(sp.Mul.make_args(forms.value(right)))
+            while all(rest.count(p) >= parts.count(p) for p in parts):
+                at = rest.index(parts[0])
+                for p in parts:
+                    rest.remove(p)
+                rest.insert(min(at, len(rest)), forms.value(Sym(name)))
+        # A size such as 4D stays one factor, so that a reader recognises the axis.
+        return (
+            forms.Product(tuple(forms.from_expr(s) for s in rest))
+            if len(rest) > 1
+            else product(*(forms.from_expr(s) for s in rest))
+        )
+
+    def rows(self, op: str | None) -> Graph:
+        """The forward graph, or its ops of the row that computes one tensor.
+
+        Raises ``ValuesError`` where no row computes it.
+        """
+        if op is None:
+            return self.graph
+        from dataclasses import replace
+
+        found = self.graph.producers.get(op) or self.graph.producers.get(f"{op}_i")
+        if found is None:
+            raise ValuesError(f"no row computes '{op[:60]}'", hint=nearest(op, [*self.graph.producers]))
+        ops = tuple(o for o in self.graph.ops if o.row == found.row)
+        return replace(self.graph, ops=ops, regions=(Region(found.region),))
+
+    def derivation(
+        self, title: str, steps: Sequence[Step], touched: Sequence[str] = (), exhibits: Sequence[Exhibit] = (),
+        notes: Sequence[str] = (),
+    ) -> Derivation:  # fmt: skip
+        """A derivation with this setting's conventions, relations and names."""
+        return Derivation(
+            title, self.accounting, tuple(steps), tuple(dict.fromkeys(touched)), self.graph.relations, tuple(exhibits),
+            tuple(self.values.items()), self.notation, tuple(notes),
+        )  # fmt: skip
+
+    def worth(self, form: Form, known: Mapping[str, Expr]) -> Expr:
+        """The expression of a step's form, which the steps after it may ask for."""
+        return forms.value(form, known)
+
+    def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
+        """The step that writes a form's value collected; None where that is how it is written already."""
+        neat = self._neat(form, known)
+        bare = forms.substitute(form, lambda s: Sym(s.name, s.whole))  # a collected form has no units
+        if _pieces(neat) == _pieces(bare):  # the same factors or terms in another order need no line
+            return None
+        return Step(name, neat, unit, Reason("algebra", "Collect equal terms."), "=")
+
+    def _neat(self, form: Form, known: Mapping[str, Expr]) -> Form:
+        """A form with its terms collected; what holds the largest of several keeps its shape and names."""
+        import sympy as sp
+
+        worth = forms.value(form, known)
+        if not worth.has(sp.Max, sp.Min):
+            return forms.from_expr(_collected(worth, self.graph.relations.gather))
+        return form
+
+
+def _pieces(form: Form) -> list[str]:
+    """The factors of a product or the terms of a sum, nested products taken apart, in an order of their own."""
+    if isinstance(form, forms.Product):
+        return sorted(piece for factor in form.factors for piece in _pieces(factor))
+    if isinstance(form, forms.Total):
+        return sorted("+" + "·".join(_pieces(term)) for term in form.terms)
+    return [repr(form)]
+
+
+def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
+    """A value as people write it: one fraction, common factors outside the sums; cheap, unlike ``factor``."""
+    import sympy as sp
+
+    if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
+        return expr
+    divided = any(power.exp.could_extract_minus_sign() for power in expr.atoms(sp.Pow))
+    top, bottom = sp.fraction(sp.together(expr)) if divided else (expr, sp.Integer(1))
+    coefficient, bottom = bottom.as_coeff_Mul()
+    whole = top / coefficient
+    top = gather(sp.expand(whole))
+    if top.is_Add and len(top.args) <= 50:
+        top = _common_factor(top)
+        # (k - 1)(D V + D^2 + ...) is read more easily than its terms multiplied out.
+        factors = [gather(sp.expand(f)) if f.is_Add else f for f in sp.Mul.make_args(whole)]
+        if sum(f.is_Add for f in factors) > 1 and _terms(factors) <= _terms(sp.Mul.make_args(top)):
+            top = sp.Mul(*(_common_factor(f) if f.is_Add else f for f in factors))
+    return top if bottom == 1 else top / bottom
+
+
+def _terms(factors: Iterable[Expr]) -> int:
+    """How many terms the sums among some factors have."""
+    import sympy as sp
+
+    flat = (piece for factor in factors for piece in sp.Mul.make_args(factor))
+    return sum(len(piece.args) for piece in flat if piece.is_Add)
+
+
+def _common_factor(total: Expr) -> Expr:
+    """An expanded sum with what all its terms share put outside; SymPy's ``factor_terms`` takes ten times as long."""
+    import sympy as sp
+
+    terms = [term.as_coeff_Mul() for term in total.args]
+    if not all(coefficient.is_Rational for coefficient, _ in terms):
+        return total
+    content = sp.Rational(
+        gcd(*(int(coefficient.p) for coefficient, _ in terms)), lcm(*(int(coefficient.q) for coefficient, _ in terms))
+    )
+    powers = [rest.as_powers_dict() for _, rest in terms]
+    shared = {
+        base: min(p[base] for p in powers)
+        for base in powers[0]
+        if base.is_Symbol and all(base in p and p[base].is_Integer for p in powers)
+    }
+    outside = [base**power for base, power in shared.items() if power]
+    if content == 1 and not outside:
+        return total
+    divisor = sp.Mul(content, *outside)
+    inside = sp.Add(*(coefficient * rest / divisor for coefficient, rest in terms))
+    return sp.Mul(*([] if content == 1 else [content]), *outside, inside, evaluate=False)
+
+
+class Work:
+    """The steps of a derivation while they are written down."""
+
+    def __init__(self, setting: Setting, *forms_in_use: Form) -> None:
+        self.setting = setting
+        self.taken = setting.symbols | {name for form in forms_in_use for name in forms.names(form)}
+        self.steps: list[Step] = []
+        self.known: dict[str, Expr] = {}
+
+    def define(self, name: str, form: Form, unit: Unit, rule: str, text: str, op: Op | None = None) -> Form:
+        """A step ``name := form`` and, where it helps, a second one with the terms collected; gives the name.
+
+        A name that is a symbol of the model (``F``, ``V``) or of an earlier step is changed until it is free.
+        """
+        while name in self.taken or name in self.known:
+            name += "'" if "_" in name or "^" in name else "_total"
+        self.steps.append(Step(name, form, unit, Reason(rule, text, op.source if op else None)))
+        self.known[name] = self.setting.worth(form, self.known)
+        if not isinstance(form, (Num, Sym)):
+            neat = self.setting.collected(name, form, unit, self.known)
+            if neat is not None:
+                self.steps.append(neat)
+        return Sym(name)
+
+
+def slug(name: str) -> str:
+    """A tensor's name as part of a step's name: ``score_i`` becomes ``score``, ``W^Q`` becomes ``WQ``.
+
+    >>> slug("score_i"), slug("A'"), slug("W_up^Q")
+    ('score', "A'", 'W,upQ')
+    """
+    base = name.split("·")[0].replace("d(", "d").replace(")", "")
+    head, _, index = base.rpartition("_")
+    base = head if head and len(index) == 1 and index.islower() else base
+    return re.sub(r"[^\w',]", "", base.replace("_", ","))

@@ -1,0 +1,1 @@
+"""Times, rates and what limits them."""

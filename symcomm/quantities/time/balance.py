@@ -1,0 +1,46 @@
+"""The ops:byte ratio of a machine: operations it can do while one byte arrives from memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symcomm.derivation import Derivation
+from symcomm.form import Form, Ratio, Sym
+from symcomm.quantities.counting.load import ONE_DEVICE
+from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.time import peak_rate
+from symcomm.quantities.time.machine import machine
+from symcomm.quantities.time.terms import Writer
+from symcomm.units import Unit
+
+
+def derive(
+    setting: Setting, clock: object = None, units: object = None, fma: object = None, **rates: object
+) -> Derivation:
+    """Peak rate over memory bandwidth; the peak rate is given, or follows from clock, units and multiply-adds.
+
+    Source: NVIDIA, GPU Performance Background, "ops:byte ratio"; the ridge point of the roofline.
+    """
+    made = machine(setting, dtype=setting.dtype, **rates)
+    given = dict(made.given)
+    work = Work(setting, *made.symbols)
+    writer = Writer(work, made, ONE_DEVICE, setting.dtype)
+    rate: Form = made.peak
+    fields: list[str] = []
+    if any(value is not None for value in (clock, units, fma)):
+        from_parts = peak_rate.derive(setting, clock=clock, units=units, fma=fma)
+        work.steps, work.known = [*from_parts.steps], dict(from_parts.worth)
+        given = {**dict(from_parts.given), **{k: v for k, v in given.items() if k != made.peak.name}}
+        rate, fields = Sym(from_parts.answer.name), [*from_parts.touched]
+    else:
+        rate = writer.rate()
+        fields = ["rate"] if setting.accounting.rate != "of_format" else []
+    work.define(
+        "I_machine",
+        Ratio(rate, made.memory),
+        Unit.parse("FLOP/byte"),
+        "ops:byte ratio",
+        "Operations that the machine can do while one byte arrives.",
+    )
+    answer = setting.derivation("Ops:byte ratio", work.steps, fields)
+    return replace(answer, given=tuple({**dict(answer.given), **given}.items()))

@@ -1,0 +1,137 @@
+"""The least time that physics allows, and what a measured time would need: a time below a bound is impossible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from symcomm.derivation import Derivation, exact
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form, Largest, Ratio, Sym
+from symcomm.quantities.counting import tensor_size
+from symcomm.quantities.counting.load import ONE_DEVICE
+from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.time import time
+from symcomm.quantities.time.machine import RATES, machine
+from symcomm.quantities.time.terms import SECOND, Writer, need
+from symcomm.units import Quantity
+
+ANSWERS = ("least_time", "implied_rate", "implied_bandwidth")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether a measured time is possible, the bound it was held against, and one sentence that says so."""
+
+    possible: bool
+    measured: Quantity
+    bound: Quantity
+
+    @property
+    def text(self) -> str:
+        """The verdict as a sentence with the bound."""
+        if self.possible:
+            factor = float(self.measured.value / self.bound.value) if self.bound.value else float("inf")
+            return f"{_said(self.measured)} is possible: {factor:.3g} times the bound of {_said(self.bound)}."
+        factor = float(self.bound.value / self.measured.value)
+        return (
+            f"{_said(self.measured)} is impossible: it takes at least {_said(self.bound)}, {factor:.3g} times as long. "
+            "Something else was timed, such as an asynchronous launch."
+        )
+
+
+def _said(quantity: Quantity) -> str:
+    return quantity.lines()[-1][1]
+
+
+def judge(bound: Derivation, measured: object, /, **values: object) -> Judgement:
+    """Holds a measured time against a derived bound.
+
+    Raises ``ValuesError`` where the bound is no time or the measured time is not positive.
+
+    >>> from symcomm.accounting import Accounting
+    >>> from symcomm.derivation import Reason, Step
+    >>> from symcomm.form import num
+    >>> floor = Derivation("floor", Accounting(), (Step("t", num(3, SECOND), SECOND, Reason("given", "so")),))
+    >>> judge(floor, "2 s").possible, judge(floor, "4 s").possible
+    (False, True)
+    """
+    if bound.unit != SECOND:
+        raise ValuesError(f"{bound.title} is in {bound.unit}, but a bound of a time is in s")
+    return Judgement(
+        exact_time(measured) >= bound.at(**values).value, Quantity(exact_time(measured), SECOND), bound.at(**values)
+    )
+
+
+def exact_time(measured: object) -> Fraction:
+    """A measured time in seconds. Raises ``ValuesError`` for another unit, or zero and less."""
+    quantity = Quantity.parse(measured) if isinstance(measured, str) else measured
+    if isinstance(quantity, Quantity) and quantity.unit != SECOND:
+        said = quantity.unit if quantity.unit.powers else "no unit"
+        raise ValuesError(f"measured is given in {said}, but a time is in s", hint="for instance 0.000222 s")
+    number = exact(quantity, "measured")
+    if number <= 0:
+        raise ValuesError(f"measured = {measured}: a measured time is positive")
+    return number
+
+
+def derive(
+    setting: Setting,
+    of: str = "least_time",
+    op: str | None = None,
+    tensor: str | None = None,
+    phase: str = "forward",
+    measured: object = None,
+    dtype: str | None = None,
+    **rates: object,
+) -> Derivation:
+    """The least time of a pass or a row, or of writing one ``tensor`` once; or the rate that a measured time implies.
+
+    With ``measured`` the verdict is a note of the derivation.
+    """
+    if of not in ANSWERS:
+        raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
+    setting = replace(setting, dtype=dtype) if dtype else setting
+    given: dict[str, Fraction] = {} if measured is None else {"t_measured": exact_time(measured)}
+    if tensor is not None:
+        size = tensor_size.derive(setting, tensor)
+        made = machine(setting, dtype=setting.dtype, **rates)
+        work = Work(setting, *made.symbols)
+        work.steps, work.known = [*size.steps], dict(size.worth)
+        writer = Writer(work, made, ONE_DEVICE, setting.dtype)
+        flops: Form | None = None
+        moved: Form | None = Sym(size.answer.name)
+        fields: list[str] = []
+        if of == "least_time":
+            work.define(
+                "t_least",
+                Ratio(Sym(size.answer.name), made.sustained(made.memory)),
+                SECOND,
+                "memory",
+                f"Bytes of `{tensor}` over the bandwidth of the memory.",
+            )
+    else:
+        setting, work, writer, terms, fields, _ = time.write(setting, None, phase, op, dtype, None, rates)
+        flops, moved = terms.flops, terms.moved
+        if of == "least_time":
+            form = Largest(terms.local) if len(terms.local) > 1 else need(terms.compute or terms.memory, "this model")
+            work.define("t_least", form, SECOND, "bound", "No less than computing and no less than memory takes.")
+    if of != "least_time":
+        amount = need(flops if of == "implied_rate" else moved, of.replace("_", " "))
+        assert isinstance(amount, Sym)
+        work.steps = time.ending(work, amount)
+        unit = RATES["peak" if of == "implied_rate" else "memory"].unit
+        work.define(
+            "v_implied",
+            Ratio(amount, Sym("t_measured", whole=False, unit=SECOND)),
+            unit,
+            "implied",
+            "What is done, over the measured time.",
+        )
+        fields = time.telling(work.steps, fields)
+    titles = {"least_time": "Least time", "implied_rate": "Implied rate", "implied_bandwidth": "Implied bandwidth"}
+    result = time.with_rates(setting.derivation(titles[of], work.steps, [f for f in fields if f != "time"]), writer)
+    result = replace(result, given=tuple({**dict(result.given), **given}.items()))
+    if given and of == "least_time" and not result.needs:
+        result = replace(result, notes=(judge(result, given["t_measured"]).text,))
+    return result

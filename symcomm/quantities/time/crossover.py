@@ -1,0 +1,178 @@
+"""Where two terms of a time are equal: the rate or the size at which one overtakes the other, solved symbolically."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from symcomm import form as forms
+from symcomm.derivation import Derivation
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form, Ratio, Sym, Total, product
+from symcomm.parallel.strategy import Strategy
+from symcomm.quantities.setting import Setting
+from symcomm.quantities.time import time
+from symcomm.quantities.time.terms import Terms, Writer, need
+from symcomm.units import ONE, Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+def derive(
+    setting: Setting,
+    between: str = "network, compute",
+    over: str = "",
+    strategy: Strategy | str | None = None,
+    phase: str = "microbatch",
+    op: str | None = None,
+    dtype: str | None = None,
+    gradient_dtype: str | None = None,
+    **rates: object,
+) -> Derivation:
+    """The value of a rate or size ``over`` at which two of the terms compute, memory and network are equal.
+
+    The value of ``over`` itself, where it is given, is not used. Raises ``ValuesError`` where the terms never meet.
+    """
+    pair = [part.strip() for part in between.split(",")]
+    if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*time.TERMS}:
+        raise ValuesError(f"'{between[:60]}' are no two terms", hint="write for instance between: network, compute")
+    setting, work, writer, terms, fields, _ = time.write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
+    first, second = (need(getattr(terms, name), f"the {name} term") for name in pair)
+    assert isinstance(first, Sym)
+    assert isinstance(second, Sym)
+    worth = {name: work.known[sym.name] for name, sym in zip(pair, (first, second), strict=True)}
+    symbols = {s.name: s for e in worth.values() for s in e.free_symbols}
+    if over not in symbols:
+        raise ValuesError(f"{' and '.join(pair)} do not depend on '{over[:40]}'", hint=nearest(over, [*symbols]))
+    x = symbols[over]
+    name = f"{over.replace('^', '')}^*"
+    known = {**setting.values, **dict(writer.machine.given)}
+    rate = _rate_form(writer, terms, over, worth, pair)
+    grows = _grows(worth[pair[0]] - worth[pair[1]], x, known)
+    text = f"The value at which the {pair[0]} term and the {pair[1]} term are equal"
+    if grows is not None:
+        text += f"; {'above' if grows else 'below'} it the {pair[0]} term is the larger one"
+    text += "."
+    if rate is not None:
+        form, unit = rate
+        work.steps = time.ending(work, *(Sym(n) for n in forms.names(form)), first, second)
+        work.define(name, form, unit, "solve", text)
+        solved = work.known[name]
+    else:
+        solved = solve(worth[pair[0]], worth[pair[1]], x, known)
+        work.steps = time.ending(work, first, second)
+        work.define(name, forms.from_expr(_by_rates(solved, writer)), ONE, "solve", text)
+    if not _meet(worth[pair[0]], worth[pair[1]], x, solved):
+        raise ValuesError(f"{pair[0]} and {pair[1]} do not meet at {over} = {solved}")
+    fields = [field for field in time.telling(work.steps, fields) if field != "time"]
+    made = setting.derivation(f"Where {pair[0]} and {pair[1]} meet", work.steps, fields)
+    made = time.with_rates(made, writer)
+    return replace(made, given=tuple((n, v) for n, v in made.given if n != over))
+
+
+def _rate_form(
+    writer: Writer, terms: Terms, over: str, worth: Mapping[str, Expr], pair: list[str]
+) -> tuple[Form, Unit] | None:
+    """Where ``over`` is the rate of one term: its amount over the time of the other."""
+    machine = writer.machine
+    rows = (
+        ("compute", machine.peak, terms.flops, True),
+        ("memory", machine.memory, terms.moved, True),
+        ("network", machine.network, terms.sent, False),
+    )
+    for term, symbol, amount, sustained in rows:
+        other = pair[1] if pair[0] == term else pair[0]
+        if symbol.name != over or term not in pair or amount is None or worth[other].has(forms.value(symbol)):
+            continue
+        time_of: Form | None = getattr(terms, other)
+        assert time_of is not None
+        if term == "network" and terms.latency is not None:
+            time_of = Total((time_of, forms.negative(terms.latency)))
+        below = time_of
+        if sustained and machine.utilisation is not None:
+            below = product(machine.utilisation, time_of)
+        top = amount
+        if term == "compute" and writer.rate() != machine.peak:
+            rate = writer.work.known[writer.rate().name]  # type: ignore[attr-defined]
+            top = product(forms.from_expr(forms.value(machine.peak) / rate), amount)
+        return Ratio(top, below), symbol.unit
+    return None
+
+
+def solve(left: Expr, right: Expr, x: Expr, known: Mapping[str, Fraction]) -> Expr:
+    """The one positive value of ``x`` at which two expressions are equal.
+
+    Raises ``ValuesError`` where there is none, or several.
+    """
+    import sympy as sp
+
+    top = sp.numer(sp.together(left - right))
+    poly = sp.Poly(top, x) if top.is_polynomial(x) else None
+    if poly is not None and poly.degree() == 1:
+        slope, constant = poly.all_coeffs()
+        roots = [sp.cancel(-constant / slope)]
+    else:
+        roots = sp.solve(sp.expand(top), x)
+    found = [s for s in roots if not (s.is_negative or s.is_zero)]
+    at = {
+        forms.value(Sym(n, whole)): sp.Rational(v.numerator, v.denominator)
+        for n, v in known.items()
+        for whole in (True, False)
+        if n != x.name
+    }
+    positive = [s for s in found if not (number := s.subs(at)).is_number or number > 0]
+    if not positive:
+        raise ValuesError(f"the two terms are equal for no positive {x.name}")
+    if len(positive) > 1:
+        raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}")
+    return positive[0]
+
+
+def _meet(left: Expr, right: Expr, x: Expr, solved: Expr) -> bool:
+    """Whether two terms are equal at the solution, at three exact points: a check that shares no algebra with it."""
+    rng = random.Random(20240327)  # noqa: S311  (probes, not secrets)
+    sides = [forms.from_expr(left), forms.from_expr(right)]
+    root = forms.from_expr(solved)
+    wanted = sorted({n for f in (*sides, root) for n in forms.names(f)} - {x.name})
+    for _ in range(3):
+        point = {name: Fraction(rng.randint(2, 997)) for name in wanted}
+        point[x.name] = forms.evaluate(root, point)
+        if forms.evaluate(sides[0], point) != forms.evaluate(sides[1], point):
+            return False
+    return True
+
+
+def _by_rates(solved: Expr, writer: Writer) -> Expr:
+    """A solution with its denominator in order of the rates of the machine."""
+    import sympy as sp
+
+    top, bottom = sp.fraction(sp.together(solved))
+    rates = [forms.value(symbol) for symbol in writer.machine.symbols if symbol != writer.machine.utilisation]
+    if not bottom.has(*rates):
+        return solved
+    parts = sp.collect(sp.expand(bottom), rates, evaluate=False)
+    return top / sp.Add(*(sp.factor_terms(inside) * rate for rate, inside in parts.items()))
+
+
+def _grows(difference: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | None:
+    """Whether the difference goes from below zero to above where it vanishes; None where that depends on numbers."""
+    import sympy as sp
+
+    at = {
+        forms.value(Sym(n, whole)): sp.Rational(v.numerator, v.denominator)
+        for n, v in known.items()
+        for whole in (True, False)
+        if n != x.name
+    }
+    slope = sp.diff(sp.numer(sp.together(difference.subs(at))), x)
+    bottom = sp.denom(sp.together(difference.subs(at)))
+    sign = sp.factor(slope) / bottom
+    if sign.is_positive:
+        return True
+    if sign.is_negative:
+        return False
+    return None

@@ -1,0 +1,174 @@
+"""The rates of a machine as a time needs them: peak, memory and network, each a symbol or a number with a unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from symcomm.derivation import exact
+from symcomm.dtypes import element_bytes, said_bytes
+from symcomm.errors import ValuesError
+from symcomm.form import Form, Ratio, Sym, num, product
+from symcomm.quantities.setting import Setting, Work
+from symcomm.units import ONE, Quantity, Unit
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate that can be given: its option, its usual symbol, its unit and what it is."""
+
+    option: str
+    symbol: str
+    unit: Unit
+    meaning: str
+    sample: str
+
+
+# One row a rate.
+RATES: dict[str, Rate] = {
+    r.option: r
+    for r in (
+        Rate("peak", "R", Unit.parse("FLOP/second"), "the peak rate", "312 TFLOP/s"),
+        Rate("memory", "W_mem", Unit.parse("byte/second"), "the bandwidth of the memory", "2039 GB/s"),
+        Rate("network", "W_net", Unit.parse("byte/second"), "the bandwidth of the network", "900 GB/s"),
+        Rate("latency", "alpha", Unit.parse("second"), "the latency of one message", "0.00001 s"),
+        Rate("utilisation", "eta", ONE, "the part of the peak rates that is sustained", "4/5"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The rates as forms, and the numbers that were given for them.
+
+    ``utilisation`` lowers the peak rate and the memory bandwidth, not the network; without one they are sustained.
+    Without a ``latency`` only bandwidths count.
+    """
+
+    peak: Sym
+    memory: Sym
+    network: Sym
+    utilisation: Sym | None = None
+    latency: Sym | None = None
+    given: tuple[tuple[str, Fraction], ...] = ()
+
+    @property
+    def symbols(self) -> tuple[Sym, ...]:
+        """Every symbol of the machine."""
+        every = (self.peak, self.memory, self.network, self.utilisation, self.latency)
+        return tuple(s for s in every if s is not None)
+
+    def sustained(self, rate: Form) -> Form:
+        """A rate times the part of it that is sustained."""
+        return rate if self.utilisation is None else product(self.utilisation, rate)
+
+    def rate_of(self, work: Work, dtype: str) -> Form:
+        """The peak rate for a number format: the given one, or a part of the 8-bit rate."""
+        if work.setting.accounting.rate == "of_format":
+            return self.peak
+        size = element_bytes(dtype)
+        if size.number == 1:
+            return self.peak
+        text = f"A number takes {said_bytes(size)} in {dtype}, so that the 8-bit rate is divided by {size.number}."
+        return work.define(f"R_{dtype}", Ratio(self.peak, num(size.number)), RATES["peak"].unit, "rate", text)
+
+
+def checked(option: str, value: object) -> Fraction:
+    """A given rate as an exact number in its unit.
+
+    Raises ``ValuesError`` for a wrong unit, zero or less, or a utilisation above one.
+
+    >>> checked("memory", "3352 GB/s")
+    Fraction(3352000000000, 1)
+    >>> checked("memory", "80 GB")
+    Traceback (most recent call last):
+        ...
+    symcomm.errors.ValuesError: memory is given in B, but the bandwidth of the memory is in B/s
+    hint: for instance 2039 GB/s
+    """
+    rate = RATES[option]
+    hint = f"for instance {rate.sample}"
+    quantity = Quantity.parse(value) if isinstance(value, str) else value
+    if isinstance(quantity, Quantity):
+        bare = quantity.unit == ONE and not isinstance(value, str)
+        if quantity.unit != rate.unit and not bare:
+            said = quantity.unit if quantity.unit != ONE else "a number without a unit"
+            raise ValuesError(f"{option} is given in {said}, but {rate.meaning} is in {rate.unit}", hint=hint)
+    number = exact(quantity, option)
+    if number < 0 or (number == 0 and option != "latency"):
+        raise ValuesError(f"{option} = {value}: {rate.meaning} must be positive", hint=hint)
+    if option == "utilisation" and number > 1:
+        raise ValuesError(f"utilisation = {value}: {rate.meaning} is above 0 and at most 1", hint=hint)
+    return number
+
+
+def machine(
+    setting: Setting,
+    others: Iterable[Form] = (),
+    /,
+    *,
+    device: object = None,
+    dtype: str | None = None,
+    **options: object,
+) -> Machine:
+    """The machine of a question: rates from a device, over which single rates may be given.
+
+    A rate is a number with a unit (``"3352 GB/s"``), an exact number in base units, or the name of a symbol. ``others``
+    are forms whose symbols a rate must not share.
+
+    Raises ``ValuesError`` for a rate that makes no sense and for a device without the number format.
+    """
+    from symcomm.form import names
+
+    taken = {*setting.symbols, *(n for form in others for n in names(form))}
+    chosen = dict(options)
+    if device is not None:
+        accounting = setting.accounting
+        for option, number in device_rates(device, dtype or setting.dtype, accounting.rate, accounting.link).items():
+            chosen[option] = number if chosen.get(option) is None else chosen[option]
+    made: dict[str, Sym | None] = {}
+    given: list[tuple[str, Fraction]] = []
+    for option, rate in RATES.items():
+        value = chosen.pop(option, None)
+        symbol = rate.symbol if option != "peak" or setting.accounting.rate == "of_format" else "R_8bit"
+        if isinstance(value, str) and re.fullmatch(r"[^\W\d][\w^]{0,39}", value.strip()):
+            symbol, value, wanted = value.strip(), None, True
+            if symbol in taken:
+                raise ValuesError(f"{symbol} is a symbol of the model", hint=f"name {rate.meaning} otherwise")
+        else:
+            wanted = value is not None or option not in ("latency", "utilisation")
+            while symbol in taken:
+                symbol += "'"
+        if value is not None:
+            given.append((symbol, checked(option, value)))
+        made[option] = Sym(symbol, whole=False, unit=rate.unit) if wanted else None
+    assert not chosen, chosen
+    peak, memory, network = made["peak"], made["memory"], made["network"]
+    assert peak is not None
+    assert memory is not None
+    assert network is not None
+    return Machine(peak, memory, network, made["utilisation"], made["latency"], tuple(given))
+
+
+def device_rates(name: object, dtype: str, rate: str, link: str) -> dict[str, object]:
+    """The rates of a device of the hardware table, for a number format; its first link is the network.
+
+    Raises ``ValuesError`` for an unknown device, and for one that does not compute in the format.
+
+    >>> str(device_rates("A100-80GB-SXM", "fp16", "of_format", "full_duplex")["network"])
+    '300 000 000 000'
+    """
+    from symcomm.hardware.devices import Device, device
+
+    found = device(name if isinstance(name, Device) else str(name))
+    wanted = dtype
+    if rate == "eight_bit":
+        wanted = next((d for d in ("fp8", "int8") if d in found.rates), "fp8")
+    direction: Literal["one", "both"] = "both" if link == "bidirectional" else "one"
+    rates = {"peak": found.peak(wanted), "memory": found.memory.bandwidth.quantity}
+    if found.links:
+        rates["network"] = found.link().bandwidth(direction)
+    return {option: Quantity(quantity.value) for option, quantity in rates.items()}

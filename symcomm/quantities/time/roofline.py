@@ -1,0 +1,81 @@
+"""The roofline: the rate that an op can reach on a machine, and whether computing or memory limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from symcomm.derivation import Derivation
+from symcomm.errors import ValuesError
+from symcomm.form import Form, Ratio, Smallest, Sym, evaluate, from_expr, names, product
+from symcomm.parallel.strategy import Strategy
+from symcomm.quantities.setting import Setting
+from symcomm.quantities.time import time
+from symcomm.quantities.time.machine import RATES
+from symcomm.units import Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+INTENSITY = Unit.parse("FLOP/byte")
+
+
+def derive(
+    setting: Setting,
+    op: str | None = None,
+    phase: str = "forward",
+    strategy: Strategy | str | None = None,
+    dtype: str | None = None,
+    **rates: object,
+) -> Derivation:
+    """The attainable rate of one row, or of all counted ops of a pass: the smaller of two roofs.
+
+    Below the ops:byte ratio of the machine the memory limits, above it the computing units.
+
+    Source: Williams, Waterman and Patterson, Roofline, 2009.
+    """
+    setting, work, writer, terms, fields, shown = time.write(setting, strategy, phase, op, dtype, None, rates)
+    if terms.flops is None or terms.moved is None:
+        raise ValuesError(f"{op or setting.graph.name} has no op that is counted", hint="use operations: all_ops")
+    machine = writer.machine
+    work.steps = time.ending(work, terms.flops, terms.moved)
+    work.known = {name: worth for name, worth in work.known.items() if any(s.name == name for s in work.steps)}
+    writer.forget_rate()
+    rate = writer.rate()
+    intensity = work.define(
+        "I", Ratio(terms.flops, terms.moved), INTENSITY, "intensity", "Operations for each byte that is moved."
+    )
+    balance = work.define(
+        "I_machine",
+        Ratio(rate, machine.memory),
+        INTENSITY,
+        "ops:byte ratio",
+        "The memory limits below this intensity, the computing units above it.",
+    )
+    roofs = (machine.sustained(rate), product(intensity, machine.sustained(machine.memory)))
+    work.define(
+        "P",
+        Smallest(roofs),
+        RATES["peak"].unit,
+        "the lower roof",
+        "No more than the peak rate, and no more than the bytes that arrive allow.",
+    )
+    note = limits(work.known, intensity, balance, {**setting.values, **dict(machine.given)})
+    fields = [f for f in time.telling(work.steps, fields) if f != "time"]
+    notes = (note,) if note else ()
+    return time.with_rates(
+        setting.derivation(f"Roofline{f' of {op}' if op else ''}", work.steps, fields, shown, notes), writer
+    )
+
+
+def limits(known: Mapping[str, Expr], intensity: Form, balance: Form, values: Mapping[str, Fraction]) -> str:
+    """One sentence that says what limits, where all numbers are known; else nothing."""
+    assert isinstance(intensity, Sym)
+    assert isinstance(balance, Sym)
+    pair = [from_expr(known[s.name]) for s in (intensity, balance)]
+    if not all(name in values for form in pair for name in names(form)):
+        return ""
+    mine, ridge = (evaluate(form, values) for form in pair)
+    said = f"{float(mine):.5g} operations for each byte, and the machine does {float(ridge):.5g} while a byte arrives"
+    return f"{said}: {'computing' if mine >= ridge else 'the memory'} limits."

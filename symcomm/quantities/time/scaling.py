@@ -1,0 +1,71 @@
+"""Scalability: how much faster a step gets with more ranks, at one batch (strong) or at one batch a rank (weak)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symcomm import form as forms
+from symcomm.derivation import Derivation
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form, Ratio, Sym, num, product
+from symcomm.parallel.strategy import Size, Strategy, batch_axes
+from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.time import step_time
+from symcomm.units import ONE
+
+KINDS = ("strong", "weak", "speedup")
+
+
+def derive(
+    setting: Setting,
+    strategy: Strategy | str | None = None,
+    kind: str = "strong",
+    over: str = "",
+    microbatches: Size | None = None,
+    dtype: str | None = None,
+    gradient_dtype: str | None = None,
+    **rates: object,
+) -> Derivation:
+    """The speed-up of ``over`` (the size of a mesh axis) against one rank, or the strong or weak efficiency.
+
+    Strong: the batch stays. Weak: it grows with the ranks. Source: Amdahl, 1967; Gustafson, 1988.
+    """
+    if kind not in KINDS:
+        raise ValuesError(f"unknown scalability '{kind[:40]}'", hint=nearest(kind, [*KINDS]))
+    placed = step_time.placed(strategy)
+    known = {size.name: mesh for mesh, size in placed.sizes.items() if isinstance(size, Sym)}
+    over = over or (next(iter(known)) if len(known) == 1 else "")
+    if over not in known:
+        raise ValuesError(
+            f"'{over[:40]}' is no symbol that sizes the mesh of {placed.name}",
+            hint=nearest(over, [*known]) or "name the degree, as in data(k)",
+        )
+    single = replace(placed, mesh=tuple((m, num(1) if m == known[over] else s) for m, s in placed.mesh))
+    grown = setting
+    if kind == "weak":
+        (batch,) = batch_axes(setting.graph)
+        axis = setting.graph.axes[batch]
+        bigger = replace(axis, size=axis.size * forms.value(Sym(over)))
+        grown = replace(setting, graph=replace(setting.graph, axes={**setting.graph.axes, batch: bigger}))
+    one = step_time.derive(setting, single, microbatches, "step", dtype, gradient_dtype, **rates)
+    many = step_time.derive(grown, placed, microbatches, "step", dtype, gradient_dtype, **rates)
+    work = Work(setting, *placed.sizes.values())
+    # Both are times in seconds, so that their quotient is a number; the unit is told once, here.
+    first: Form = work.define("T_1", forms.from_expr(one.expr), ONE, "one rank", f"A step with {over} = 1, in s.")
+    text = f"A step on all ranks{' with a batch that grows with them' if kind == 'weak' else ''}, in s."
+    other = work.define("T_all", forms.from_expr(many.expr), ONE, "all ranks", text)
+    if kind == "weak":
+        work.define("E", Ratio(first, other), ONE, "weak scaling", "It would be 1 if more ranks cost no time.")
+    elif kind == "speedup":
+        work.define("S", Ratio(first, other), ONE, "speed-up", "How many times faster the step is.")
+    else:
+        work.define(
+            "E",
+            Ratio(first, product(Sym(over), other)),
+            ONE,
+            "strong scaling",
+            "The speed-up for each rank; it would be 1 if the work only were shared.",
+        )
+    title = {"strong": "Strong scaling", "weak": "Weak scaling", "speedup": "Speed-up"}[kind]
+    made = setting.derivation(f"{title} of {placed.name.lower()} over {over}", work.steps, many.touched)
+    return replace(made, given=tuple({**dict(made.given), **dict(many.given)}.items()))

@@ -1,0 +1,413 @@
+"""The three terms of a time: computing, memory and network, each written down step by step from the load of a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from symcomm.derivation import Exhibit
+from symcomm.dtypes import element_bytes, said_bytes
+from symcomm.errors import ValuesError
+from symcomm.form import Form, Largest, Ratio, Total, num, product
+from symcomm.parallel.strategy import Strategy
+from symcomm.quantities.communication.communication import SHORT, Call
+from symcomm.quantities.communication.wire import Wire, wire
+from symcomm.quantities.counting.flops import shown
+from symcomm.quantities.counting.flops import touched as flops_touched
+from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
+from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.quantities.time.machine import Machine
+from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
+
+SECOND = Unit.parse("second")
+TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The names of the three times, and of the amounts behind them; None where nothing is done."""
+
+    compute: Form | None = None
+    memory: Form | None = None
+    network: Form | None = None
+    flops: Form | None = None
+    moved: Form | None = None
+    sent: Form | None = None
+    latency: Form | None = None
+    per_op: tuple[Form, ...] = ()
+
+    @property
+    def local(self) -> tuple[Form, ...]:
+        """Computing and memory."""
+        return tuple(t for t in (self.compute, self.memory) if t is not None)
+
+    @property
+    def every(self) -> tuple[Form, ...]:
+        """All terms there are."""
+        return (*self.local, *(() if self.network is None else (self.network,)))
+
+
+class Writer:
+    """Writes the terms of loads into one derivation."""
+
+    def __init__(self, work: Work, machine: Machine, strategy: Strategy, dtype: str) -> None:
+        self.work, self.machine, self.strategy, self.dtype = work, machine, strategy, dtype
+        self.setting: Setting = work.setting
+        self._rate: Form | None = None
+
+    def rate(self) -> Form:
+        """The peak rate of the format, defined when it is first needed."""
+        if self._rate is None:
+            self._rate = self.machine.rate_of(self.work, self.dtype)
+        return self._rate
+
+    def forget_rate(self) -> None:
+        """Has the rate defined again, where the step that did it was taken out."""
+        self._rate = None
+
+    def total(self, name: str, parts: list[Form], unit: Unit, rule: str, text: str) -> Form | None:
+        """A sum under a name; the part itself where there is one, None where there is none."""
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        return self.work.define(name, Total(tuple(parts)), unit, rule, text)
+
+    # -- amounts -------------------------------------------------------------------------------
+
+    def flops(self, ops: Iterable[OpLoad], tag: str = "") -> Form | None:
+        """The operations of one rank: a step for each row and phase, then their sum."""
+        rows: dict[tuple[str, bool, int], list[OpLoad]] = {}
+        for one in ops:
+            rows.setdefault((one.phase, one.again, one.op.row), []).append(one)
+        targets = {op.row: op.output for op in self.setting.graph.ops}
+        names: list[Form] = []
+        for (phase, again, row), members in rows.items():
+            form = members[0].flops if len(members) == 1 else Total(tuple(m.flops for m in members))
+            name = f"F_{slug(targets.get(row, 'sum'))}^{'again' if again else TAGS[phase]}"
+            names.append(
+                self.work.define(name, form, FLOP, "count the loops", self._flops_text(members), members[0].op)
+            )
+        return self.total(f"F{tag}", names, FLOP, "add", "The operations of one rank.")
+
+    def _flops_text(self, members: list[OpLoad]) -> str:
+        graph = self.load.graph
+        what = " and ".join(dict.fromkeys(shown(graph, m.op) for m in members[:4])) or "the row"
+        what += " and more" if len(members) > 4 else ""
+        cuts = dict.fromkeys(mesh for m in members for _, mesh in m.cuts)
+        many = [m for m in cuts if self.strategy.sizes[m] != num(1)]
+        how = "two operations" if self.setting.accounting.flops == "fma2" else "counted"
+        shared = f", shared by the ranks of {_listed(many)}" if many else ""
+        again = ", computed again" if members[0].again else ""
+        return f"{what[0].upper()}{what[1:]}{again}: {how} for each combination of indices{shared}."
+
+    def moved(self, ops: Iterable[OpLoad], calls: Iterable[tuple[Form, str]], tag: str = "") -> Form | None:
+        """The bytes through memory: tensors grouped by what they are moved for, and what the collectives move."""
+        groups: dict[tuple[str, str, int, str], list[Moved]] = {}
+        for one in ops:
+            for m in one.moved:
+                phase = "again" if one.again else TAGS[one.phase]
+                groups.setdefault((m.use, phase, m.times, m.dtype), []).append(m)
+        bytes_of: dict[str, list[Form]] = {}
+        for (use, phase, times, dtype), members in groups.items():
+            sizes = tuple(m.elements for m in members)
+            form = product(num(times), sizes[0] if len(sizes) == 1 else Total(sizes))
+            name = self.work.define(
+                f"m_{_USES[use][0]}^{phase}", form, ELEMENT, _USES[use][1], _moved_text(use, phase, times, members)
+            )
+            bytes_of.setdefault(dtype, []).append(name)
+        if TRAFFIC[self.setting.accounting.traffic].collectives:
+            for words, dtype in calls:
+                bytes_of.setdefault(dtype, []).append(words)
+        parts = [
+            self.bytes(f"M{tag}", words, dtype, len(bytes_of) > 1, "Everything that goes through the memory.")
+            for dtype, words in bytes_of.items()
+        ]
+        return self.total(f"M{tag}", parts, BYTE, "add", "All formats together.")
+
+    def bytes(self, name: str, words: list[Form], dtype: str, several: bool, text: str) -> Form:
+        """Elements as bytes."""
+        size = element_bytes(dtype)
+        count = words[0] if len(words) == 1 else Total(tuple(words))
+        text += f" An element takes {said_bytes(size)} in {dtype}."
+        return self.work.define(f"{name}_{dtype}" if several else name, product(size, count), BYTE, "bytes", text)
+
+    def calls(self, calls: Iterable[tuple[str, Call]], tag: str = "") -> tuple[list[tuple[Form, str]], list[Form]]:
+        """The elements a rank sends and receives in each group of calls with their format, and the rounds.
+
+        The share of the payload follows from the algorithm; what of it counts for a link is told by ``sent``.
+        """
+        groups: dict[tuple[str, str, str, str], list[Call]] = {}
+        for phase, c in calls:
+            groups.setdefault((c.kind, phase, c.mesh, c.dtype), []).append(c)
+        self.loads: list[tuple[Form, str]] = []
+        words: list[tuple[Form, str]] = []
+        rounds: list[Form] = []
+        for (kind, phase, mesh, dtype), members in groups.items():
+            k = self.strategy.sizes[mesh] if mesh in self.strategy.sizes else num(2)
+            if k == num(1):
+                continue
+            cost = wire(kind, self.setting.accounting.algorithm, k, self.setting.accounting.rings)
+            sizes = tuple(self.setting.written(c.elements) for c in members)
+            name = f"{SHORT[kind]},{TAGS[phase]}"
+            if f"n_{name}" in self.work.known:
+                name += f",{mesh}"
+            n = self.work.define(
+                f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind, _call_text(members)
+            )
+            link = self.setting.accounting.link
+            through = self.work.define(
+                f"c_{name}",
+                product(cost.through(link), n),
+                ELEMENT,
+                _LINKS[link][0],
+                f"{_statement(self.setting, kind, cost)} {_LINKS[link][1]}",
+            )
+            self.loads.append((through, dtype))
+            if (link == "bidirectional" and not cost.two_links) or not TRAFFIC[
+                self.setting.accounting.traffic
+            ].collectives:
+                words.append((through, dtype))
+            else:
+                words.append(
+                    (
+                        self.work.define(
+                            f"w_{name}",
+                            product(cost.moved, n),
+                            ELEMENT,
+                            "through memory",
+                            "What is sent and received goes through the memory.",
+                        ),
+                        dtype,
+                    )
+                )
+            rounds.append(product(num(len(members)), cost.rounds))
+        return words, rounds
+
+    # -- terms ---------------------------------------------------------------------------------
+
+    def terms(self, load: Load, tag: str = "") -> Terms:
+        """The three terms of a load: amounts over rates."""
+        self.load = load
+        machine, work = self.machine, self.work
+        if not load.ops and not load.calls:
+            return Terms()
+        done = self.flops(load.ops, tag)
+        words, rounds = self.calls(load.calls, tag)
+        loads = self.loads
+        moved = self.moved(load.ops, words, tag)
+        compute = memory = network = sent = latency = None
+        if done is not None:
+            compute = work.define(
+                f"t_compute{tag}",
+                Ratio(done, machine.sustained(self.rate())),
+                SECOND,
+                "computing",
+                _sustained("Operations over the peak rate", machine),
+            )
+        if moved is not None:
+            memory = work.define(
+                f"t_memory{tag}",
+                Ratio(moved, machine.sustained(machine.memory)),
+                SECOND,
+                "memory",
+                _sustained("Bytes over the bandwidth of the memory", machine),
+            )
+        if loads:
+            by_format: dict[str, list[Form]] = {}
+            for count, dtype in loads:
+                by_format.setdefault(dtype, []).append(count)
+            parts = [
+                self.bytes(f"V{tag}", counts, dtype, len(by_format) > 1, "Everything that a link carries.")
+                for dtype, counts in by_format.items()
+            ]
+            sent = self.total(f"V{tag}", parts, BYTE, "add", "All formats together.")
+            assert sent is not None
+            form: Form = Ratio(sent, machine.network)
+            text = "Bytes over the bandwidth of the network."
+            if machine.latency is not None:
+                count = work.define(
+                    f"r{tag}",
+                    rounds[0] if len(rounds) == 1 else Total(tuple(rounds)),
+                    ONE,
+                    "rounds",
+                    "Every round of messages takes one latency.",
+                )
+                latency = work.define(
+                    f"t_latency{tag}", product(count, machine.latency), SECOND, "latency", "Rounds times latency."
+                )
+                form, text = Total((latency, form)), "The latencies, and bytes over the bandwidth of the network."
+            network = work.define(f"t_network{tag}", form, SECOND, "network", text)
+        per_op: tuple[Form, ...] = ()
+        if self.setting.accounting.time == "per_op":
+            per_op = tuple(self.one_op(op, tag) for op in load.ops)
+        return Terms(compute, memory, network, done, moved, sent, latency, per_op)
+
+    def one_op(self, op: OpLoad, tag: str) -> Form:
+        """The time of one op alone: the longer of its computing and its memory traffic."""
+        work, what = self.work, shown(self.load.graph, op.op)
+        label = f"{slug(op.op.output)}^{'again' if op.again else TAGS[op.phase]}"
+        done = work.define(f"f_{label}", op.flops, FLOP, "one op", f"Operations of {what}.", op.op)
+        times: list[Form] = [Ratio(done, self.machine.sustained(self.rate()))]
+        formats: dict[str, list[Form]] = {}
+        for m in op.moved:
+            formats.setdefault(m.dtype, []).append(product(num(m.times), m.elements))
+        parts: list[Form] = []
+        for dtype, sizes in formats.items():
+            name = f"m_{label}" + (f",{dtype}" if len(formats) > 1 else "")
+            count = work.define(name, sizes[0] if len(sizes) == 1 else Total(tuple(sizes)), ELEMENT, "one op",
+                                f"What {what} reads and writes.", op.op)  # fmt: skip
+            parts.append(product(element_bytes(dtype), count))
+        if parts:
+            moved = parts[0] if len(parts) == 1 else Total(tuple(parts))
+            times.append(Ratio(moved, self.machine.sustained(self.machine.memory)))
+        return work.define(f"t_{label}{tag}", times[0] if len(times) == 1 else Largest(tuple(times)), SECOND, "one op",
+                           "The longer of computing and memory.", op.op)  # fmt: skip
+
+    def time(self, name: str, terms: Terms, what: str) -> Form | None:
+        """The time of a load from its terms, as the convention combines them."""
+        if not terms.every:
+            return None
+        form, text = COMBINED[self.setting.accounting.time](terms)
+        return self.work.define(name, form, SECOND, self.setting.accounting.time.replace("_", " "), f"{what}: {text}")
+
+    def local(self, name: str, terms: Terms, what: str) -> Form | None:
+        """The time without the network."""
+        if not terms.local:
+            return None
+        alone = Terms(terms.compute, terms.memory, None, per_op=terms.per_op)
+        form, text = COMBINED[self.setting.accounting.time](alone)
+        return self.work.define(name, form, SECOND, "without the network", f"{what}: {text}")
+
+
+def _largest(parts: tuple[Form, ...]) -> Form:
+    return parts[0] if len(parts) == 1 else Largest(parts)
+
+
+def _sum(parts: tuple[Form, ...]) -> Form:
+    return parts[0] if len(parts) == 1 else Total(parts)
+
+
+def _per_op(terms: Terms) -> tuple[Form, str]:
+    sent = () if terms.network is None else (terms.network,)
+    return _sum((*terms.per_op, *sent)), "one op after the other, and the collectives between them."
+
+
+# One row a convention of time: the form it makes of the terms, and how a reader is told.
+COMBINED: dict[str, Callable[[Terms], tuple[Form, str]]] = {
+    "overlap": lambda terms: (_largest(terms.every), "the longest of the terms."),
+    "serial": lambda terms: (_sum(terms.every), "the terms one after the other."),
+    "per_op": _per_op,
+}
+
+_LINKS = {
+    "full_duplex": ("one direction", "The busier direction of the link counts."),
+    "bidirectional": ("both directions", "Sent and received are added."),
+}
+_USES = {
+    "weight": ("W", "load weights"),
+    "activation": ("x", "load activations"),
+    "saved": ("saved", "reload activations"),
+    "gradient": ("dx", "load gradients"),
+    "result": ("y", "write results"),
+    "weight_gradient": ("dW", "accumulate gradients"),
+}
+
+
+def _listed(words: list[str]) -> str:
+    quoted = [f"`{w}`" for w in words]
+    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + f" and {quoted[-1]}"
+
+
+def _moved_text(use: str, phase: str, times: int, members: list[Moved]) -> str:
+    names = list(
+        dict.fromkeys(
+            f"{m.tensor.split('·')[0]}"
+            + ")" * ("·" in m.tensor and "d(" in m.tensor and not m.tensor.split("·")[0].endswith(")"))
+            for m in members
+        )
+    )
+    what = _listed(names[:6]) + (" and more" if len(names) > 6 else "")
+    when = {"fwd": "the forward pass", "bwd": "the backward pass", "again": "the recomputation"}[phase]
+    verb = {"result": "writes", "weight_gradient": "writes"}.get(use, "reads")
+    if use == "weight_gradient" and times == 2:
+        verb = "adds to (reads and writes)"
+    if use == "saved":
+        verb = "reads once more"
+    return f"What {when} {verb}: {what}."
+
+
+def _call_text(members: list[Call]) -> str:
+    first = members[0]
+    names = _listed(list(dict.fromkeys(c.tensor for c in members))[:6])
+    head = f"{len(members)} calls of {first.kind}" if len(members) > 1 else f"One {first.kind}"
+    same = {c.what.strip() for c in members}
+    of = f"{same.pop()} {names}" if len(same) == 1 else names
+    why = {c.why.replace(f"`{c.tensor}`", "it") for c in members}
+    said = f" {next(iter(why))[0].upper()}{next(iter(why))[1:]}." if len(why) == 1 else ""
+    return f"{head}: {of}.{said}"
+
+
+def _statement(setting: Setting, kind: str, cost: Wire) -> str:
+    from symcomm.collectives.algorithms import ALGORITHMS
+
+    if kind == "send":
+        return "The message goes from one stage to the next one."
+    if cost.two_links:
+        again = ", once to reduce and once to gather" if kind == "all-reduce" else ""
+        return f"Chunks run both ways round the ring, each half way{again}."
+    return ALGORITHMS[setting.accounting.algorithm].statement
+
+
+def _sustained(text: str, machine: Machine) -> str:
+    return f"{text}, of which a part is sustained." if machine.utilisation is not None else f"{text}."
+
+
+def touched(setting: Setting, load: Load) -> list[str]:
+    """The conventions that change a time."""
+    found = list(flops_touched(setting, load.graph, [o.op for o in load.ops]))
+    found += ["traffic", "time"] if load.ops else ["time"]
+    if setting.accounting.rate != "of_format":
+        found.append("rate")
+    if any(o.phase == "backward" for o in load.ops):
+        found += ["input_gradient"] if not setting.graph.repeat else []
+        found += ["recomputation"] if setting.accounting.recomputation != "activations_kept" else []
+    if load.calls:
+        how, kinds = setting.accounting, {c.kind for _, c in load.calls}
+        found += ["rings"] if any(wire(kind, how.algorithm, num(2), how.rings).two_links for kind in kinds) else []
+        found += ["algorithm", "link", *(["traffic"] if TRAFFIC[setting.accounting.traffic].collectives else [])]
+    if any(c.kind == "all-gather" and c.what.startswith("weight") for _, c in load.calls):
+        found.append("gathered_weights")
+    if any(
+        c.kind in ("all-gather", "all-to-all") and not c.what.startswith(("weight", "updated")) for _, c in load.calls
+    ):
+        found.append("gathered_activations")
+    return found
+
+
+def exhibit(setting: Setting, load: Load) -> Exhibit:
+    """What one rank computes: the part of each axis that a strategy cuts, and the ops it is cut in."""
+    rows: dict[tuple[str, str, Form], list[str]] = {}
+    for one in load.ops:
+        axes = load.graph.index_axes(one.op)
+        cuts: dict[int, list[str]] = {}
+        for index, mesh in one.cuts:
+            cuts.setdefault(index, []).append(mesh)
+        for index, meshes in cuts.items():
+            axis = load.graph.axes[axes[index]]
+            part = Ratio(setting.written(axis.size), product(*(load.strategy.sizes[m] for m in meshes)))
+            rows.setdefault((f"`{axis.label}`", ", ".join(meshes), part), []).append(shown(load.graph, one.op))
+    every = list(dict.fromkeys(shown(load.graph, one.op) for one in load.ops))
+    return Exhibit(
+        "What one rank computes",
+        ("axis", "cut over", "part of a rank", "in the ops"),
+        tuple(
+            (axis, mesh, part, "all" if list(dict.fromkeys(ops)) == every else ", ".join(dict.fromkeys(ops)))
+            for (axis, mesh, part), ops in rows.items()
+        ),
+    )
+
+
+def need(found: Form | None, what: str) -> Form:
+    """The form, or the error that there is nothing to time. Raises ``ValuesError``."""
+    if found is None:
+        raise ValuesError(f"there is nothing to time in {what}", hint="choose another phase or strategy")
+    return found

@@ -1,0 +1,230 @@
+"""Throughput: tokens a second, utilisation of the machine with a named numerator, days and device-hours of a budget."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+
+from symcomm import form as forms
+from symcomm.derivation import Derivation, exact
+from symcomm.errors import StrategyError, ValuesError, nearest
+from symcomm.form import Form, Num, Ratio, Sym, num, product
+from symcomm.parallel import pipeline
+from symcomm.parallel.strategy import Size, Strategy, batch_axes, degree, sequence_axes
+from symcomm.quantities.counting import flops, parameters, recomputation
+from symcomm.quantities.memory.saved import RERUN
+from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.time import step_time
+from symcomm.quantities.time.machine import checked, machine
+from symcomm.quantities.time.terms import Writer
+from symcomm.quantities.time.time import with_rates
+from symcomm.units import FLOP, ONE, Quantity, Unit
+
+TOKEN, DEVICE = Unit.parse("token"), Unit.parse("device")
+ANSWERS = ("tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device_hours", "devices")
+
+
+def tokens(setting: Setting) -> Form:
+    """The tokens of a batch: examples times positions; examples where there are no positions."""
+    graph = setting.graph
+    sizes = [graph.axes[a].size for a in batch_axes(graph)]
+    with suppress(StrategyError):
+        sizes += [graph.axes[a].size for a in sequence_axes(graph)]
+    return setting.sizes(sizes)
+
+
+def devices(setting: Setting, strategy: Strategy) -> Form:
+    """The devices that a strategy uses: its mesh, times its stages."""
+    parts = [*strategy.sizes.values()]
+    if strategy.pipeline is not None:
+        parts.append(pipeline.stage_count(strategy.pipeline, setting.graph.repeat))
+    return product(*parts)
+
+
+def model_flops(setting: Setting, work: Work, count: Form) -> Form:
+    """The operations that training one batch needs, as the convention counts them."""
+    if setting.accounting.model_flops == "6nd":
+        n = work.define(
+            "P",
+            forms.from_expr(parameters.derive(setting).expr),
+            Unit.parse("parameter"),
+            "parameters",
+            "The parameters of the model.",
+        )
+        per = Num(Fraction(6), FLOP / Unit.parse("parameter") / TOKEN)
+        return work.define("F_model", product(per, n, count), FLOP, "6ND", "Six operations a parameter and token.")
+    worth = flops.derive(setting, "training").expr
+    return work.define(
+        "F_model",
+        forms.from_expr(worth),
+        FLOP,
+        "model FLOPs",
+        "The operations of the forward and backward pass of the whole model.",
+    )
+
+
+def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
+    """The operations that the machine does: recomputed ones as well."""
+    if setting.accounting.recomputation == "activations_kept":
+        return model
+    how = RERUN[setting.accounting.recomputation]
+    if how == "full" and setting.accounting.model_flops == "6nd":
+        again: Form = Ratio(model, num(3))
+        text = "The forward pass, a third of them, is computed again."
+    else:
+        again = work.define(
+            "F_again",
+            forms.from_expr(recomputation.derive(setting, how).expr),
+            FLOP,
+            "recomputed",
+            "The forward pass is computed again." if how == "full" else "The core of attention is computed again.",
+        )
+        text = "What is recomputed comes on top."
+    return work.define("F_hardware", forms.Total((model, again)), FLOP, "hardware FLOPs", text)
+
+
+def derive(
+    setting: Setting,
+    strategy: Strategy | str | None = None,
+    of: str = "tokens_per_second",
+    microbatches: Size | None = None,
+    mfu: object = None,
+    devices_used: object = None,
+    budget: object = None,
+    dtype: str | None = None,
+    gradient_dtype: str | None = None,
+    **rates: object,
+) -> Derivation:
+    """Tokens a second, MFU, HFU, days or device-hours for a budget of tokens, operations a token, or devices.
+
+    The time of a step is derived under the strategy; or, where ``mfu`` is given, it follows from that utilisation.
+    MFU counts the operations that the model needs, HFU those that are done; both over the unlowered peak rate.
+
+    Source: MFU, Chowdhery et al., PaLM, arXiv 2204.02311, appendix B; HFU, Korthikanti et al., arXiv 2205.05198.
+    """
+    if of not in ANSWERS:
+        raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
+    setting = replace(setting, dtype=dtype) if dtype else setting
+    placed = step_time.placed(strategy)
+    given: dict[str, object] = {}
+    fields: list[str] = ["model_flops"]
+    needs_time = of not in ("flops_per_token", "devices") and mfu is None
+    number = devices(setting, placed) if devices_used is None else degree(str(devices_used))
+    if needs_time:
+        made = step_time.write(setting, strategy, microbatches, dtype, gradient_dtype, rates)
+        work, writer = made.work, made.writer
+        work.steps = [s for s in work.steps if s.name not in ("t_alone", "T_alone", "T_network")]
+        fields += made.fields
+    else:
+        mach = machine(setting, (*placed.sizes.values(), number), dtype=setting.dtype, **rates)
+        work = Work(setting, *placed.sizes.values(), *mach.symbols, number, Sym("u_model"))
+        writer = Writer(work, mach, placed, setting.dtype)
+    count = None
+    if of == "devices":
+        fields = []
+        work.define("n_devices", number, DEVICE, "devices", "One device for each place of the mesh and each stage.")
+    else:
+        count = work.define("n_tokens", tokens(setting), TOKEN, "tokens", "The tokens of one batch.")
+        answer(setting, work, writer, made.time if needs_time else None, number, count, of, mfu, budget, given, fields)
+    titles = {
+        "tokens_per_second": "Throughput",
+        "flops_per_token": "Operations of a token",
+        "mfu": "Model FLOP utilisation",
+        "hfu": "Hardware FLOP utilisation",
+        "days": "Days of training",
+        "device_hours": "Device-hours of training",
+        "devices": "Devices",
+    }
+    under = f" under {placed.name.lower()}" if strategy is not None else ""
+    result = with_rates(setting.derivation(titles[of] + under, work.steps, fields), writer)
+    return replace(result, given=tuple({**dict(result.given), **{k: exact(v, k) for k, v in given.items()}}.items()))
+
+
+def answer(
+    setting: Setting,
+    work: Work,
+    writer: Writer,
+    time: Form | None,
+    number: Form,
+    count: Form,
+    of: str,
+    mfu: object,
+    budget: object,
+    given: dict[str, object],
+    fields: list[str],
+) -> None:
+    """The steps from the time of a step to what is asked."""
+    rate_unit = TOKEN / Unit.parse("second")
+    if of in ("mfu", "hfu", "flops_per_token") or time is None:
+        if setting.accounting.model_flops == "training_flops":
+            fields += flops.touched(setting, setting.graph, setting.graph.ops)
+        total = model_flops(setting, work, count)
+        fields += ["recomputation"] if of == "hfu" else []
+        if of == "flops_per_token":
+            work.define(
+                "f_token", Ratio(total, count), FLOP / TOKEN, "a token", "Operations of a batch for each token."
+            )
+            return
+        many = work.define("n_devices", number, ONE, "devices", "All devices.")
+        peak = work.define(
+            "R_all",
+            product(many, writer.rate()),
+            Unit.parse("FLOP/second"),
+            "peak of all",
+            "All devices at their peak rate.",
+        )
+        if time is not None:
+            done = hardware_flops(setting, work, total) if of == "hfu" else total
+            name, what = ("HFU", "that are done") if of == "hfu" else ("MFU", "that the model needs")
+            work.define(
+                name,
+                Ratio(done, product(peak, time)),
+                ONE,
+                "definition",
+                f"Operations {what}, over those that the devices could do in the same time.",
+            )
+            return
+        share = checked("utilisation", mfu)
+        given["u_model"] = share
+        useful = product(Sym("u_model", whole=False), peak)
+        text = "Operations a second that serve the model, over operations a token."
+        speed = work.define("v", Ratio(useful, Ratio(total, count)), rate_unit, "throughput", text)
+    else:
+        text = "Tokens of a batch over the time of a step."
+        speed = work.define("v", Ratio(count, time), rate_unit, "throughput", text)
+    if of == "tokens_per_second":
+        return
+    wanted = Sym("n_budget", whole=False, unit=TOKEN)
+    if budget is not None:
+        given["n_budget"] = _tokens(budget)
+    seconds = work.define(
+        "T_training",
+        Ratio(wanted, speed),
+        Unit.parse("second"),
+        "training",
+        "All tokens of the budget at this throughput.",
+    )
+    if of == "days":
+        day = Num(Fraction(86400), Unit.parse("second/day"))
+        work.define("T_days", Ratio(seconds, day), Unit.parse("day"), "days", "A day has 86400 seconds.")
+        return
+    many = work.define("n_devices", number, ONE, "devices", "All devices.")
+    hour = Num(Fraction(3600), Unit.parse("second/hour"))
+    work.define(
+        "C",
+        product(many, Ratio(seconds, hour)),
+        DEVICE * Unit.parse("hour"),
+        "device-hours",
+        "Every device is used for all hours.",
+    )
+
+
+def _tokens(budget: object) -> object:
+    quantity = Quantity.parse(budget) if isinstance(budget, str) else budget
+    if isinstance(quantity, Quantity) and quantity.unit not in (ONE, TOKEN):
+        raise ValuesError(f"budget is given in {quantity.unit}, but it is a number of tokens", hint="300e9 tokens")
+    number = exact(quantity, "budget")
+    if number <= 0:
+        raise ValuesError(f"budget = {budget}: a budget of tokens is positive")
+    return number

@@ -1,0 +1,120 @@
+"""The time of a layer on one rank of a strategy: computing, memory and network, and which of them limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symcomm.derivation import Derivation, Exhibit, Step
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form, Sym
+from symcomm.form import names as names_of
+from symcomm.parallel.placement import check_divisible
+from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.quantities.counting.load import ONE_DEVICE, load
+from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.time.machine import machine
+from symcomm.quantities.time.terms import Terms, Writer, exhibit, need, touched
+
+PHASES = {
+    "forward": ("forward",),
+    "backward": ("backward",),
+    "microbatch": ("forward", "backward"),
+    "end_of_batch": ("end",),
+}
+TERMS = ("compute", "memory", "network")
+
+
+def write(
+    setting: Setting,
+    strategy: Strategy | str | None,
+    phase: str,
+    op: str | None,
+    dtype: str | None,
+    gradient_dtype: str | None,
+    rates: dict[str, object],
+) -> tuple[Setting, Work, Writer, Terms, list[str], list[Exhibit]]:
+    """The steps up to the terms: what ``time``, ``roofline`` and ``crossover`` begin with."""
+    if phase not in PHASES:
+        raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
+    setting = replace(setting, dtype=dtype) if dtype else setting
+    placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
+    check_divisible(setting.graph, placed, setting.values)
+    every = load(setting, placed, gradient_dtype)
+    part = every.of(*PHASES[phase]).row(setting, op)
+    made = machine(setting, tuple(placed.sizes.values()), dtype=setting.dtype, **rates)
+    work = Work(setting, *placed.sizes.values(), *made.symbols)
+    writer = Writer(work, made, placed, setting.dtype)
+    terms = writer.terms(part)
+    shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
+    return setting, work, writer, terms, touched(setting, part), shown
+
+
+def derive(
+    setting: Setting,
+    strategy: Strategy | str | None = None,
+    phase: str = "microbatch",
+    term: str | None = None,
+    op: str | None = None,
+    dtype: str | None = None,
+    gradient_dtype: str | None = None,
+    **rates: object,
+) -> Derivation:
+    """The time that one layer takes on one rank: a pass, a microbatch (forward and backward) or the end of a batch.
+
+    ``term`` chooses one of the terms instead. How they combine, the accounting says (``time: overlap``, ``per_op`` or
+    ``serial``). ``rates`` are those of the machine; what is not given stays a symbol.
+
+    Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
+    """
+    setting, work, writer, terms, fields, shown = write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
+    what = {
+        "forward": "The forward pass",
+        "backward": "The backward pass",
+        "microbatch": "Forward and backward",
+        "end_of_batch": "The end of a batch",
+    }[phase]
+    title = f"Time of {what[0].lower()}{what[1:]}" + (f" of {op}" if op else "")
+    if term is not None:
+        if term not in TERMS:
+            raise ValuesError(f"unknown term '{term[:40]}'", hint=nearest(term, [*TERMS]))
+        chosen = need(getattr(terms, term), f"the {term} term")
+        steps = ending(work, chosen)
+        kept = [field for field in telling(steps, fields) if field != "time"]
+        return with_rates(setting.derivation(f"{title}: {term}", steps, kept, shown), writer)
+    need(writer.time("t", terms, what), f"{what.lower()} of {writer.strategy.name.lower()}")
+    return with_rates(setting.derivation(title, work.steps, fields, shown), writer)
+
+
+def ending(work: Work, *names: Form) -> list[Step]:
+    """The steps that settle some names, and those they rest on."""
+    wanted = {name.name for name in names if isinstance(name, Sym)}
+    kept: list[Step] = []
+    for step in reversed(work.steps):
+        if step.name in wanted:
+            kept.append(step)
+            if step.relation == ":=":  # a collected form names symbols of the model only
+                wanted |= set(names_of(step.form))
+    return kept[::-1]
+
+
+# What tells that a convention matters: the first letters of a step's name.
+_TELLING = {
+    "F": ("flops", "operations", "attention"),
+    "R_": ("rate",),
+    "m_": ("traffic",),
+    "w_": ("traffic",),
+    "M": ("traffic",),
+    "c_": ("algorithm", "rings", "link", "gathered_weights", "gathered_activations"),
+}
+
+
+def telling(steps: list[Step], fields: list[str]) -> list[str]:
+    """The conventions that still matter to the steps that were kept."""
+    seen = {field for start, found in _TELLING.items() for s in steps if s.name.startswith(start) for field in found}
+    judged = {field for found in _TELLING.values() for field in found}
+    return [field for field in fields if field not in judged or field in seen]
+
+
+def with_rates(made: Derivation, writer: Writer) -> Derivation:
+    """A derivation that knows the rates that were given."""
+    return replace(made, given=tuple({**dict(made.given), **dict(writer.machine.given)}.items()))
