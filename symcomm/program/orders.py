@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
@@ -42,6 +43,14 @@ class Placement:
     name: str
     why: str
     stage: Callable[[int, int, int], int]
+
+    def copies(self, p: int, v: int) -> Fraction:
+        """On how many ranks each stage is, with v chunks on each of p ranks.
+
+        >>> str(TWO_WAY.copies(4, 2))
+        '2'
+        """
+        return Fraction(p * v, len({self.stage(rank, chunk, p) for rank in range(p) for chunk in range(v)}))
 
 
 LOOP = Placement("loop", "Stage s is on rank s mod p.", lambda rank, chunk, p: chunk * p + rank)
