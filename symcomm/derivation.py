@@ -51,6 +51,10 @@ class Step:
     condition: str = ""
 
 
+Comparison = Literal["<=", ">=", "="]
+RELATIONS: tuple[Comparison, ...] = ("<=", ">=", "=")
+
+
 @dataclass(frozen=True)
 class Condition:
     """What has to hold of the symbols for a closed form to be right: two forms, and ``<=``, ``>=`` or ``=`` between.
@@ -60,7 +64,7 @@ class Condition:
     """
 
     left: Form
-    relation: Literal["<=", ">=", "="]
+    relation: Comparison
     right: Form
 
     @property

@@ -10,27 +10,26 @@ more than there are unknowns. Where they do not, the next condition is tried, a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import product as pairs
 from math import gcd, lcm
 from operator import mul
-from typing import Literal, cast
+from typing import Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Condition
-from symcomm.errors import SymcommError
+from symcomm.errors import SymcommError, ValuesError
 from symcomm.form import Floor, Form, Num, Ratio, Smallest, Sym, Total, num, product
-from symcomm.program.events import Times, simulate
-from symcomm.program.orders import Item, Schedule, in_flight
+from symcomm.program.events import Execution, Times, simulate
+from symcomm.program.orders import Item, Schedule, conditions, in_flight
 from symcomm.units import Unit
 
 SECOND = Unit.parse("second")
 P, M, V, R = (Sym(name) for name in "pmvr")
-FORWARD, INPUT, WEIGHT, PAIR, HOP, OVERHEAD = (
-    Sym(name, False, SECOND) for name in ("t_F", "t_B", "t_W", "t_FB", "c", "o")
-)
+_SYMBOLS = tuple(Sym(name, False, SECOND) for name in ("t_F", "t_B", "t_W", "t_FB", "c", "o"))
+FORWARD, INPUT, WEIGHT, PAIR, HOP, OVERHEAD = _SYMBOLS
 Sizes = tuple[tuple[str, Fraction], ...]  # p, m and v with their numbers
 _CONFIRMING, _RANKS = 24, 6  # how many runs have to confirm what others gave; how many numbers of ranks are tried
 
@@ -50,24 +49,14 @@ class ClosedForm:
         """Whether the conditions hold for numbers, as far as these are known."""
         return all(c.holds(values) for c in self.conditions if all(name in values for name in c.names))
 
+    def said(self, names: Mapping[str, Form]) -> ClosedForm:
+        """The same with other forms for its symbols; conditions between numbers that hold are left out."""
 
-@cache
-def _conditions(text: str) -> tuple[Condition, ...]:
-    """Conditions from text with commas between them; each side is a sum."""
-    from symcomm.graph.drafts import size_form
-    from symcomm.text.formula import parse_answer
+        def put(form: Form) -> Form:
+            return forms.substitute(form, lambda s: names.get(s.name, s))
 
-    def side(written: str) -> Form:
-        form = size_form(parse_answer(written.strip(), None))
-        times = {one.name: one for one in (FORWARD, INPUT, WEIGHT, PAIR, HOP, OVERHEAD)}
-        return forms.substitute(form, lambda s: times.get(s.name, s))
-
-    found = []
-    for part in filter(None, text.split(",")):
-        relation = next(r for r in ("<=", ">=", "=") if r in part)
-        left, right = part.split(relation)
-        found.append(Condition(side(left), cast(Literal["<=", ">=", "="], relation), side(right)))
-    return tuple(found)
+        put_in = (Condition(put(c.left), c.relation, put(c.right)) for c in self.conditions)
+        return ClosedForm(put(self.form), tuple(c for c in put_in if c.names or not c.holds({})), self.cases)
 
 
 # From the weakest to the strongest; the first under which all cases agree is taken.
@@ -87,7 +76,7 @@ def _orders(schedule: Schedule, p: int, m: int, v: int) -> list[list[Item]]:
 
 
 @cache
-def grid(schedule: Schedule, ranks: int = _RANKS, conditions: tuple[Condition, ...] = ()) -> tuple[Sizes, ...]:
+def grid(schedule: Schedule, ranks: int = _RANKS, where: tuple[Condition, ...] = ()) -> tuple[Sizes, ...]:
     """Sizes that a schedule takes and that keep the conditions: few and many microbatches on so many numbers of ranks.
 
     None where these are too few to tell a line from a curve.
@@ -95,7 +84,7 @@ def grid(schedule: Schedule, ranks: int = _RANKS, conditions: tuple[Condition, .
     found: dict[int, list[Sizes]] = {}
     for p in range(1, 2 * ranks + 2):
         for v in (schedule.chunks,) if schedule.chunks else (1, 2, 3):
-            fitting = [at for m in range(1, 3 * p + 7) if (at := _fitting(schedule, p, m, v, conditions))]
+            fitting = [at for m in range(1, 3 * p + 7) if (at := _fitting(schedule, p, m, v, where))]
             if fitting:  # at the edge of the conditions is where a rule fails first
                 found.setdefault(p, []).extend(dict.fromkeys([*fitting[:4], *fitting[4::p], fitting[-1]]))
         if len(found) == ranks:
@@ -103,25 +92,25 @@ def grid(schedule: Schedule, ranks: int = _RANKS, conditions: tuple[Condition, .
     return tuple(at for sizes in found.values() for at in sizes) if len(found) > 3 else ()
 
 
-def _fitting(schedule: Schedule, p: int, m: int, v: int, conditions: tuple[Condition, ...]) -> Sizes | None:
+def _fitting(schedule: Schedule, p: int, m: int, v: int, where: tuple[Condition, ...]) -> Sizes | None:
     try:
         schedule.fitting(p, m, v)
     except SymcommError:
         return None
     at = (("p", Fraction(p)), ("m", Fraction(m)), ("v", Fraction(v)))
-    return at if all(condition.holds(dict(at)) for condition in conditions) else None
+    return at if all(condition.holds(dict(at)) for condition in where) else None
 
 
 @cache
-def cone(columns: tuple[Sym, ...], conditions: tuple[Condition, ...]) -> tuple[tuple[int, ...], ...]:
+def cone(columns: tuple[Sym, ...], where: tuple[Condition, ...]) -> tuple[tuple[int, ...], ...]:
     """A point inside of the cone of times that keep the conditions, and its edges.
 
-    >>> cone((FORWARD, WEIGHT), _conditions("t_W <= t_F"))
+    >>> cone((FORWARD, WEIGHT), conditions("t_W <= t_F", _SYMBOLS))
     ((2, 1), (1, 0), (1, 1))
     """
     units = [{column.name: Fraction(n == k) for n, column in enumerate(columns)} for k in range(len(columns))]
     walls = [[at[column.name] for at in units] for column in columns]  # no time is negative
-    for condition in conditions:
+    for condition in where:
         sign = -1 if condition.relation == "<=" else 1
         wall = [sign * (forms.evaluate(condition.left, at) - forms.evaluate(condition.right, at)) for at in units]
         walls += [wall, [-a for a in wall]] if condition.relation == "=" else [wall]
@@ -175,7 +164,7 @@ def _solved(samples: Iterable[tuple[list[Fraction], Fraction]]) -> tuple[list[Fr
 
 # -- times --------------------------------------------------------------------------------------------------
 
-Measure = Literal["makespan", "span", "work"]
+Measure = Literal["makespan", "span", "work", "bubble", "span bubble"]
 
 
 @lru_cache(8192)
@@ -185,12 +174,20 @@ def _run(
     more = dict(zip((one.name for one in besides), point[3:], strict=True))
     f, b, w = point[:3]
     made = simulate(_orders(schedule, p, m, v), Times(f, b, w, more.get("t_FB"), more.get("c", 0), more.get("o", 0)))
-    return {"makespan": made.makespan, "span": made.longest_span, "work": sum(made.busy, Fraction(0))}
+    return measures(made)
+
+
+def measures(made: Execution) -> dict[Measure, Fraction]:
+    """The times of an execution that closed forms are known for; the work and the bubbles are the mean of all ranks."""
+    busy = sum(made.busy, Fraction(0)) / len(made.orders)
+    span, whole = made.longest_span, made.makespan
+    return {"makespan": whole, "span": span, "work": busy, "bubble": whole - busy, "span bubble": span - busy}
 
 
 @cache
 def time(schedule: Schedule, measure: Measure = "makespan", besides: tuple[Sym, ...] = ()) -> ClosedForm | None:
-    """The makespan of a schedule, the longest span of a rank, or the work of all ranks, in the times of its actions.
+    """The makespan of a schedule, the longest span of a rank, the time in which a rank works (the mean of all ranks),
+    or the makespan or the span less that, its bubble; in the times of the actions.
 
     ``besides`` are further times that are asked for: of an overlapped pair, of a hop, the overhead of each item. None
     where no sum of times is right under any of the conditions that are tried.
@@ -214,28 +211,26 @@ def time(schedule: Schedule, measure: Measure = "makespan", besides: tuple[Sym, 
                 yield [a * b for a, b in pairs(point, worth)], run[measure]
 
     for text in _TIMES:
-        times = _conditions(text)
+        times = conditions(text, _SYMBOLS)
         if any(name not in known for condition in times for name in condition.names):
             continue
-        for floors, where in pairs((False, True) if text == _TIMES[-1] else (False,), map(_conditions, _SIZES)):
+        for floors, where in pairs((False, True) if text == _TIMES[-1] else (False,), map(conditions, _SIZES)):
             sizes = grid(schedule, 2 * _RANKS if floors else _RANKS, where)
-            monomials = _monomials(schedule, floors, measure == "work")
+            monomials = _monomials(schedule, floors, measure not in ("makespan", "span"))
             found = _solved(samples(sizes, times, monomials)) if sizes else None
             if found is not None:
                 table: dict[tuple[Form, Form], Fraction] = {}
                 table.update(zip(pairs(columns, monomials), found[0], strict=True))
-                return ClosedForm(_written(table, columns, monomials), (*where, *times), found[1])
+                return ClosedForm(_written(table, columns, monomials), (*schedule.conditions, *where, *times), found[1])
     return None
 
 
-def _monomials(schedule: Schedule, floors: bool = False, all_ranks: bool = False) -> tuple[Form, ...]:
-    """The sizes that a number of actions may be a sum of."""
+def _monomials(schedule: Schedule, floors: bool = False, mean: bool = False) -> tuple[Form, ...]:
+    """The sizes that a number of actions may be a sum of; ``mean`` over the ranks, so that one of all ranks counts."""
     found: list[Form] = [M] if schedule.chunks else [product(M, V), product(P, V), M, V]
     if floors:  # these and p: all that goes up by the same amount every two or three ranks
         found += [Floor(Ratio(P, num(2))), Floor(Ratio(P, num(3))), Floor(Ratio(Total((P, num(1))), num(3)))]
-    if all_ranks:
-        return (*(product(P, one) for one in found), forms.Power(P, num(2)), P, num(1))
-    return (*found, P, num(1))
+    return (*found, *([Ratio(num(1), P)] if mean else []), P, num(1))
 
 
 def _written(table: Mapping[tuple[Form, Form], Fraction], columns: Sequence[Form], monomials: Sequence[Form]) -> Form:
@@ -297,7 +292,7 @@ def held(schedule: Schedule, until: str = "W", rank: bool = True) -> ClosedForm 
     work = _scaled(v / schedule.placement.copies(2, v), *((M,) if schedule.chunks else (M, V)))  # forwards of a rank
     ways = [("", False), ("", True), *((text, False) for text in _SIZES[1:])]
     for floors, (text, capped) in pairs((False, True), ways):
-        sizes = map(dict, grid(schedule, 2 * _RANKS if floors else _RANKS, _conditions(text)))
+        sizes = map(dict, grid(schedule, 2 * _RANKS if floors else _RANKS, conditions(text)))
         places = [{**at, "r": Fraction(r)} for at in sizes for r in range(int(at["p"]) if rank else 1)]
         plenty = [at for at in places if at["m"] >= 2 * at["p"]] if capped else places
         monomials = (*((R,) if rank else ()), *_monomials(schedule, floors))
@@ -311,5 +306,44 @@ def held(schedule: Schedule, until: str = "W", rank: bool = True) -> ClosedForm 
             form = _written(table, (num(1),), monomials)
             form = Smallest((form, work)) if capped else form
             if not capped or all(forms.evaluate(form, at) == most(at) for at in places):
-                return ClosedForm(form, _conditions(text), len(places))
+                return ClosedForm(form, (*schedule.conditions, *conditions(text)), len(places))
     return None
+
+
+def held_on(schedule: Schedule, sizes: Mapping[str, Form], values: Mapping[str, Fraction]) -> ClosedForm:
+    """What is in flight with forms for the sizes p, m, v and the rank r (the most on any rank, without r).
+
+    The number of the order stands where no closed form holds and the sizes are numbers. Raises ``ValuesError`` where
+    they are not, and for a rank that there is not.
+    """
+    missing = [name for form in sizes.values() for name in forms.names(form) if name not in values]
+    if not missing:
+        p, m, v, r = (int(forms.evaluate(sizes[name], values)) if name in sizes else 0 for name in "pmvr")
+        if not 0 <= r < p:
+            raise ValuesError(f"there is no stage {r} of {p}", hint=f"0 is the first one, {p - 1} the last")
+        schedule.fitting(p, m, v)
+    closed = held(schedule, rank="r" in sizes)
+    if closed is not None:
+        closed = closed.said(sizes)
+        if closed.holds(values):
+            simple = any(isinstance(form, Num) for form in sizes.values())
+            return replace(closed, form=forms.from_expr(forms.value(closed.form))) if simple else closed
+    if missing:
+        raise no_form(schedule, "number in flight", closed, missing)
+    ranks = [r] if "r" in sizes else [*range(p)]
+    return ClosedForm(num(max(in_flight(schedule.rank(rank, p, m, v)) for rank in ranks)), (), 0)
+
+
+def no_form(schedule: Schedule, what: str, closed: ClosedForm | None, missing: Iterable[str]) -> ValuesError:
+    """The error where no closed form holds and numbers are missing."""
+    told = f"no closed form is known for the {what} of {schedule.name}"
+    if closed is not None:
+        told = f"the closed form for the {what} of {schedule.name} holds where {listed(closed.conditions)}"
+    names = ", ".join(dict.fromkeys(missing))
+    return ValuesError(told, hint=f"with numbers for {names}, the events are followed one by one")
+
+
+def listed(conditions: Sequence[Condition]) -> str:
+    """Conditions as a reader meets them."""
+    said = [f"`{c}`" for c in conditions]
+    return " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)

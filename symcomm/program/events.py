@@ -15,7 +15,7 @@ from math import lcm
 from typing import NamedTuple, NoReturn
 
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.program.orders import Item, in_flight, written
+from symcomm.program.orders import Item, Schedule, forward_only, in_flight, written
 
 RANK_LIMIT, EVENT_LIMIT = 256, 1_000_000
 Time = Sequence[Fraction | int] | Fraction | int  # of every stage, or of each one
@@ -352,10 +352,10 @@ class _Plan:
 
 
 def run(
-    schedule: str, stages: int, microbatches: int, chunks: int | None = None, times: Times | None = None,
+    schedule: str | Schedule, stages: int, microbatches: int, chunks: int | None = None, times: Times | None = None,
     backward: bool = True,
 ) -> Execution:  # fmt: skip
-    """The events of a schedule by its name, on so many ranks (``stages``), with a rank's ``chunks``.
+    """The events of a schedule (or of its name), on so many ranks (``stages``), with a rank's ``chunks``.
 
     ``times`` are per action, that is for one chunk of a rank. Raises ``ValuesError`` and ``StrategyError`` for what
     ``Schedule.fitting`` and ``simulate`` refuse, and for more work than can be followed.
@@ -363,7 +363,6 @@ def run(
     >>> str(run("1f1b", 4, 8).makespan)
     '33'
     """
-    from symcomm.program.orders import forward_only
     from symcomm.program.schedules import find
 
     found = find(schedule)

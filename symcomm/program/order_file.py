@@ -11,7 +11,7 @@ from pathlib import Path
 
 from symcomm.errors import Span, ValuesError
 from symcomm.program.events import OrderError, simulate
-from symcomm.program.orders import AS_WRITTEN, Action, Item, Schedule
+from symcomm.program.orders import Action, Item, Placement, Schedule
 
 _ACTION = re.compile(r"([FBWD])(\d{1,6})\.(\d{1,6})")
 
@@ -47,20 +47,25 @@ def parse_order(text: str, file: str = "<text>") -> Schedule:
     except OrderError as error:
         place = spans[error.rank][error.position]
         raise ValuesError(error.message, place, error.hint or "an order is run as it stands, rank by rank") from None
-    actions = [a for order in orders for item in order for a in item]
-    p, m, s = len(orders), 1 + max(a.microbatch for a in actions), 1 + max(a.stage for a in actions)
-
-    def refuses(ranks: int, microbatches: int, chunks: int) -> tuple[str, str] | None:
-        if (ranks, microbatches) == (p, m):
-            return None
-        return (
-            f"{file} is an order of {p} ranks and {m} microbatches, not of {ranks} and {microbatches}",
-            f"pipeline({p}, microbatches={m})",
-        )
-
-    return Schedule(
-        Path(file).stem, f"The order of {file}.", lambda rank, *_: orders[rank], file, AS_WRITTEN, -(-s // p), refuses
+    m = 1 + max(a.microbatch for order in orders for item in order for a in item)
+    held = [sorted({a.stage for item in order for a in item}) for order in orders]
+    local = [
+        [tuple(a._replace(stage=stages.index(a.stage)) for a in item) for item in order]
+        for order, stages in zip(orders, held, strict=True)
+    ]
+    needs = (
+        f"p = {len(orders)}, m = {m}",
+        f"{file} is an order of {len(orders)} ranks and {m} microbatches, not of {{p}} and {{m}}",
+        f"pipeline({len(orders)}, microbatches={m})",
     )
+    written = Placement(
+        "as written", "The order names the stages.",
+        lambda rank, chunk, p: held[rank][min(chunk, len(held[rank]) - 1)],
+    )  # fmt: skip
+    return Schedule(
+        Path(file).stem, f"The order of {file}.", lambda rank, *_: local[rank], file, written,
+        chunks=max(map(len, held)), needs=(needs,),
+    )  # fmt: skip
 
 
 def _item(word: str, place: Span) -> Item:

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import product as pairs
 from typing import NamedTuple
 
-from symcomm.errors import StrategyError, ValuesError
+from symcomm.derivation import RELATIONS, Condition
+from symcomm.errors import StrategyError, SymcommError, ValuesError
+from symcomm.form import Form, Num, Sym, substitute
 
 
 class Action(NamedTuple):
@@ -62,7 +65,6 @@ TWO_WAY = Placement(
     "two-way", "Two copies of every stage: microbatches enter at both ends.",
     lambda rank, chunk, p: p - 1 - min(rank, p - 1 - rank) if chunk else min(rank, p - 1 - rank),
 )  # fmt: skip
-AS_WRITTEN = Placement("as written", "The order names the stages.", lambda rank, chunk, p: chunk)
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ class Schedule:
     """A pipeline schedule: its name, a sentence why, and what each rank does in order.
 
     ``order(rank, p, m, v)`` gives the items of a rank for p ranks, m microbatches and v chunks a rank, with chunks
-    where an ``Action`` has its stage. ``chunks`` is the v it is made for, None where any will do. ``refuses(p, m, v)``
-    says why sizes do not fit and what would ("" where they fit).
+    where an ``Action`` has its stage. ``chunks`` is the v it is made for, None where any will do. ``needs`` are the
+    conditions on the sizes, each with what is told where it does not hold (with the sizes in braces) and a hint.
     """
 
     name: str
@@ -80,7 +82,31 @@ class Schedule:
     source: str
     placement: Placement = LOOP
     chunks: int | None = 1
-    refuses: Callable[[int, int, int], tuple[str, str] | None] = lambda p, m, v: None
+    needs: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions on the sizes."""
+        return tuple(condition for text, _, _ in self.needs for condition in conditions(text))
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of its actions; ``+`` where some overlap.
+
+        >>> from symcomm.program.schedules import find
+        >>> sorted(find("zb-h1").kinds), "+" in find("dualpipe").kinds
+        (['B', 'F', 'W'], True)
+        """
+        items: list[Item] = []
+        only = {c.left: int(c.right.number) for c in self.conditions if c.relation == "=" and isinstance(c.right, Num)}
+        sizes = pairs([only.get(Sym("p"), 0)] if only else (4, 3, 2, 1), [only.get(Sym("m"), 0)] if only else (8, 9))
+        for p, m in sizes:
+            try:
+                items = [item for order in self.ranks(p, m) for item in order]
+            except SymcommError:
+                continue
+            break
+        return frozenset({a.kind for item in items for a in item} | {"+" for item in items if len(item) > 1})
 
     def fitting(self, p: int, m: int, v: int | None = None) -> int:
         """The chunks of a rank, where the schedule can have these sizes.
@@ -91,15 +117,21 @@ class Schedule:
         for what, size in (("stages", p), ("microbatches", m), ("chunks", v)):
             if size < 1:
                 raise ValuesError(f"{what} = {size}: at least one is needed")
-        if self.chunks == 1 != v:
-            raise StrategyError(f"the schedule {self.name} has no chunks", hint="interleaved has")
         if self.chunks and self.chunks != v:
-            raise StrategyError(
-                f"the schedule {self.name} has {self.chunks} chunks a rank, not {v}", hint=f"chunks={self.chunks}"
-            )
-        if told := self.refuses(p, m, v):
-            raise StrategyError(told[0], hint=told[1])
+            raise self.wrong_chunks(v)
+        at = {"p": Fraction(p), "m": Fraction(m), "v": Fraction(v)}
+        for text, told, hint in self.needs:
+            if not all(condition.holds(at) for condition in conditions(text)):
+                raise StrategyError(told.format(p=p, m=m, v=v), hint=hint.format(p=p, m=m, v=v, twice=2 * p))
         return v
+
+    def wrong_chunks(self, said: object) -> StrategyError:
+        """The error for other chunks than the schedule is made for."""
+        if self.chunks == 1:
+            return StrategyError(f"the schedule {self.name} has no chunks", hint="interleaved has")
+        return StrategyError(
+            f"the schedule {self.name} has {self.chunks} chunks a rank, not {said}", hint=f"chunks={self.chunks}"
+        )
 
     def rank(self, rank: int, p: int, m: int, v: int | None = None) -> list[Item]:
         """What one rank does, in order; the errors are those of ``fitting``."""
@@ -117,6 +149,29 @@ class Schedule:
         F1.0 D1.0 F1.1 D1.1
         """
         return [self.rank(rank, p, m, v) for rank in range(p)]
+
+
+@cache
+def conditions(text: str, symbols: tuple[Sym, ...] = ()) -> tuple[Condition, ...]:
+    """Conditions from text with commas between them; names are sizes, or one of the symbols.
+
+    >>> [str(condition) for condition in conditions("m >= 2p - 1, p = 2 ceil(p/2)")]
+    ['m >= 2·p - 1', 'p = 2·⌈p/2⌉']
+    """
+    from symcomm.graph.drafts import size_form
+    from symcomm.text.formula import parse_answer
+
+    known = {symbol.name: symbol for symbol in symbols}
+
+    def side(written: str) -> Form:
+        return substitute(size_form(parse_answer(written.strip(), None)), lambda s: known.get(s.name, s))
+
+    found = []
+    for part in filter(None, text.split(",")):
+        relation = next(r for r in RELATIONS if r in part)
+        left, right = part.split(relation)
+        found.append(Condition(side(left), relation, side(right)))
+    return tuple(found)
 
 
 def written(order: Iterable[Item]) -> str:

@@ -15,15 +15,12 @@ def order(rank: int, p: int, m: int, v: int) -> list[Item]:
     return one_by_one(forward, backward, 2 * (p - 1 - rank) + (v - 1) * p)
 
 
-def refuses(p: int, m: int, v: int) -> tuple[str, str] | None:
-    if m % p:
-        return f"{m} microbatches are no multiple of {p} stages", (
-            "the interleaved schedule passes as many microbatches as there are stages at a time"
-        )
-    return None
-
+NEEDS = (
+    "m = p ceil(m/p)", "{m} microbatches are no multiple of {p} stages",
+    "the interleaved schedule passes as many microbatches as there are stages at a time",
+)  # fmt: skip
 
 SCHEDULE = Schedule(
     "interleaved", "A rank holds several chunks of layers and runs one forward and one backward in turn.", order,
-    "Narayanan et al., arXiv 2104.04473, section 2.2.2", chunks=None, refuses=refuses,
+    "Narayanan et al., arXiv 2104.04473, section 2.2.2", chunks=None, needs=(NEEDS,),
 )  # fmt: skip
