@@ -101,6 +101,11 @@ class Execution:
         return sum(self.idle, Fraction(0)) / sum(self.busy, Fraction(0))
 
     @property
+    def utilisation(self) -> Fraction:
+        """The part of the time of all ranks in which they work."""
+        return 1 - self.bubble_total
+
+    @property
     def longest_span(self) -> Fraction:
         """From the first start to the last end of a rank, of the rank for which that is longest."""
         return max(last - first for first, last in zip(self.first_start, self.last_end, strict=True))

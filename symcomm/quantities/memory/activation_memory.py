@@ -7,14 +7,16 @@ from dataclasses import replace
 from fractions import Fraction
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit
+from symcomm.derivation import Condition, Derivation, Exhibit
 from symcomm.dtypes import element_bytes, said_bytes
-from symcomm.errors import StrategyError, ValuesError, nearest
-from symcomm.form import Form, Ratio, Smallest, Sym, Total, num, product
+from symcomm.errors import StrategyError, ValuesError
+from symcomm.form import Form, Ratio, Sym, Total, num, product
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.schedule import SCHEDULES
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
+from symcomm.program.closed_forms import held_on
+from symcomm.program.orders import Schedule
+from symcomm.program.schedules import find
 from symcomm.quantities.memory.saved import RERUN, Saved, conventions, saved_tensors
 from symcomm.quantities.setting import Setting, Work, slug
 from symcomm.units import BYTE, ONE
@@ -68,7 +70,7 @@ def derive(
     kept = saved_tensors(setting, strategy, again, named(frozen))
     work = Work(setting, *(strategy.sizes.values() if strategy else ()))
     layer = _layer(work, kept)
-    _all_layers(work, layer, strategy, every, schedule, stage, chunks)
+    where = _all_layers(work, layer, strategy, every, schedule, stage, chunks)
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
@@ -76,7 +78,7 @@ def derive(
     notes: tuple[str, ...] = ()
     if again != "none":
         notes = ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)
-    return setting.derivation(title, work.steps, touched, [_exhibit(setting, kept)], notes)
+    return replace(setting.derivation(title, work.steps, touched, [_exhibit(setting, kept)], notes), where=where)
 
 
 def bytes_of(setting: Setting, item: Saved) -> Form:
@@ -129,7 +131,9 @@ def _reason(items: list[Saved]) -> str:
 def _all_layers(
     work: Work, layer: Form, strategy: Strategy | None, every: int | str | None, schedule: str | None,
     stage: int | str | None, chunks: int | str | None,
-) -> None:  # fmt: skip
+) -> tuple[Condition, ...]:  # fmt: skip
+    """The steps from one layer to all of them, and where they hold."""
+    where: tuple[Condition, ...] = ()
     repeat = work.setting.graph.repeat
     cut = strategy.pipeline if strategy else None
     if cut is None:
@@ -146,39 +150,47 @@ def _all_layers(
         layers = cut.layers_per_stage or Ratio(layers, p)
         layer = work.define("A_mb", Ratio(layer, cut.microbatches), BYTE, "one microbatch",
                             "The batch is split into equal microbatches.")  # fmt: skip
-        flying, text = _in_flight(work, cut, p, schedule or "1f1b", stage, chunks)
+        flying, text, where = _in_flight(work, cut, p, schedule or "1f1b", stage, chunks)
         layers = product(layers, flying)
     if every is not None:
         group = degree(every)
         layers, text = Ratio(layers, group), "Only the input of the first layer of each group is kept."
     if repeat:
         work.define("A", product(layers, layer), BYTE, "repeat", text)
+    return where
 
 
 def _in_flight(
     work: Work, cut: PipelineCut, p: Form, schedule: str, stage: int | str | None, chunks: int | str | None
-) -> tuple[Form, str]:
-    """How many microbatches a stage holds at once, in units of all its layers."""
-    if schedule not in SCHEDULES:
-        raise ValuesError(f"unknown schedule '{schedule[:40]}'", hint=nearest(schedule, [*SCHEDULES]))
-    m = cut.microbatches
+) -> tuple[Form, str, tuple[Condition, ...]]:  # fmt: skip
+    """How many microbatches a stage holds at once, in units of all its layers, and where that holds."""
+    found = find(schedule)
+    v = chunks_of(found, chunks)
     at: Form = num(0) if stage is None or str(stage) == "0" else degree(stage)
-    text = SCHEDULES[schedule].why
-    if chunks is not None and schedule != "interleaved":
-        raise StrategyError(f"the schedule {schedule} has no chunks", hint="interleaved has")
-    if schedule == "gpipe":
-        return work.define("w", m, ONE, "in flight", text), "The layers of a stage, for each microbatch in flight."
-    following: Form = p if at == num(0) else Total((p, forms.negative(at)))
-    if schedule == "1f1b":
-        flying = work.define("w", Smallest((following, m)), ONE, "in flight", text)
-        return flying, "The layers of a stage, for each microbatch in flight."
-    if chunks is None:
-        raise StrategyError("an interleaved schedule needs its chunks of layers per rank", hint="chunks=2")
-    v = degree(chunks)
-    # The warm-up runs 2 (p - i - 1) + (v - 1) p forwards of a chunk; the steady state holds one more.
-    warm = Total((product(num(2), Total((following, num(-1)))), product(Total((v, num(-1))), p), num(1)))
-    count = work.define("w_chunk", Smallest((warm, product(m, v))), ONE, "in flight", text)
-    return Ratio(count, v), "Each chunk in flight is one part of the rank's layers."
+    sizes = {"p": pipeline.stage_count(cut, work.setting.graph.repeat), "m": cut.microbatches, "v": v, "r": at}
+    values = work.setting.graph.relations.complete(work.setting.values)
+    settled = held_on(found, sizes, values)
+    shown = held_on(found, {**sizes, "p": p}, values) if settled.cases else settled
+    text = found.why
+    if "B" in found.kinds:
+        text += " An activation is kept until the gradient of the weights; the gradients kept with it are not counted."
+    copies = found.placement.copies(2, int(v.number)) if isinstance(v, forms.Num) else Fraction(1)
+    if v == num(int(copies)):
+        flying = work.define("w", shown.form, ONE, "in flight", text)
+        return flying, "The layers of a stage, for each microbatch in flight.", settled.conditions
+    count = work.define("w_chunk", shown.form, ONE, "in flight", text)
+    parts = num(v.number / copies) if isinstance(v, forms.Num) else v
+    return Ratio(count, parts), "Each chunk in flight is one part of the rank's layers.", settled.conditions
+
+
+def chunks_of(schedule: Schedule, said: int | str | None) -> Form:
+    """The chunks of a rank; raises ``StrategyError`` where they must be said or are others than the schedule's."""
+    if said is None and schedule.chunks is None:
+        raise StrategyError(f"the {schedule.name} schedule needs its chunks of layers per rank", hint="chunks=2")
+    v = num(schedule.chunks or 1) if said is None else degree(said)
+    if schedule.chunks and v != num(schedule.chunks):
+        raise schedule.wrong_chunks(str(said))
+    return v
 
 
 def _exhibit(setting: Setting, kept: tuple[Saved, ...]) -> Exhibit:

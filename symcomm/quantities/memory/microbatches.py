@@ -11,13 +11,24 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
 from symcomm.graph.graph import Graph
 from symcomm.parallel import pipeline
-from symcomm.parallel.schedule import Task, schedule
 from symcomm.parallel.strategy import PipelineCut, batch_axes
+from symcomm.program.schedules import find
 from symcomm.quantities.memory.course import Base, Course, Moment
 from symcomm.quantities.memory.stretches import Run, Stretch, add
 from symcomm.quantities.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
+PHASES = {"F": "forward", "D": "backward"}
+_PIECES = 40_000  # of work that are followed one by one
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work: a microbatch passes a chunk of layers, forward or backward. All count from 0."""
+
+    phase: str
+    microbatch: int
+    chunk: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,19 +93,37 @@ def moments(setting: Setting, stretches: tuple[Stretch, ...], run: Run, cut: Pip
     stages = whole(pipeline.stage_count(cut, repeat), values, "stages")
     count = whole(cut.microbatches, values, "microbatches")
     layers = whole(Sym(repeat), values, repeat)
-    tasks = [e.task for e in schedule(at.schedule, stages, count, chunks=at.chunks).of_stage(at.stage)]
+    record = find(at.schedule)
+    record.fitting(stages, count, at.chunks)
+    if stages * count * at.chunks > _PIECES:
+        raise ValuesError(
+            f"{stages} stages and {count} microbatches are too many to be followed one by one",
+            hint=f"at most {_PIECES:,} pieces of work",
+        )
     if at.stage >= stages:
         raise StrategyError(
             f"there is no stage {at.stage} of {stages}", hint=f"0 is the first one, {stages - 1} the last"
         )
-    if layers % (stages * at.chunks):
-        pieces = f"{stages} stages" + (f" of {at.chunks} chunks" if at.chunks > 1 else "")
+    order = record.rank(at.stage, stages, count, at.chunks)
+    if any(len(item) > 1 or item[0].kind in "BW" for item in order):
+        raise StrategyError(
+            f"the peak under {record.name} is not followed op by op: it runs the gradients of the weights apart or "
+            "overlaps a forward with a backward",
+            hint="activation_memory counts what is kept under every schedule",
+        )
+    held = sorted({item[0].stage for item in order})
+    tasks = [Task(PHASES[item[0].kind], item[0].microbatch, held.index(item[0].stage)) for item in order]
+    share = at.chunks / record.placement.copies(
+        stages, at.chunks
+    )  # the parts that a rank's share of the layers is cut in
+    if layers % (stages * share):
+        pieces = f"{stages} stages" + (f" of {share} chunks" if share > 1 else "")
         raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
     each = cut.layers_per_stage or Ratio(Sym(repeat), pipeline.stage_count(cut, repeat))
-    run = replace(run, layers=Ratio(each, num(at.chunks)) if at.chunks > 1 else each, chunks=at.chunks)
-    course = Course(setting, _on_stage(stretches, cut, at.stage, stages), run)
-    walk = _Walk(course, at, stages, values)
-    return [*walk.passes(instants(tasks)), *course.update()]
+    run = replace(run, layers=Ratio(each, num(share)) if share > 1 else each, chunks=at.chunks)
+    ends = tuple(held.index(end) if end in held else None for end in (0, int(stages * share) - 1))
+    walk = _Walk(Course(setting, _on_stage(stretches, cut, *ends), run), ends, at, values)
+    return [*walk.passes(instants(tasks)), *walk.course.update()]
 
 
 def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
@@ -109,15 +138,18 @@ def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
     return int(found)
 
 
-def _on_stage(stretches: tuple[Stretch, ...], cut: PipelineCut, stage: int, stages: int) -> tuple[Stretch, ...]:
-    """The stretches of a stage, for one microbatch: the layers, and what stands before or behind all of them.
+def _on_stage(
+    stretches: tuple[Stretch, ...], cut: PipelineCut, first: int | None, last: int | None
+) -> tuple[Stretch, ...]:
+    """The stretches of a stage, for one microbatch: the layers, and what stands before or behind all of them where one
+    of its chunks is the first or the last one.
 
     A weight that an earlier stretch has, too, is there once more where that one is on another rank.
     """
     layers = next(n for n, s in enumerate(stretches) if s.graph.repeat)
     found = [
         s for n, s in enumerate(stretches)
-        if s.graph.repeat or (n < layers and stage == 0) or (n > layers and stage == stages - 1)
+        if s.graph.repeat or (n < layers and first is not None) or (n > layers and last is not None)
     ]  # fmt: skip
     known: set[str] = set()
     mine = []
@@ -143,17 +175,17 @@ def microbatch(graph: Graph, count: Form) -> Graph:
 @dataclass
 class _Walk:
     course: Course
+    ends: tuple[int | None, ...]
     at: Stage
-    stages: int
     values: Mapping[str, Fraction]
 
     def chunk(self, number: int) -> tuple[int, ...]:
-        """The parts that a chunk runs through: what stands before the layers belongs to the first chunk."""
+        """The parts that a chunk runs through, with what stands before or behind the layers on the chunk at that end."""
         parts = self.course.parts
         layers = next(n for n, part in enumerate(parts) if part.repeated)
         return tuple(
             n for n in range(len(parts))
-            if n == layers or (n < layers and number == 0) or (n > layers and number == self.at.chunks - 1)
+            if n == layers or (n < layers and number == self.ends[0]) or (n > layers and number == self.ends[1])
         )  # fmt: skip
 
     def left(self, number: int) -> Form:
