@@ -113,6 +113,12 @@ CONVENTIONS: tuple[Convention, ...] = (
         "that no gradient reads (biases, embeddings), because a unit of modules is gathered as a whole.",
     ),
     Convention("gathered_weights", "keep", "Gathered weights are kept from the forward to the backward pass."),
+    Convention(
+        "gathered_activations",
+        "regather_sequence",
+        "Activations that sequence parallelism cuts are saved as shards and gathered again for the backward pass; "
+        "other gathered activations are kept.",
+    ),
     Convention("gathered_activations", "keep", "Gathered activations are kept from the forward to the backward pass."),
     Convention(
         "gathered_activations",
@@ -171,7 +177,7 @@ class Accounting:
     message_cost: str = "alpha_beta"
     bandwidth: str = "algbw"
     gathered_weights: str = "reshard"
-    gathered_activations: str = "keep"
+    gathered_activations: str = "regather_sequence"
     pipeline: str = "one_direction"
     saved: str = "ideal"
     softmax: str = "library"

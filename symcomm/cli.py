@@ -146,11 +146,11 @@ def _model(file: Path, name: str, repeat: str, batch: str, dtype: str | None = N
     from symcomm.exam.solve import load_model
 
     if file.suffix in (".json", ".txt"):
-        from symcomm.parts import load_parts
+        from symcomm.model import load_known
 
-        parts = load_parts(file, repeat=repeat, batch=batch, dtype=dtype or "fp16")
-        if parts is not None:
-            return parts.part(name) if name else parts
+        known = load_known(file, repeat=repeat, batch=batch, dtype=dtype or "fp16")
+        if known is not None:
+            return known.part(name) if name else known
     return load_model(read_problem(file), name, repeat=repeat, batch=batch, dtype=dtype or "")
 
 
@@ -377,7 +377,7 @@ _searching = (
     click.option("--strategy", "strategies", multiple=True, help="A strategy to try, without sizes; may be repeated."),
     click.option("--microbatches", help="Such as 1..64*2 or 1,2,3; all divisors of the batch unless told."),
     click.option("--recomputation", help="Some of none,selective,full; all of them unless told."),
-    click.option("--schedule", "schedules", help="Some of 1f1b,gpipe; 1f1b unless told."),
+    click.option("--schedule", "schedules", help="Some of 1f1b, gpipe and others that take as long; 1f1b unless told."),
     click.option("--sizes", multiple=True, metavar="NAME=RANGE", help="tensor=1..8, or L=1024,2048; may be repeated."),
     click.option("--buckets", help="Numbers of gradient buckets, such as 1..64*2."),
     click.option("--call-overhead", help="The overhead of one bucket's call: '20 us'."),

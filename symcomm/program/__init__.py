@@ -1,1 +1,1 @@
-"""What every rank does in a training step, and when: orders of pipeline schedules, and their events."""
+"""One program for a training step: what every rank computes, moves and keeps, in loops; schedules order it."""

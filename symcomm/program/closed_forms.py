@@ -20,8 +20,9 @@ from typing import Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Condition
-from symcomm.errors import SymcommError, ValuesError
+from symcomm.errors import StrategyError, SymcommError, ValuesError
 from symcomm.form import Floor, Form, Num, Ratio, Smallest, Sym, Total, num, product
+from symcomm.parallel.strategy import degree
 from symcomm.program.events import Execution, Times, simulate
 from symcomm.program.orders import Item, Schedule, conditions, in_flight
 from symcomm.units import Unit
@@ -225,6 +226,21 @@ def time(schedule: Schedule, measure: Measure = "makespan", besides: tuple[Sym, 
     return None
 
 
+def slots(schedule: Schedule) -> ClosedForm | None:
+    """The makespan in forwards and backwards of one chunk, where it does not matter how a time is divided into them.
+
+    >>> from symcomm.printing import plain
+    >>> from symcomm.program.schedules import find
+    >>> plain(slots(find("interleaved")).form), slots(find("zb-h1"))
+    ('m·v + p - 1', None)
+    """
+    found = time(schedule)
+    whole = Total((FORWARD, INPUT, WEIGHT))
+    if found is None or not isinstance(found.form, forms.Product) or found.form.factors[-1] != whole:
+        return None
+    return replace(found, form=product(*found.form.factors[:-1]))
+
+
 def _monomials(schedule: Schedule, floors: bool = False, mean: bool = False) -> tuple[Form, ...]:
     """The sizes that a number of actions may be a sum of; ``mean`` over the ranks, so that one of all ranks counts."""
     found: list[Form] = [M] if schedule.chunks else [product(M, V), product(P, V), M, V]
@@ -308,6 +324,16 @@ def held(schedule: Schedule, until: str = "W", rank: bool = True) -> ClosedForm 
             if not capped or all(forms.evaluate(form, at) == most(at) for at in places):
                 return ClosedForm(form, (*schedule.conditions, *conditions(text)), len(places))
     return None
+
+
+def chunks_of(schedule: Schedule, said: object) -> Form:
+    """The chunks of a rank; raises ``StrategyError`` where they must be said or are others than the schedule's."""
+    if said is None and schedule.chunks is None:
+        raise StrategyError(f"the {schedule.name} schedule needs its chunks of layers per rank", hint="chunks=2")
+    v = num(schedule.chunks or 1) if said is None else degree(str(said))
+    if schedule.chunks and v != num(schedule.chunks):
+        raise schedule.wrong_chunks(str(said))
+    return v
 
 
 def held_on(schedule: Schedule, sizes: Mapping[str, Form], values: Mapping[str, Fraction]) -> ClosedForm:

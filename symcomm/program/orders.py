@@ -125,6 +125,17 @@ class Schedule:
                 raise StrategyError(told.format(p=p, m=m, v=v), hint=hint.format(p=p, m=m, v=v, twice=2 * p))
         return v
 
+    def ends(self, rank: int, p: int) -> tuple[bool, bool]:
+        """Whether a rank has the first stage of the model, and whether it has the last one; -1 is the last rank.
+
+        >>> from symcomm.program.schedules import find
+        >>> find("zb-v").ends(0, 4), find("1f1b").ends(-1, 4)
+        ((True, True), (False, True))
+        """
+        v = self.chunks or 1
+        every = [{self.placement.stage(r, chunk, p) for chunk in range(v)} for r in range(p)]
+        return 0 in every[rank], max(map(max, every)) in every[rank]
+
     def wrong_chunks(self, said: object) -> StrategyError:
         """The error for other chunks than the schedule is made for."""
         if self.chunks == 1:

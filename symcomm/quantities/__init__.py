@@ -252,6 +252,8 @@ PASSES: dict[str, Pass] = {
                 Option("of", "choice:step|exposed|hidden|network", "the step, or a part of its communication", "step"),
                 DTYPE,
                 GRADIENTS,
+                replace(SCHEDULE, default="gpipe"),
+                CHUNKS,
                 *RATES,
             ),
         ),

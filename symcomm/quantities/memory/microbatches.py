@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from symcomm import form as forms
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
-from symcomm.graph.graph import Graph
 from symcomm.parallel import pipeline
-from symcomm.parallel.strategy import PipelineCut, batch_axes
+from symcomm.parallel.strategy import PipelineCut
 from symcomm.program.schedules import find
+from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.course import Base, Course, Moment
-from symcomm.quantities.memory.stretches import Run, Stretch, add
+from symcomm.quantities.memory.stretches import Run, add
 from symcomm.quantities.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
@@ -79,18 +78,17 @@ def instants(tasks: Sequence[Task]) -> list[Instant]:
     return found
 
 
-def moments(setting: Setting, stretches: tuple[Stretch, ...], run: Run, cut: PipelineCut, at: Stage) -> list[Moment]:
+def moments(setting: Setting, run: Run, cut: PipelineCut, at: Stage) -> list[Moment]:
     """What is alive on a stage at every op that may be the peak; of tasks that differ in nothing but in what else is
     there, the one with the most.
 
     Raises ``ValuesError`` and ``StrategyError`` for sizes that are not known, layers that the chunks do not divide, a
     stage that there is not, and what the schedule refuses.
     """
-    values = setting.graph.relations.complete(setting.values)
-    repeat = setting.graph.repeat
-    if not repeat:
-        raise StrategyError("one layer cannot be cut into stages", hint="say 'repeat: N_layer'")
-    stages = whole(pipeline.stage_count(cut, repeat), values, "stages")
+    graph = setting.graph
+    values = graph.relations.complete(setting.values)
+    repeat = pipeline.stacked(graph).times
+    stages = whole(pipeline.stage_count(cut, graph), values, "stages")
     count = whole(cut.microbatches, values, "microbatches")
     layers = whole(Sym(repeat), values, repeat)
     record = find(at.schedule)
@@ -100,10 +98,7 @@ def moments(setting: Setting, stretches: tuple[Stretch, ...], run: Run, cut: Pip
             f"{stages} stages and {count} microbatches are too many to be followed one by one",
             hint=f"at most {_PIECES:,} pieces of work",
         )
-    if at.stage >= stages:
-        raise StrategyError(
-            f"there is no stage {at.stage} of {stages}", hint=f"0 is the first one, {stages - 1} the last"
-        )
+    held = pipeline.held(graph, cut, at.stage, values, record)
     order = record.rank(at.stage, stages, count, at.chunks)
     if any(len(item) > 1 or item[0].kind in "BW" for item in order):
         raise StrategyError(
@@ -111,18 +106,16 @@ def moments(setting: Setting, stretches: tuple[Stretch, ...], run: Run, cut: Pip
             "overlaps a forward with a backward",
             hint="activation_memory counts what is kept under every schedule",
         )
-    held = sorted({item[0].stage for item in order})
-    tasks = [Task(PHASES[item[0].kind], item[0].microbatch, held.index(item[0].stage)) for item in order]
-    share = at.chunks / record.placement.copies(
-        stages, at.chunks
-    )  # the parts that a rank's share of the layers is cut in
+    mine = sorted({item[0].stage for item in order})
+    tasks = [Task(PHASES[item[0].kind], item[0].microbatch, mine.index(item[0].stage)) for item in order]
+    share = at.chunks / record.placement.copies(stages, at.chunks)  # the parts of a rank's share of the layers
     if layers % (stages * share):
         pieces = f"{stages} stages" + (f" of {share} chunks" if share > 1 else "")
         raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
-    each = cut.layers_per_stage or Ratio(Sym(repeat), pipeline.stage_count(cut, repeat))
+    each = held.layers or Sym(repeat)
     run = replace(run, layers=Ratio(each, num(share)) if share > 1 else each, chunks=at.chunks)
-    ends = tuple(held.index(end) if end in held else None for end in (0, int(stages * share) - 1))
-    walk = _Walk(Course(setting, _on_stage(stretches, cut, *ends), run), ends, at, values)
+    ends = tuple(mine.index(end) if end in mine else None for end in (0, int(stages * share) - 1))
+    walk = _Walk(Course(microbatched(setting, cut.microbatches), run, held.regions), ends, at, values)
     return [*walk.passes(instants(tasks)), *walk.course.update()]
 
 
@@ -138,40 +131,6 @@ def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
     return int(found)
 
 
-def _on_stage(
-    stretches: tuple[Stretch, ...], cut: PipelineCut, first: int | None, last: int | None
-) -> tuple[Stretch, ...]:
-    """The stretches of a stage, for one microbatch: the layers, and what stands before or behind all of them where one
-    of its chunks is the first or the last one.
-
-    A weight that an earlier stretch has, too, is there once more where that one is on another rank.
-    """
-    layers = next(n for n, s in enumerate(stretches) if s.graph.repeat)
-    found = [
-        s for n, s in enumerate(stretches)
-        if s.graph.repeat or (n < layers and first is not None) or (n > layers and last is not None)
-    ]  # fmt: skip
-    known: set[str] = set()
-    mine = []
-    for s in found:
-        mine.append(Stretch(s.name, microbatch(s.graph, cut.microbatches), s.shared & known))
-        known |= {w.name for w in s.graph.weights}
-    return tuple(mine)
-
-
-def microbatch(graph: Graph, count: Form) -> Graph:
-    """The graph for one microbatch: its batch is that many times smaller."""
-    (name,) = batch_axes(graph)
-    size, parts = graph.axes[name].size, forms.value(count)
-    axes = {
-        key: replace(
-            axis, size=axis.size.xreplace({size: size / parts}) if size.is_Symbol or key == name else axis.size
-        )
-        for key, axis in graph.axes.items()
-    }
-    return replace(graph, axes=axes)
-
-
 @dataclass
 class _Walk:
     course: Course
@@ -180,7 +139,7 @@ class _Walk:
     values: Mapping[str, Fraction]
 
     def chunk(self, number: int) -> tuple[int, ...]:
-        """The parts that a chunk runs through, with what stands before or behind the layers on the chunk at that end."""
+        """The parts that a chunk runs through; what stands before or behind the layers is on the chunk at that end."""
         parts = self.course.parts
         layers = next(n for n, part in enumerate(parts) if part.repeated)
         return tuple(

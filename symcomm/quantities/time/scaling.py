@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
-from symcomm.parallel.strategy import Size, Strategy, batch_axes
+from symcomm.graph.axis_roles import batch_axes
+from symcomm.parallel.strategy import Size, Strategy
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.units import ONE
@@ -24,7 +26,7 @@ def derive(
     microbatches: Size | None = None,
     dtype: str | None = None,
     gradient_dtype: str | None = None,
-    **rates: object,
+    **rates: Any,
 ) -> Derivation:
     """The speed-up of ``over`` (the size of a mesh axis) against one rank, or the strong or weak efficiency.
 

@@ -110,12 +110,8 @@ def _asked(
     record = find(schedule)
     values = dict(setting.values)
     names: dict[str, Form] = {"p": closed_forms.P, "m": closed_forms.M, "v": closed_forms.V}
-    if record.chunks is not None:
-        names["v"] = num(record.chunks)
-    if chunks is not None:
-        names["v"] = degree(str(chunks))
-        if record.chunks and names["v"] != num(record.chunks):
-            raise record.wrong_chunks(str(chunks))
+    if chunks is not None or record.chunks:
+        names["v"] = closed_forms.chunks_of(record, chunks)
     if stage is not None:
         names["r"] = num(0) if str(stage) == "0" else degree(str(stage))
     uneven: dict[str, list[Fraction]] = {}
