@@ -142,10 +142,11 @@ class Model:
         return self.derive("stages", strategy=strategy)
 
     def state_memory(
-        self, strategy: Strategy | str | None = None, recipe: str = "mixed_adam", frozen: str | None = None
-    ) -> Derivation:
+        self, strategy: Strategy | str | None = None, recipe: str = "mixed_adam", frozen: str | None = None,
+        stage: object = None,
+    ) -> Derivation:  # fmt: skip
         """The bytes of weights, gradients and optimizer states on one rank; ``frozen`` weights have no states."""
-        return self.derive("state_memory", strategy=strategy, recipe=recipe, frozen=frozen)
+        return self.derive("state_memory", strategy=strategy, recipe=recipe, frozen=frozen, stage=stage)
 
     def activation_memory(self, strategy: Strategy | str | None = None, accounting: Any = None,
                           **options: Any) -> Derivation:  # fmt: skip
@@ -317,9 +318,9 @@ def model_of_parts(
 
 def load_known(source: object, *, name: str = "", dtype: str = "fp16", values: Mapping[str, object] | None = None,
                notation: Notation | None = None, architecture: str = "", leaves: Leaves | None = None,
-               **other: Any) -> Model | None:  # fmt: skip
+               loss: bool = False, **other: Any) -> Model | None:  # fmt: skip
     """The model of a configuration or a module; None where the source is something else, such as a layer table."""
-    blueprint = read(source, architecture=architecture, leaves=leaves)
+    blueprint = read(source, architecture=architecture, leaves=leaves, loss=loss)
     if blueprint is None:
         return None
     unknown = [key for key, value in other.items() if value]

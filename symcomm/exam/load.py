@@ -33,7 +33,7 @@ def load(source: Any, name: str = "", **options: Any) -> Model:
         if not isinstance(source, (str, Path)):
             hint = "a path, a text, a Table, a configuration (a mapping) or a PyTorch module"
             raise TableError(f"a model cannot be read from a {type(source).__name__}", hint=hint)
-        options = {k: v for k, v in options.items() if k not in ("architecture", "leaves")}
+        options = {k: v for k, v in options.items() if k not in ("architecture", "leaves", "loss")}
         is_path = isinstance(source, Path) or ("\n" not in source and len(source) < 1000)
         problem = read_problem(source) if is_path else parse_problem(str(source))
         if problem.models:

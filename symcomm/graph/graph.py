@@ -224,6 +224,7 @@ class Graph:
         ops = tuple(op for op in self.ops if op.region == name)
         made = {op.output for op in ops}
         used = {n for op in ops for n in (*op.inputs, op.output)}
+        used |= {t.name for t in self.tensors.values() if t.role == "statistic"}
         tensors = {
             n: replace(t, role="input") if n not in made and t.role == "activation" else t
             for n, t in self.tensors.items()

@@ -79,6 +79,27 @@ def stage_count(cut: PipelineCut, graph: Graph) -> Form:
     return Ratio(Sym(stacked(graph).times), cut.layers_per_stage)
 
 
+def check_stages(graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction]) -> None:
+    """Raises ``StrategyError`` where layers and stages are known numbers and the stages do not divide the layers."""
+    layers, stages = stacked(graph).times, stage_count(cut, graph)
+    if cut.layers:
+        if layers in values and values[layers] != sum(cut.layers):
+            listed = " + ".join(map(str, cut.layers))
+            raise StrategyError(f"the stages have {listed} = {sum(cut.layers)} layers, but the model {values[layers]}",
+                                hint=f"{layers} is {values[layers]}")  # fmt: skip
+        return
+    if layers not in values or not {*names(stages)} <= values.keys():
+        return
+    count = evaluate(stages, values)
+    if count.denominator != 1 or values[layers] % count:
+        fitting = [n for n in range(1, int(values[layers]) + 1) if values[layers] % n == 0]
+        raise StrategyError(
+            f"{values[layers]} layers are not divisible into {count} stages",
+            hint=f"{values[layers]} layers make {', '.join(map(str, fitting[:-1]))} or {fitting[-1]} equal stages"
+            if len(fitting) > 1 else "one layer makes one stage",
+        )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Held:
     """What a rank holds of a model: the regions, and how many repetitions of a repeated one (all, where not said)."""
@@ -117,11 +138,14 @@ def held(
     if cut is None:
         return Held(frozenset(every))
     layers = stacked(graph)
+    check_stages(graph, cut, values or {})
     stages = stage_count(cut, graph)
     mine = cut.layers_per_stage or Ratio(Sym(layers.times), stages)
     at = every.index(layers.name)
     count = evaluate(stages, values or {}) if {*names(stages)} <= {*(values or {})} else None
     number = _stage_number(stage, count)
+    if cut.layers:
+        mine = num(cut.layers[number])
     before, after = every[:at], every[at + 1 :]
     first, last = number == 0, number == -1 or (count is not None and number == count - 1)
     if schedule is not None and schedule.chunks:

@@ -368,10 +368,16 @@ def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, t
 
 
 def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
-    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size."""
+    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size.
+
+    The stages of a pipeline must divide the layers as well.
+    """
     from symcomm.form import evaluate, from_expr, names
+    from symcomm.parallel.pipeline import check_stages
 
     sizes = strategy.sizes
+    if strategy.pipeline is not None:
+        check_stages(graph, strategy.pipeline, values)
     for tensor, axis, meshes in cut_axes(graph, strategy):
         size = from_expr(axis.size)
         parts = [sizes[m] for m in meshes]

@@ -16,10 +16,10 @@ from symcomm.model import Model
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
 from symcomm.program.program import ONE_RANK
+from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.memory.activation_memory import named
 from symcomm.quantities.memory.course import Course
 from symcomm.quantities.memory.peak_memory import KINDS
-from symcomm.quantities.memory.saved import RERUN
 from symcomm.quantities.memory.state_memory import recipe_of
 from symcomm.quantities.memory.stretches import Part, Run, add
 from symcomm.quantities.setting import Setting

@@ -152,8 +152,10 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def read_config(source: str | Config, file: str = "<config>", architecture: str = "") -> Blueprint:
+def read_config(source: str | Config, file: str = "<config>", architecture: str = "", loss: bool = False) -> Blueprint:
     """The blueprint of a configuration; ``architecture`` is a class name, over the one the file says.
+
+    ``loss`` adds the cross-entropy of a language model's head behind it.
 
     >>> made = read_config('{"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, '
     ...                    '"vocab_size": 50257, "n_positions": 1024}')
@@ -177,7 +179,7 @@ def read_config(source: str | Config, file: str = "<config>", architecture: str 
             hint="the whole config.json of the model has these keys",
         )
     values = {symbol: config.size(key) for symbol, key in sizes.items()}
-    return _Writer(config, record, head, name, values).blueprint()
+    return _Writer(config, record, head, name, values, loss).blueprint()
 
 
 def _which(config: Config, architecture: str) -> tuple[Architecture, Head, str]:
@@ -216,6 +218,7 @@ class _Writer:
     head: Head
     name: str
     values: dict[str, int]
+    loss: bool = False
     notes: list[str] = field(default_factory=list)
 
     def blueprint(self) -> Blueprint:
@@ -286,6 +289,13 @@ class _Writer:
             rows.add(f"o = {last} {matrix}{bias}", last, shape, "b^U [V]" if bias else "", to="o [B, L, V]")
             if tied:
                 self.notes.append("the head uses the word embedding W^E (tied): it is one tensor, counted once")
+            if self.loss:
+                target = r"\ell \in \mathbb{R}"
+                rows.add(r"\ell = CrossEntropy(o, r)", "o", r"r \in \mathbb{Z}^{B \times L}", to=target)
+            self.notes.append(f"the cross-entropy of the logits is {'counted' if self.loss else 'not counted'}")
+        elif self.loss:
+            self.config.fail(f"the class {self.name} has no logits over a vocabulary", "architectures",
+                             "loss is the cross-entropy of a language model's head")  # fmt: skip
 
     # -- layers --------------------------------------------------------------------------------
 

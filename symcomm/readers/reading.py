@@ -11,12 +11,15 @@ from symcomm.readers.blueprint import Blueprint
 Leaves = Mapping[str, list[tuple[int, ...]]]
 
 
-def read(source: object, file: str = "", architecture: str = "", leaves: Leaves | None = None) -> Blueprint | None:
+def read(
+    source: object, file: str = "", architecture: str = "", leaves: Leaves | None = None, loss: bool = False
+) -> Blueprint | None:
     """The blueprint of a configuration, a printed module tree or a live module; None where it is none of them.
 
     ``source`` is a path, a text, a mapping (a configuration), or a PyTorch module or a function that makes one.
     ``architecture`` is the class name meant, over the one a configuration says; ``leaves`` declares the shapes of the
-    weights of layer classes of one's own in a printed tree.
+    weights of layer classes of one's own in a printed tree. ``loss`` adds the cross-entropy to the head
+    of a configuration.
     """
     from symcomm.readers.config import Config, is_config, read_config
     from symcomm.readers.live import is_live, read_live
@@ -25,7 +28,7 @@ def read(source: object, file: str = "", architecture: str = "", leaves: Leaves 
     if is_live(source):
         return read_live(source)
     if isinstance(source, Mapping):
-        return read_config(Config(dict(source)), architecture=architecture)
+        return read_config(Config(dict(source)), architecture=architecture, loss=loss)
     if not isinstance(source, (str, Path)):
         return None
     if isinstance(source, Path) or ("\n" not in source and len(source) < 1000 and not is_config(source)):
@@ -34,11 +37,11 @@ def read(source: object, file: str = "", architecture: str = "", leaves: Leaves 
             return None
         file, text = file or str(source), read_text(path)
         if path.suffix == ".json":
-            return read_config(text, file, architecture)
+            return read_config(text, file, architecture, loss)
     else:
         text = source.removeprefix("\ufeff")
     if is_config(text):
-        return read_config(text, file or "<config>", architecture)
+        return read_config(text, file or "<config>", architecture, loss)
     if is_module_text(text):
         return read_module_text(text, file or "<module>", leaves)
     return None

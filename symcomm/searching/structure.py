@@ -24,12 +24,12 @@ from symcomm.graph.axis_roles import batch_axes
 from symcomm.notation import symbol
 from symcomm.parallel.placement import cut_axes
 from symcomm.parallel.strategy import Strategy
+from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.communication import buckets
 from symcomm.quantities.communication.communication import Call, joint
 from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
-from symcomm.quantities.memory.saved import RERUN
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time import time as layer_time

@@ -15,11 +15,13 @@ from symcomm.derivation import Derivation, Exhibit
 from symcomm.dtypes import element_bytes, row_dtype, said_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
+from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.program import Program, program
+from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT, ONE
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
-_PHASES = {"forward": "fwd", "backward": "bwd", "update": "upd"}
+_PHASES = {"forward": "fwd", "recompute": "again", "backward": "bwd", "update": "upd"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,10 @@ class Call:
     every_layer: bool = True
     op: str = ""
     finishes: bool = False
+
+    def ranks(self, strategy: Strategy) -> Form:
+        """The ranks between which it runs: those of a group of the mesh, or the two stages of a pipeline."""
+        return num(2) if self.meshes == ("pipe",) else strategy.ranks(self.meshes)
 
 
 def joint(meshes: tuple[str, ...]) -> str:
@@ -75,15 +81,69 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
         found.append(
             Call(c.kind, of.name, what, c.elements, c.meshes, c.phase, c.why, dtype, region, every, c.op, finishes)
         )
-    if accounting.gathered_weights == "whole_units":
-        again = {(c.tensor, c.meshes) for c in found if c.kind == "all-gather" and c.phase == "backward"}
-        why = "the unit it belongs to is gathered as a whole, though no gradient reads it"
-        found += [
-            replace(c, phase="backward", why=why)
-            for c in found
-            if (c.kind, c.phase, c.what) == ("all-gather", "forward", "weight ") and (c.tensor, c.meshes) not in again
-        ]
+    found = gathered_units(found, accounting.gathered_weights)
+    again = run_again(graph, RERUN[accounting.recomputation])
+    why = "the forward pass of the layer is computed again, with its collectives"
+    weights = {w.name for w in graph.weights}  # for weights, what runs again and backward are one phase
+    found += [
+        replace(c, phase="recompute", why=why)
+        for c in found
+        if c.phase == "forward" and c.op in again and c.tensor not in weights
+    ]
+    if strategy.pipeline is not None:
+        found += _ties(setting, strategy, made, found)
     return (*found, *_messages(setting, strategy, made))
+
+
+def gathered_units(found: list[Call], convention: str) -> list[Call]:
+    """The gathers of sharded weights where units of modules are gathered as a whole.
+
+    ``whole_units`` gathers all of them again for backward, also those that no gradient reads; ``layers`` keeps what
+    stands before and behind the layers.
+    """
+    if convention not in ("whole_units", "layers"):
+        return found
+    gathers = [c for c in found if c.kind == "all-gather" and c.what == "weight "]
+    if convention == "layers":
+        kept = [c for c in gathers if not c.region.times]
+        found = [c for c in found if c.phase != "backward" or c not in kept]
+        gathers = [c for c in gathers if c.region.times]
+    again = {(c.tensor, c.meshes) for c in gathers if c.phase == "backward"}
+    why = "the unit it belongs to is gathered as a whole, though no gradient reads it"
+    return found + [
+        replace(c, phase="backward", why=why)
+        for c in gathers
+        if c.phase == "forward" and (c.tensor, c.meshes) not in again
+    ]
+
+
+def _ties(setting: Setting, strategy: Strategy, made: Program, found: list[Call]) -> list[Call]:
+    """What weights need that the first and the last stage of a pipeline share.
+
+    Each of the two stages finishes its own part of the gradient over the data, and then the two add them.
+    """
+    graph, sizes = setting.graph, strategy.sizes
+    placed = {name: made.plan.placements[gradient_name(name)] for name in (w.name for w in graph.weights)
+              if gradient_name(name) in made.plan.placements}  # fmt: skip
+    at = graph.regions.index(pipeline.stacked(graph))
+    before, after = ({r.name for r in some} for some in (graph.regions[:at], graph.regions[at + 1 :]))
+    ties: list[Call] = []
+    for weight in graph.weights:
+        homes = {op.region for op in graph.consumers[weight.name]}
+        if not (homes & before and homes & after):
+            continue
+        last = next(r for r in graph.regions[at + 1 :] if r.name in homes)
+        mine = [c for c in found if c.tensor == weight.name and c.finishes]
+        ties += [replace(c, region=last) for c in mine]
+        # Cut as the weight is: the gradients of both stages are placed alike.
+        elements = graph.elements(weight.name)
+        for mesh, position in placed[weight.name]:
+            elements = elements / forms.value(sizes[mesh]) if position >= 0 else elements
+        why = "the first and the last stage use the same weight, and each has a part of its gradient"
+        dtype = mine[0].dtype if mine else weight.dtype or setting.dtype
+        ties.append(Call("all-reduce", weight.name, "gradient of ", elements, ("pipe",), "backward", why, dtype, last,
+                         finishes=True))  # fmt: skip
+    return ties
 
 
 def _messages(setting: Setting, strategy: Strategy, made: Program) -> Iterator[Call]:
@@ -234,7 +294,7 @@ def _volume(work: Work, strategy: Strategy, name: str, n: Form, call: Call, held
     accounting = setting.accounting
     if accounting.communication == "payload":
         return volume
-    k = strategy.ranks(call.meshes)
+    k = call.ranks(strategy)
     groups = strategy.ranks(m for m in strategy.sizes if m not in call.meshes)
     part = share(call.kind, accounting.communication, accounting.algorithm, k, groups)
     if part == num(1):

@@ -17,10 +17,9 @@ from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import program
+from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.communication.communication import Call, calls
 from symcomm.quantities.counting.flops import counted
-from symcomm.quantities.counting.recomputation import run_again
-from symcomm.quantities.memory.saved import RERUN
 from symcomm.quantities.setting import Setting
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")
@@ -137,15 +136,13 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
             share = divided(flops, strategy, tuple(cut))
             cuts = tuple((index, mesh) for mesh, index in cut.items())
             ops.append(OpLoad(op, op.phase, share, _moved(setting, made, strategy, op), cuts))
-    made_calls = [("end" if c.finishes else c.phase, c) for c in calls(setting, strategy, gradient_dtype)]
+    phases = {"recompute": "backward"}
+    every = calls(setting, strategy, gradient_dtype)
+    made_calls = [("end" if c.finishes else phases.get(c.phase, c.phase), c) for c in every]
     names = run_again(setting.graph, RERUN[accounting.recomputation])
     if names:
         again = [o for o in ops if o.phase == "forward" and o.op.output in names]
         ops += [replace(o, phase="backward", again=True) for o in again]
-        weights = {t.name for t in setting.graph.weights}
-        made_calls += [
-            ("backward", c) for p, c in made_calls if p == "forward" and c.op in names and c.tensor not in weights
-        ]
     return Load(graph, strategy, tuple(ops), tuple(made_calls))
 
 

@@ -15,24 +15,12 @@ from symcomm.graph.graph import Graph
 from symcomm.parallel.placement import Collective
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.program import program
+from symcomm.program.rewrites.recomputation import run_again
 from symcomm.quantities.counting.flops import row_totals, touched
-from symcomm.quantities.memory.saved import has_scores, rerun_ops
 from symcomm.quantities.setting import Setting, Work, mark, times
 from symcomm.units import BYTE, FLOP, ONE
 
 COUNTS = ("flops", "hardware_flops", "all-reduces", "bytes")
-
-
-def run_again(graph: Graph, recomputation: str) -> frozenset[str]:
-    """The forward ops that run a second time.
-
-    Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
-    """
-    found = rerun_ops(graph, recomputation)
-    if recomputation == "selective":
-        core = {op.output for op in graph.ops if op.phase == "forward" and any(has_scores(graph, n) for n in op.inputs)}
-        return found | core
-    return found
 
 
 def derive(

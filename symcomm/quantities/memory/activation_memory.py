@@ -16,8 +16,10 @@ from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
 from symcomm.program.closed_forms import chunks_of, held_on
+from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.program.schedules import find
-from symcomm.quantities.memory.saved import RERUN, Saved, conventions, saved_regions
+from symcomm.quantities.counting.load import microbatched
+from symcomm.quantities.memory.saved import Saved, conventions, saved_regions
 from symcomm.quantities.setting import Setting, Work, mark, slug
 from symcomm.units import BYTE, ONE
 
@@ -76,6 +78,8 @@ def derive(
                 raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
     placed = find(schedule or "1f1b") if cut is not None else None
     held = pipeline.held(setting.graph, cut, stage, setting.values, placed)
+    if cut is not None:  # what is kept is counted for one microbatch at a time
+        setting = microbatched(setting, cut.microbatches)
     regions = saved_regions(setting, strategy, again, named(frozen))
     work = Work(setting, *(strategy.sizes.values() if strategy else ()))
     mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
@@ -154,12 +158,6 @@ def _all_layers(
     if cut is not None:
         stages = pipeline.stage_count(cut, work.setting.graph)
         p = stages if isinstance(stages, (Sym, forms.Num)) else work.define("p", stages, ONE, "stages", "The stages.")
-        called = "A_mb" if len(parts) == 1 else "A_mb,{}"
-        parts = [
-            (region, work.define(called.format(mark(region)), Ratio(layer, cut.microbatches), BYTE, "one microbatch",
-                                 "The batch is split into equal microbatches."))
-            for region, layer in parts if layer != NOTHING
-        ]  # fmt: skip
         flying, text, where = _in_flight(work, cut, p, schedule or "1f1b", stage, chunks)
     terms: list[Form] = []
     for region, layer in parts:

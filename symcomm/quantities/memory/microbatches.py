@@ -109,7 +109,9 @@ def moments(setting: Setting, run: Run, cut: PipelineCut, at: Stage) -> list[Mom
     mine = sorted({item[0].stage for item in order})
     tasks = [Task(PHASES[item[0].kind], item[0].microbatch, mine.index(item[0].stage)) for item in order]
     share = at.chunks / record.placement.copies(stages, at.chunks)  # the parts of a rank's share of the layers
-    if layers % (stages * share):
+    if cut.layers and share > 1:
+        raise StrategyError("layers are given for each stage, and chunks of a stage as well", hint="leave one out")
+    if not cut.layers and layers % (stages * share):
         pieces = f"{stages} stages" + (f" of {share} chunks" if share > 1 else "")
         raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
     each = held.layers or Sym(repeat)

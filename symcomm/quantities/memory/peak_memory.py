@@ -17,13 +17,14 @@ from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, Strategy, parse_strategy
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.program import ONE_RANK
+from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.program.schedules import find
 from symcomm.quantities.memory.activation_memory import named
 from symcomm.quantities.memory.allocated_memory import ROUNDINGS, block
 from symcomm.quantities.memory.capacity import in_bytes
 from symcomm.quantities.memory.course import STEPS, Course, Moment
 from symcomm.quantities.memory.microbatches import Stage, moments, whole
-from symcomm.quantities.memory.saved import RERUN, conventions
+from symcomm.quantities.memory.saved import conventions
 from symcomm.quantities.memory.state_memory import recipe_of
 from symcomm.quantities.memory.stretches import Run, add
 from symcomm.quantities.setting import Setting, Work

@@ -24,6 +24,7 @@ from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import program
+from symcomm.program.rewrites.recomputation import has_scores, rerun_ops
 from symcomm.quantities.setting import Setting
 
 if TYPE_CHECKING:
@@ -77,49 +78,6 @@ def named_by(said: str, name: str) -> bool:
     (True, False)
     """
     return any(said == one or (said.endswith("*") and one.startswith(said[:-1])) for one in (name, bare(name)))
-
-
-# What a convention of recomputation computes again, as ``rerun_ops`` calls it.
-RERUN = {"activations_kept": "none", "selective_recomputation": "selective", "full_recomputation": "full"}
-
-
-def rerun_ops(graph: Graph, recomputation: str) -> frozenset[str]:
-    """The forward ops whose results are computed again instead of kept, by the tensors they make.
-
-    ``none``, ``full``, ``selective`` (what has the positions of queries and keys), or tensors of the table, separated
-    by commas. Raises ``ValuesError`` for a tensor that no row computes.
-    """
-    stacked = {region.name for region in graph.regions if region.times} if len(graph.regions) > 1 else set()
-    forward = [op for op in graph.ops if op.phase == "forward" and (not stacked or op.region in stacked)]
-    if recomputation == "none":
-        return frozenset()
-    if recomputation == "full":
-        return frozenset(op.output for op in forward)
-    if recomputation == "selective":
-        found = frozenset(op.output for op in forward if has_scores(graph, op.output))
-        if not found:
-            raise ValuesError(
-                f"{graph.name} has no attention scores to compute again", hint="selective recomputation is of attention"
-            )
-        return found
-    rows: set[int] = set()
-    makers = {op.output: op.row for op in forward}
-    for name in (part.strip() for part in recomputation.split(",")):
-        row = makers.get(name, makers.get(f"{name}_i"))
-        if row is None:
-            known = ["none", "selective", "full", *(n for n in makers if "·" not in n)]
-            raise ValuesError(f"nothing is computed that is called '{name[:60]}'", hint=nearest(name, known))
-        rows.add(row)
-    return frozenset(op.output for op in forward if op.row in rows)
-
-
-def has_scores(graph: Graph, name: str) -> bool:
-    """Whether a tensor has the positions of both queries and keys."""
-    axes = graph.tensors[name].axes
-    for queries, keys in graph.attention_pairs:
-        if queries in axes and keys in [a for n, a in enumerate(axes) if n != axes.index(queries)]:
-            return True
-    return False
 
 
 def storage(graph: Graph, name: str, eager: bool) -> str:

@@ -14,9 +14,10 @@ from symcomm.graph.graph import Tensor
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
+from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.reruns import Reruns, phase_of
-from symcomm.quantities.memory.saved import Saved, has_scores, keeper, storage
+from symcomm.quantities.memory.saved import Saved, keeper, storage
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.quantities.setting import Setting
 

@@ -91,8 +91,11 @@ def derive(
     """The ``time`` of a pass, the best number of ``chunks`` (real or whole), the ``least`` time, the ``utilisation``.
 
     ``stages`` lists the times of uneven stages, ``per`` chunk or whole batch; ``full_steps`` have no bubble. With a
-    ``schedule`` it is that of a training step, or one of its bubbles: see ``schedule_time``, also for the ``options``.
+    ``schedule`` (1f1b for what only a schedule has) it is that of a training step, one of its bubbles, or what is in
+    flight: see ``schedule_time``, also for the ``options``.
     """
+    if schedule is None and want in schedule_time.WANTED and want not in WANTED:
+        schedule = "1f1b"
     if schedule is not None:
         if stages is not None or per != "batch":
             raise ValuesError(
@@ -103,8 +106,7 @@ def derive(
         if said is not None:
             raise ValuesError(f"'{option}' belongs to a schedule", hint="say schedule: 1f1b, for instance")
     if want not in WANTED:
-        hint = "say schedule: 1f1b, for instance" if want in schedule_time.WANTED else nearest(want, [*WANTED])
-        raise ValuesError(f"'{want[:40]}' is not derived for a pass", hint=hint)
+        raise ValuesError(f"'{want[:40]}' is not derived for a pipeline", hint=nearest(want, [*WANTED]))
     if want in ("utilisation", "full_steps") and stages is not None:
         raise ValuesError(f"{want} is derived for even stages", hint="leave stages out")
     if want == "utilisation":

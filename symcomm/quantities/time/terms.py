@@ -146,7 +146,7 @@ class Writer:
         words: list[tuple[Form, str]] = []
         rounds: list[Form] = []
         for (kind, phase, meshes, dtype, region), members in groups.items():
-            k = num(2) if kind == "send" else self.strategy.ranks(meshes)
+            k = members[0].ranks(self.strategy)
             if k == num(1):
                 continue
             cost = wire(kind, self.setting.accounting.algorithm, k, self.setting.accounting.rings)

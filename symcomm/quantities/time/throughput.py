@@ -13,8 +13,8 @@ from symcomm.form import Form, Num, Ratio, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes, sequence_axes
 from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import Size, Strategy, degree
+from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.counting import flops, parameters, recomputation
-from symcomm.quantities.memory.saved import RERUN
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time.machine import checked, machine
