@@ -102,3 +102,32 @@ def _darker(colour: str, chunk: int, chunks: int) -> str:
     """The colour of a chunk: later ones are darker, down to a half."""
     part = 1 - 0.5 * chunk / max(1, chunks - 1) if chunks > 1 else 1.0
     return "#" + "".join(f"{round(int(colour[i : i + 2], 16) * part):02x}" for i in (1, 3, 5))
+
+
+def timetable(made: Execution) -> str:
+    """The events as text: a row a rank, a column a unit of time, ``.`` where a rank waits and ``=`` where it goes on.
+
+    Of two chunks of a rank the second has small letters. Raises ``ValuesError`` where times are no whole numbers.
+
+    >>> from symcomm.program.events import run
+    >>> print(timetable(run("1f1b", 2, 2)))
+    r0 F0 F1 .  .  D0 =  .  D1 =
+    r1 .  F0 D0 =  F1 D1 =
+    """
+    if made.scale != 1:
+        raise ValuesError("the times are no whole numbers", hint="give them in a smaller unit")
+    rows = []
+    for rank, order in enumerate(made.orders):
+        held = sorted({a.stage for item in order for a in item})
+        cells = ["."] * int(made.makespan)
+        for item, start, stop in zip(order, made.starts[rank], made.stops[rank], strict=True):
+            if len(held) > 2:
+                label = "+".join(map(str, item))
+            else:
+                label = "+".join(f"{a.kind.lower() if held.index(a.stage) else a.kind}{a.microbatch}" for a in item)
+            cells[start:stop] = [label, *["="] * (stop - start - 1)]
+        while cells[-1] == ".":
+            cells.pop()
+        rows.append(cells)
+    width = max(len(cell) for row in rows for cell in row)
+    return "\n".join(f"r{n} " + " ".join(cell.ljust(width) for cell in row).rstrip() for n, row in enumerate(rows))

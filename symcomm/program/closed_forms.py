@@ -202,14 +202,18 @@ def time(schedule: Schedule, measure: Measure = "makespan", besides: tuple[Sym, 
     columns = (FORWARD, INPUT, WEIGHT, *besides)
     known = {column.name for column in columns}
 
+    def runs(at: Sizes, times: tuple[Condition, ...]) -> list[Fraction]:
+        """The measure inside of the cone and at its edges."""
+        p, m, v = (int(number) for _, number in at)
+        return [_run(schedule, p, m, v, besides, point)[measure] for point in cone(columns, times)]
+
     def samples(
         sizes: tuple[Sizes, ...], times: tuple[Condition, ...], monomials: tuple[Form, ...]
     ) -> Iterator[tuple[list[Fraction], Fraction]]:
-        for at in map(dict, sizes):
-            worth = [forms.evaluate(monomial, at) for monomial in monomials]
-            for point in cone(columns, times):
-                run = _run(schedule, int(at["p"]), int(at["m"]), int(at["v"]), besides, point)
-                yield [a * b for a, b in pairs(point, worth)], run[measure]
+        for at in sizes:
+            worth = [forms.evaluate(monomial, dict(at)) for monomial in monomials]
+            for point, found in zip(cone(columns, times), runs(at, times), strict=True):
+                yield [a * b for a, b in pairs(point, worth)], found
 
     for text in _TIMES:
         times = conditions(text, _SYMBOLS)
@@ -217,6 +221,8 @@ def time(schedule: Schedule, measure: Measure = "makespan", besides: tuple[Sym, 
             continue
         for floors, where in pairs((False, True) if text == _TIMES[-1] else (False,), map(conditions, _SIZES)):
             sizes = grid(schedule, 2 * _RANKS if floors else _RANKS, where)
+            if any(2 * edges[0] != sum(edges) for edges in (runs(at, times) for at in reversed(sizes))):
+                continue  # the point inside is the sum of the edges, and not so its time
             monomials = _monomials(schedule, floors, measure not in ("makespan", "span"))
             found = _solved(samples(sizes, times, monomials)) if sizes else None
             if found is not None:
