@@ -25,7 +25,6 @@ FLOORS = {
     "symcomm.graph": 3,
     "symcomm.readers": 3,
     "symcomm.parallel": 4,
-    "symcomm.program": 4,
     "symcomm.collectives": 4,
     "symcomm.hardware": 4,
     "symcomm.program": 4,

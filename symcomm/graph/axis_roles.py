@@ -134,7 +134,8 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
         if axis in uses.mixed:
             label, op = graph.axes[axis].label, uses.mixed[axis]
             raise StrategyError(
-                f"{label} is said to be the batch of {graph.name}, but {bare(op.output).split('·')[0]} mixes its positions",
+                f"{label} is said to be the batch of {graph.name}, but "
+                f"{bare(op.output).split('·')[0]} mixes its positions",
                 hint=f"say what it is: axes: {{{label}: sequence}}",
             )
     free = said or [a for a in open_axes if a not in uses.mixed and graph.axes[a].role != "sequence"]
