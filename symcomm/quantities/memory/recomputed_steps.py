@@ -24,7 +24,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Reruns:
+class RecomputedSteps:
     """A plan's steps with what is ``kept`` of its forward pass; ``whole`` is for a layer that runs again as one."""
 
     graph: Graph
