@@ -53,6 +53,11 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("recomputation", "activations_kept", "Activations are kept for the backward pass."),
     Convention("recomputation", "full_recomputation", "The forward pass of a layer is computed again for backward."),
     Convention(
+        "recomputation",
+        "needed_recomputation",
+        "The forward pass of a layer is computed again for backward, up to the last result that backward reads.",
+    ),
+    Convention(
         "recomputation", "selective_recomputation", "The core of attention is computed again for backward, no more."
     ),
     Convention("model_flops", "training_flops", "Model FLOPs are the forward and backward operations of the graph."),
@@ -113,6 +118,12 @@ CONVENTIONS: tuple[Convention, ...] = (
         "that no gradient reads (biases, embeddings), because a unit of modules is gathered as a whole.",
     ),
     Convention("gathered_weights", "keep", "Gathered weights are kept from the forward to the backward pass."),
+    Convention(
+        "gathered_weights",
+        "layers",
+        "The weights of layers are dropped after their forward pass and gathered again as a whole for backward; those "
+        "before and behind the layers are kept.",
+    ),
     Convention(
         "gathered_activations",
         "regather_sequence",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from symcomm.derivation import Relations
 from symcomm.errors import ShapeError, Span
+from symcomm.notation import AxisRole
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -27,12 +28,14 @@ Phase = Literal["forward", "backward"]
 class Axis:
     """An axis with its size; two axes of equal size are still two axes.
 
-    ``name`` is unique in a graph; ``label`` is the size as the author wrote it, which strategies may name.
+    ``name`` is unique in a graph; ``label`` is the size as the author wrote it, which strategies may name. ``role`` is
+    what the author says it is (or what the symbol usually means), for where the ops alone do not tell.
     """
 
     name: str
     label: str
     size: Expr
+    role: AxisRole = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,15 @@ class Op:
         """The loop indices that are summed away: in an input but not in the output."""
         seen = dict.fromkeys(i for operand in self.indices for i in operand)
         return tuple(i for i in seen if i not in self.output_indices)
+
+
+def bare(name: str) -> str:
+    """A tensor's name without the mark of its region.
+
+    >>> bare("head:W^U"), bare("x")
+    ('W^U', 'x')
+    """
+    return name.rpartition(":")[2]
 
 
 @dataclass(frozen=True)
@@ -147,13 +159,40 @@ class Graph:
 
     @property
     def repeat(self) -> str:
-        """The symbol that says how often the only region is repeated; empty where there is none or there are several."""
+        """The symbol that says how often the only region is repeated; else empty."""
         return self.regions[0].times if len(self.regions) == 1 else ""
 
     @property
     def carried(self) -> tuple[tuple[str, str], ...]:
         """What repetitions hand on: pairs of an output and the input it becomes."""
         return tuple(pair for region in self.regions for pair in region.carried)
+
+    def find(self, name: str, made: bool = False) -> Tensor:
+        """The tensor that a person calls so: by its name, by that of a family (``Q`` for ``Q_i``), in any region.
+
+        ``made`` looks among what ops compute only. Of several regions that have one, the name needs the region's first
+        word (``head:o``). Raises ``ValuesError`` where there is none, or more than one.
+        """
+        from symcomm.errors import ValuesError, nearest
+
+        known = [n for n in self.tensors if n in self.producers] if made else [*self.tensors]
+        where, _, base = name.rpartition(":")
+        homes = {r.name.split()[0] for r in self.regions}
+
+        def home(n: str) -> str:
+            op = self.producers.get(n) or next(iter(self.consumers.get(n, ())), None)
+            return op.region.split()[0] if op is not None else ""
+
+        found = [n for n in known if bare(n) in (base, f"{base}_i") and (not where or home(n) == where)]
+        if len({home(n) for n in found}) > 1:
+            listed = [f"{home(n)}:{bare(n)}" for n in found]
+            raise ValuesError(
+                f"several tensors are called {base[:60]}: {', '.join(listed)}", hint=f"write for instance {listed[-1]}"
+            )
+        if not found or (where and where not in homes):
+            what = f"no row computes '{name[:60]}'" if made else f"there is no tensor '{name[:60]}'"
+            raise ValuesError(what, hint=nearest(base, [bare(n) for n in known]))
+        return self.tensors[base if base in found else found[0]]
 
     @cached_property
     def crossing(self) -> frozenset[str]:
@@ -185,6 +224,7 @@ class Graph:
         ops = tuple(op for op in self.ops if op.region == name)
         made = {op.output for op in ops}
         used = {n for op in ops for n in (*op.inputs, op.output)}
+        used |= {t.name for t in self.tensors.values() if t.role == "statistic"}
         tensors = {
             n: replace(t, role="input") if n not in made and t.role == "activation" else t
             for n, t in self.tensors.items()

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
+from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.graph.ops import MAP, REDUCTIONS, AlongMax, AlongMean, AlongSum, Rotate, dy, y
-from symcomm.parallel.strategy import whole_indices
 
 Part = Literal["whole", "statistics", "pointwise"]
 _WORDS = {AlongMax: "max", AlongSum: "sum", AlongMean: "mean"}

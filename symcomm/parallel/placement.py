@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Literal
 
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError
+from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.parallel.cheapest import WHOLE, Choice, Mode, Problem, RunPhase, phase_of
 from symcomm.parallel.conditions import Condition, condition, sent
 from symcomm.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions, moves, place, placings
 from symcomm.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
 from symcomm.parallel.reference import reference, variations
-from symcomm.parallel.strategy import Placed, Strategy, resolve, whole_indices
+from symcomm.parallel.strategy import Placed, Strategy, resolve
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -406,10 +407,16 @@ def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, t
 
 
 def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
-    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size."""
+    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size.
+
+    The stages of a pipeline must divide the layers as well.
+    """
     from symcomm.form import evaluate, from_expr, names
+    from symcomm.parallel.pipeline import check_stages
 
     sizes = strategy.sizes
+    if strategy.pipeline is not None:
+        check_stages(graph, strategy.pipeline, values)
     for tensor, axis, meshes in cut_axes(graph, strategy):
         size = from_expr(axis.size)
         parts = [sizes[m] for m in meshes]

@@ -20,15 +20,16 @@ from symcomm.derivation import Step
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Largest, Num, Product, Ratio, Smallest, Sym, Total, num, product
+from symcomm.graph.axis_roles import batch_axes
 from symcomm.notation import symbol
 from symcomm.parallel.placement import cut_axes
-from symcomm.parallel.strategy import Strategy, batch_axes
+from symcomm.parallel.strategy import Strategy
+from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.communication import buckets
 from symcomm.quantities.communication.communication import Call, joint
 from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
-from symcomm.quantities.memory.saved import RERUN
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time import time as layer_time

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from symcomm.derivation import Derivation
 from symcomm.dtypes import element_bytes, said_bytes
-from symcomm.errors import ValuesError, nearest
 from symcomm.form import product
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT
@@ -13,9 +12,7 @@ from symcomm.units import BYTE, ELEMENT
 def derive(setting: Setting, tensor: str = "", dtype: str | None = None) -> Derivation:
     """The bytes of a tensor of one layer, all members of a family together."""
     graph, work = setting.graph, Work(setting)
-    found = graph.tensors.get(tensor) or graph.tensors.get(f"{tensor}_i")
-    if found is None:
-        raise ValuesError(f"there is no tensor '{tensor[:60]}'", hint=nearest(tensor, [*graph.tensors]))
+    found = graph.find(tensor)
     family = ", for all members of the family" if found.shape and len(found.axes) > len(found.shape) else ""
     sizes = setting.sizes([graph.axes[a].size for a in found.axes])
     n = work.define("n", sizes, ELEMENT, "count the elements", f"The product of its sizes{family}.")

@@ -8,7 +8,8 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
-from symcomm.parallel.strategy import Size, Strategy, batch_axes
+from symcomm.graph.axis_roles import batch_axes
+from symcomm.parallel.strategy import Size, Strategy
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.units import ONE
