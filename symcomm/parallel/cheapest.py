@@ -144,15 +144,26 @@ class Problem:
         }
 
     @cached_property
+    def meant(self) -> dict[str, frozenset[str]]:
+        """The same of the rules that do not only say where tensors rest."""
+        rules = [p for p in self.rules if p.axes is not None and not p.rule.rests]
+        return {mesh: frozenset(a for p in rules if p.rule.mesh == mesh for a in p.axes or ()) for mesh in self.meshes}
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """The axes that weights have."""
+        return frozenset(axis for weight in self.graph.weights for axis in weight.axes)
+
+    @cached_property
     def data(self) -> frozenset[str]:
         """The mesh axes that cut axes of the data which no weight has."""
-        carried = {a for t in self.graph.weights for a in t.axes}
         rules = (p for p in self.rules if p.axes is not None and not p.rule.rests)
-        return frozenset(p.rule.mesh for p in rules if not carried & {*(p.axes or ())})
+        return frozenset(p.rule.mesh for p in rules if not self.features & {*(p.axes or ())})
 
     def positions(self, name: str, mesh: str) -> tuple[int, ...]:
         """The positions of a tensor's axes that may be cut."""
-        named = self.named[mesh]
+        small = not self.features & {*self.graph.tensors[name].axes}  # a number a token: memory has no say
+        named = self.meant[mesh] if small else self.named[mesh]
         found = [p for p, a in enumerate(self.graph.tensors[name].axes) if a in named]
         wish = self.wanted[name].get(mesh)
         return tuple(found) if wish is None or wish in found else (*found, wish)
@@ -266,8 +277,8 @@ class Problem:
         step = self.steps[self.made[name]] if name in self.made else None
         if step is None or (self.leaves(name) and tensor.axes):
             return [wish]
-        if step.reduces == "max":
-            return [WHOLE]
+        if step.reduces == "max":  # the largest of parts is no sum, so it never rests in parts
+            return [*dict.fromkeys((wish, WHOLE))]
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
         if weight and wish != WHOLE and name == f"d({tensor.of})":
             return [wish]

@@ -81,6 +81,12 @@ def stage_count(cut: PipelineCut, graph: Graph) -> Form:
 def check_stages(graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction]) -> None:
     """Raises ``StrategyError`` where layers and stages are known numbers and the stages do not divide the layers."""
     layers, stages = stacked(graph).times, stage_count(cut, graph)
+    if cut.layers:
+        if layers in values and values[layers] != sum(cut.layers):
+            listed = " + ".join(map(str, cut.layers))
+            raise StrategyError(f"the stages have {listed} = {sum(cut.layers)} layers, but the model {values[layers]}",
+                                hint=f"{layers} is {values[layers]}")  # fmt: skip
+        return
     if layers not in values or not {*names(stages)} <= values.keys():
         return
     count = evaluate(stages, values)
@@ -136,6 +142,8 @@ def held(
     at = every.index(layers.name)
     count = evaluate(stages, values or {}) if {*names(stages)} <= {*(values or {})} else None
     number = _stage_number(stage, count)
+    if cut.layers:
+        mine = num(cut.layers[number])
     before, after = every[:at], every[at + 1 :]
     last = number == -1 or (count is not None and number == count - 1)
     regions = [*(before if number == 0 else []), layers.name, *(after if last else [])]

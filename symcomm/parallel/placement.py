@@ -189,12 +189,17 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     if any(op.phase == "backward" for op in graph.ops):
         graph = update_ops(graph)
 
+    features = {axis for weight in graph.weights for axis in weight.axes}
+
     def wish(tensor: Tensor) -> tuple[tuple[Placed, int], ...]:
         if tensor.name.startswith(("state(", "new(")) and tensor.of:
             return placings(tensor, graph, rules, "state" if tensor.name.startswith("state(") else "weight")
         if tensor.role == "constant" and tensor.name not in graph.producers:
             return ()  # every rank has or makes it; a part of it costs nothing
-        return placings(tensor, graph, rules)
+        found = placings(tensor, graph, rules)
+        # Of statistics and losses, a number a token: where they rest saves nothing.
+        small = not features & {*tensor.axes}
+        return tuple(one for one in found if not (small and one[0].rule.rests))
 
     wishes = {name: wish(t) for name, t in graph.tensors.items()}
     apart = {op.output for op in graph.ops if reducible(op.kind) and _cut_along(op, wishes)}

@@ -17,6 +17,7 @@ from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.schedule import SCHEDULES
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
 from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.saved import Saved, conventions, saved_regions
 from symcomm.quantities.setting import Setting, Work, mark, slug
 from symcomm.units import BYTE, ONE
@@ -75,6 +76,8 @@ def derive(
             if value is not None:
                 raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
     held = pipeline.held(setting.graph, cut, stage, setting.values)
+    if cut is not None:  # what is kept is counted for one microbatch at a time
+        setting = microbatched(setting, cut.microbatches)
     regions = saved_regions(setting, strategy, again, named(frozen))
     work = Work(setting, *(strategy.sizes.values() if strategy else ()))
     mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
@@ -151,12 +154,6 @@ def _all_layers(
     if cut is not None:
         stages = pipeline.stage_count(cut, work.setting.graph)
         p = stages if isinstance(stages, (Sym, forms.Num)) else work.define("p", stages, ONE, "stages", "The stages.")
-        called = "A_mb" if len(parts) == 1 else "A_mb,{}"
-        parts = [
-            (region, work.define(called.format(mark(region)), Ratio(layer, cut.microbatches), BYTE, "one microbatch",
-                                 "The batch is split into equal microbatches."))
-            for region, layer in parts if layer != NOTHING
-        ]  # fmt: skip
         flying, text = _in_flight(work, cut, p, schedule or "1f1b", stage, chunks)
     terms: list[Form] = []
     for region, layer in parts:

@@ -82,7 +82,9 @@ def moments(setting: Setting, run: Run, cut: PipelineCut, at: Stage) -> list[Mom
     layers = whole(Sym(repeat), values, repeat)
     tasks = [e.task for e in schedule(at.schedule, stages, count, chunks=at.chunks).of_stage(at.stage)]
     held = pipeline.held(graph, cut, at.stage, values)
-    if layers % (stages * at.chunks):
+    if cut.layers and at.chunks > 1:
+        raise StrategyError("layers are given for each stage, and chunks of a stage as well", hint="leave one out")
+    if not cut.layers and layers % (stages * at.chunks):
         pieces = f"{stages} stages" + (f" of {at.chunks} chunks" if at.chunks > 1 else "")
         raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
     each = held.layers or Sym(repeat)

@@ -12,7 +12,7 @@ from symcomm.form import Form, Largest, Ratio, Sym, Total, negative, num, produc
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import Size, Strategy, degree, parse_strategy
+from symcomm.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
 from symcomm.quantities.setting import Setting, Work, mark
 from symcomm.quantities.time.machine import machine
@@ -100,8 +100,8 @@ def write(
     sent = _message(writer, replace(every, ops=(), calls=tuple(sends))) if sends else None
     synchronised = any(one.last is not None for one in found)
     notes: tuple[str, ...] = ()
-    if cut is not None and len(found) > 1:
-        total, notes = _uneven(writer, found, held, sent, m, p)
+    if cut is not None and (len(found) > 1 or cut.layers):
+        total, notes = _uneven(writer, _stages(found, held, cut, p), sent, m)
         slots: Form = Total((m, p, num(-1)))
     else:
         slot = _together(work, "t_stage", found, held, "once", "All layers of a rank, one microbatch.")
@@ -188,40 +188,65 @@ def _slot(writer: Writer, name: str, slot: Form, sent: Form) -> Form:
     return writer.work.define(name, form, SECOND, "slot of the pipeline", text)
 
 
-def _uneven(
-    writer: Writer, found: list[RegionTime], held: pipeline.Held, sent: Form | None, m: Form, p: Form
-) -> tuple[list[Form], tuple[str, ...]]:
-    """The slots of a pipeline whose first and last stage hold more than layers.
+@dataclass(frozen=True)
+class Stage:
+    """Stages that are alike: how many there are, what one holds, and how a reader is told."""
+
+    name: str
+    count: Form
+    regions: list[RegionTime]
+    held: pipeline.Held
+    text: str
+
+
+def _stages(found: list[RegionTime], held: pipeline.Held, cut: PipelineCut, p: Form) -> list[Stage]:
+    """The kinds of stages: the first one, those between, and the last one; or each, where the layers are given."""
+    at = next(n for n, one in enumerate(found) if one.region.times)
+    if cut.layers:
+        last = len(cut.layers) - 1
+        return [
+            Stage(str(n + 1), num(1), found[(0 if n == 0 else at) : (len(found) if n == last else at + 1)],
+                  replace(held, layers=num(layers)), f"Stage {n + 1}, one microbatch.")
+            for n, layers in enumerate(cut.layers)
+        ]  # fmt: skip
+    before = "The first stage, with what stands before the layers, one microbatch."
+    behind = "The last stage, with what stands behind the layers, one microbatch."
+    return [
+        Stage("first", num(1), found[: at + 1], held, before),
+        Stage("middle", Total((p, num(-2))), [found[at]], held, "A stage between, one microbatch."),
+        Stage("last", num(1), found[at:], held, behind),
+    ]
+
+
+def _uneven(writer: Writer, stages: list[Stage], sent: Form | None, m: Form) -> tuple[list[Form], tuple[str, ...]]:
+    """The slots of a pipeline whose stages differ.
 
     Source: Huang et al., arXiv 1811.06965: a microbatch passes all stages, the others follow at the slowest one's pace.
     """
     work = writer.work
-    at = next(n for n, one in enumerate(found) if one.region.times)
-    synchronised = any(one.last is not None for one in found)
 
-    def stage(name: str, regions: list[RegionTime], text: str, what: str = "once") -> Form:
-        form = _together(work, f"t_{name}", regions, held, what, text)
+    def slot(one: Stage, what: str, mark: str, text: str) -> Form:
+        form = _together(work, f"t_{one.name}{mark}", one.regions, one.held, what, text)
         assert form is not None
-        return form if sent is None else _slot(writer, f"t_slot,{name}", form, sent)
+        return form if sent is None else _slot(writer, f"t_slot,{one.name}{mark}", form, sent)
 
-    groups = {
-        "first": (found[: at + 1], "The first stage, with what stands before the layers, one microbatch."),
-        "middle": ([found[at]], "A stage between, one microbatch."),
-        "last": (found[at:], "The last stage, with what stands behind the layers, one microbatch."),
-    }
-    first, middle, last = (stage(name, regions, text) for name, (regions, text) in groups.items())
-    slowest = work.define("t_slowest", Largest((first, last)), SECOND, "slowest stage", "The others wait for it.")
-    stages = Total((first, product(Total((p, num(-2))), middle), last))
+    slots = [slot(one, "once", "", one.text) for one in stages]
+    # A stage between holds no more than the first one: it is never the slowest alone.
+    wide = [n for n, one in enumerate(stages) if one.name != "middle"]
+    slowest = work.define("t_slowest", Largest(tuple(slots[n] for n in wide)), SECOND, "slowest stage",
+                          "The others wait for it.")  # fmt: skip
     text = "The first microbatch passes the stages one after the other."
-    passing = work.define("t_pass", stages, SECOND, "pass through all stages", text)
-    notes = ("The stages are at least two; the first and the last one hold more than layers.",)
-    if not synchronised:
+    every = Total(tuple(product(one.count, form) for one, form in zip(stages, slots, strict=True)))
+    passing = work.define("t_pass", every, SECOND, "pass through all stages", text)
+    notes = () if len(wide) == len(stages) else (
+        "The stages are at least two; the first and the last one hold more than layers.",
+    )  # fmt: skip
+    if not any(region.last is not None for one in stages for region in one.regions):
         return [passing, product(Total((m, num(-1))), slowest)], notes
-    final = [stage(f"{name},sync", regions, "The same with the reduction of the gradients.", "last")
-             for name, (regions, _) in groups.items() if name != "middle"]  # fmt: skip
+    text = "The same with the reduction of the gradients."
+    final = [slot(stages[n], "last", ",sync", text) for n in wide]
     end = work.define("t_slowest,sync", Largest(tuple(final)), SECOND, "slowest stage", "The last microbatch.")
-    rest = Total((passing, forms.negative(slowest)))
-    return [rest, product(Total((m, num(-1))), slowest), end], notes
+    return [Total((passing, forms.negative(slowest))), product(Total((m, num(-1))), slowest), end], notes
 
 
 def _message(writer: Writer, sends: Load) -> Form:
