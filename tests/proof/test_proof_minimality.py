@@ -57,6 +57,7 @@ def test_a_call_too_much_is_noticed(layer: str, strategy: str) -> None:
     [
         ("lora block", "tensor(t)", ["D < B L"]),  # the gradient of S, of RD, against a sum of BLR
         ("mixture of experts", "tensor(t)", ["D < B L"]),  # that of the router, of DE, against one of BLE
+        ("function embed", "tensor(t)", ["B L < V"]),  # the gradient of the table, of VD, against that of x
         ("homework", "data(k)", []),
     ],
 )
@@ -65,12 +66,10 @@ def test_a_plan_says_where_it_is_the_cheapest(layer: str, strategy: str, conditi
     assert [str(c) for c in made.conditions] == conditions
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 4), st.integers(0, 4), st.lists(st.none() | st.integers(0, 9), min_size=9, max_size=9)),
-        min_size=1, max_size=8,
-    )
-)  # fmt: skip
+PRICES = st.lists(st.none() | st.integers(0, 9), min_size=9, max_size=9)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), PRICES), min_size=1, max_size=8))
 def test_elimination_finds_what_trying_everything_finds(pairs: list[tuple[int, int, list[int | None]]]) -> None:
     """Tables of two variables of three values each; a combination without a price is not allowed."""
     tables = []
