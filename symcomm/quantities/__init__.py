@@ -252,7 +252,7 @@ PASSES: dict[str, Pass] = {
                 Option("of", "choice:step|exposed|hidden|network", "the step, or a part of its communication", "step"),
                 DTYPE,
                 GRADIENTS,
-                replace(SCHEDULE, default="gpipe"),
+                SCHEDULE,
                 CHUNKS,
                 *RATES,
             ),

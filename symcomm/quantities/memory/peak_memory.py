@@ -18,7 +18,7 @@ from symcomm.parallel.strategy import PipelineCut, Strategy, parse_strategy
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.recomputation import RERUN
-from symcomm.program.schedules import find
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.memory.activation_memory import named
 from symcomm.quantities.memory.allocated_memory import ROUNDINGS, block
 from symcomm.quantities.memory.capacity import in_bytes
@@ -172,7 +172,7 @@ def follow(
     ):  # fmt: skip
         if wrong:
             raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
-    name = schedule or "1f1b"
+    name = schedule or USUAL_SCHEDULE
     pieces = evaluate(chunks_of(find(name), None if chunks is None else _number(chunks, "chunks", 1)), {})
     at = Stage(name, _number(stage or 0, "stage", 0), int(pieces))
     return snapshots(setting, run, cut, at)

@@ -10,7 +10,7 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
 from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import PipelineCut
-from symcomm.program.schedules import find
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.region_memory import StepOptions, add
 from symcomm.quantities.memory.step_memory import Base, Snapshot, StepMemory
@@ -34,7 +34,7 @@ class Task:
 class Stage:
     """Which stage of a pipeline is looked at (0 is the first one), under which schedule, with how many chunks."""
 
-    schedule: str = "1f1b"
+    schedule: str = USUAL_SCHEDULE
     stage: int = 0
     chunks: int = 1
 
