@@ -503,8 +503,6 @@ def _table(model: Model, terminal: bool) -> str:
         console.print(Text(f"note: {note}"), soft_wrap=True)
     console.print()
     console.print(Text(drawing.text(model.graph)), soft_wrap=True)
-    if seen["repeat"]:
-        console.print(Text(f"\nrepeated {seen['repeat']} times"))
     return out.getvalue()
 
 

@@ -116,6 +116,7 @@ def op_rows(model: Model) -> list[dict[str, Any]]:
         rows.append(
             {
                 "row": op.row,
+                "region": op.region,
                 "op": op.output,
                 "name": shown_name(op.output),
                 "kind": kind_text(graph, op),
@@ -138,6 +139,7 @@ def model(made: Model) -> dict[str, Any]:
         "name": made.name,
         "dtype": made.dtype,
         "repeat": graph.repeat,
+        "regions": [{"name": r.name, "times": r.times, "carried": [*map(list, r.carried)]} for r in graph.regions],
         "values": {name: number(Fraction(value)) for name, value in made.values.items()},
         "relations": [f"{n} = {printing.plain(right, None, made.notation)}" for n, right in graph.relations.equations],
         "ops": op_rows(made),
@@ -145,10 +147,7 @@ def model(made: Model) -> dict[str, Any]:
             {"name": t.name, "role": t.role, "shape": shape_text(graph, t.name)} for t in graph.tensors.values()
         ],
         "edges": [
-            {"tensor": name, "into": op.output}
-            for op in graph.ops
-            if op.phase == "forward"
-            for name in dict.fromkeys(op.inputs)
+            {"tensor": name, "into": into} for _, into, name in graph.forward().nx.edges(data="tensor")
         ],
         "totals": {name: _total(total) for name, total in totals.items()},
         "notes": list(graph.notes),

@@ -152,7 +152,8 @@ class _Builder(Reader):
     def settle(self, value: Value, target: DraftTensor, span: Span) -> None:
         """Makes the value of a row its declared result: same families, same shape."""
         made = value.tensor
-        fresh = self.ops and self.ops[-1].output is made and not made.virtual
+        named = any(made is known for known in self.tensors.values())  # ``h = x``: x is still there
+        fresh = self.ops and self.ops[-1].output is made and not made.virtual and not named
         letters = dict(value.family)
         if set(letters) != set(target.indices):
             missing = set(target.indices) ^ set(letters)
