@@ -97,7 +97,11 @@ def test_the_backward_pass_is_part_of_the_same_acyclic_graph():
 
 
 def test_a_whole_model_is_one_acyclic_graph_of_three_regions(whole: nx.DiGraph):
-    assert [(r.name, r.times) for r in whole.graph["regions"]] == [("embedding", ""), ("layer", "N_layer"), ("head", "")]
+    assert [(r.name, r.times) for r in whole.graph["regions"]] == [
+        ("embedding", ""),
+        ("layer", "N_layer"),
+        ("head", ""),
+    ]
     assert nx.is_directed_acyclic_graph(whole)
     assert nx.is_weakly_connected(whole)
     assert {region for _, region in whole.nodes(data="region")} == {"embedding", "layer", "head"}
@@ -105,7 +109,9 @@ def test_a_whole_model_is_one_acyclic_graph_of_three_regions(whole: nx.DiGraph):
 
 def test_between_regions_flow_the_residual_stream_and_nothing_else(whole: nx.DiGraph):
     L = symbol("L")
-    crossing = [(d["tensor"], whole.nodes[b]["region"], d["shape"]) for _, b, d in whole.edges(data=True) if d["crosses"]]
+    crossing = [
+        (d["tensor"], whole.nodes[b]["region"], d["shape"]) for _, b, d in whole.edges(data=True) if d["crosses"]
+    ]
     # x is read by the first norm and by the residual sum of the layer; y by the head's norm
     assert crossing == [("x", "layer", (B, L, D)), ("x", "layer", (B, L, D)), ("y", "head", (B, L, D))]
 
