@@ -102,7 +102,7 @@ def kind_text(graph: Graph, op: Op) -> str:
         return op.kind.replace("_", " ")
     if op.attribute("lookup"):
         return "lookup" if any(graph.tensors[n].role == "weight" for n in op.inputs) else "routing"
-    if any(graph.tensors[n].dtype == "bool" for n in op.inputs):
+    if any(graph.tensors[n].dtype == "bool" and n not in graph.producers for n in op.inputs):
         return "dropout"
     if not op.summed:
         return "scale" if len(op.inputs) == 1 else "elementwise product"

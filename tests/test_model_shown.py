@@ -135,6 +135,13 @@ def test_in_the_picture_each_box_is_in_one_frame_and_nothing_overlaps(config: di
             assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
 
 
+def test_a_size_that_is_a_product_is_told_with_its_sign():
+    rows = "y = xW\tx [B, 2 n H], W [2 n H, 4D]\ty [B, 4D]\n"
+    shown = drawing.text(sc.load("Computation\tInput\tOutput\n" + rows).graph)
+    assert "B × 2H·n" in shown
+    assert "W: 2H·n × 4D" in shown
+
+
 def test_dot_has_a_cluster_for_each_region(whole: sc.Model):
     drawn = drawing.dot(whole.graph)
     assert re.findall(r'subgraph cluster_\d \{ label="(.*?)"', drawn) == ["embedding", "layer × N_layer", "head"]

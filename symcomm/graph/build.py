@@ -15,7 +15,7 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.errors import ShapeError, Span, SymcommError, nearest
-from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in
+from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in, size_text
 from symcomm.graph.formulas import Reader
 from symcomm.graph.graph import Axis, Graph, Op, Region, Tensor
 from symcomm.notation import AxisRole, Notation, axis_role, split_name
@@ -75,7 +75,7 @@ class _Builder(Reader):
             if size.is_number and not (size.is_Integer and size > 0):
                 raise ShapeError(f"a size of {size}", node.span, "sizes are positive whole numbers")
         known = self.tensors.get((name.key, bool(name.index)))
-        shape = tuple(str(s).replace("*", "") for s in sizes)
+        shape = tuple(size_text(s) for s in sizes)
         if known:
             old = known.dims[len(known.indices) + (known.name in self.batched and bool(self.batch)) :]
             fits = len(old) == len(sizes) and all(self.same(d.root().size, s) for d, s in zip(old, sizes, strict=True))
