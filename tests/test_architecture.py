@@ -37,6 +37,7 @@ FLOORS = {
     "symcomm.render": 6,
     "symcomm.exam": 6,
     "symcomm.drawing": 6,
+    "symcomm.notebook": 6,
     "symcomm.report": 6,
     "symcomm.cli": 7,
     "symcomm.__main__": 7,
