@@ -176,6 +176,7 @@ PASSES: dict[str, Pass] = {
                 DTYPE,
                 GRADIENTS,
                 *RATES,
+                LINKS,
             ),
         ),
         Pass(
@@ -195,6 +196,7 @@ PASSES: dict[str, Pass] = {
                 DTYPE,
                 GRADIENTS,
                 *RATES,
+                LINKS,
             ),
         ),
         Pass(
@@ -250,6 +252,7 @@ PASSES: dict[str, Pass] = {
                 DTYPE,
                 GRADIENTS,
                 *RATES,
+                LINKS,
             ),
         ),
         Pass(
@@ -270,6 +273,7 @@ PASSES: dict[str, Pass] = {
                 DTYPE,
                 GRADIENTS,
                 *RATES,
+                LINKS,
             ),
         ),
         Pass(
@@ -283,6 +287,7 @@ PASSES: dict[str, Pass] = {
                 DTYPE,
                 GRADIENTS,
                 *RATES,
+                LINKS,
             ),
         ),
         Pass(
