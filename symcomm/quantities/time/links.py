@@ -220,7 +220,8 @@ def _laid(
             routes[axis] = tuple((link, n) for link, n in ((inside, num(there)), (between, out)) if n != num(1))
         if size != num(1):
             partly = f"has {there} ranks inside and goes between nodes" if there > 1 else "goes between nodes"
-            told.append(f"`{axis}` {'lies inside' if out == num(1) else partly}")
+            many = f" ({size.number} {'stages' if axis == PIPE else 'ranks'})" if isinstance(size, Num) else ""
+            told.append(f"`{axis}`{many} {'lies inside' if out == num(1) else partly}")
     return routes, (f"A node has {whole} ranks: {', '.join(told)}.",) if told else ()
 
 
