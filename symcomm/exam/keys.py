@@ -207,6 +207,8 @@ def convert(value: Any, kind: str, name: str) -> Any:
                 raise
             raise DocumentError(f"'{str(value)[:60]}' is no schedule", hint=error.hint) from None
         return str(value)
+    if kind == "links" and isinstance(value, dict):
+        return {str(axis): convert(one, "text", f"{name}: {axis}") for axis, one in value.items()}
     if kind.startswith("choice:"):
         choices = kind.removeprefix("choice:").split("|")
         if value not in choices:

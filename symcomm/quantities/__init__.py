@@ -179,6 +179,7 @@ PASSES: dict[str, Pass] = {
                 DTYPE,
                 GRADIENTS,
                 *RATES,
+                LINKS,
             ),
         ),
         Pass(
@@ -198,6 +199,7 @@ PASSES: dict[str, Pass] = {
                 DTYPE,
                 GRADIENTS,
                 *RATES,
+                LINKS,
             ),
         ),
         Pass(
@@ -255,6 +257,7 @@ PASSES: dict[str, Pass] = {
                 SCHEDULE,
                 CHUNKS,
                 *RATES,
+                LINKS,
             ),
         ),
         Pass(
@@ -275,6 +278,7 @@ PASSES: dict[str, Pass] = {
                 DTYPE,
                 GRADIENTS,
                 *RATES,
+                LINKS,
             ),
         ),
         Pass(
@@ -288,6 +292,7 @@ PASSES: dict[str, Pass] = {
                 DTYPE,
                 GRADIENTS,
                 *RATES,
+                LINKS,
             ),
         ),
         Pass(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ def derive(
     over: str | None = None,
     per: str = "total",
     numbers: str = "real",
-    links: str | None = None,
+    links: str | Mapping[str, object] | None = None,
     dtype: str | None = None,
     gradient_dtype: str | None = None,
     **rates: object,
@@ -42,8 +43,8 @@ def derive(
 
     The communication times add up under ``time: serial`` (and ``per_op``); under ``overlap`` computing has to be at
     least as long as each of them. ``over`` is another size or degree to solve for, ``per`` the batch of all devices or
-    of one, ``numbers`` real or whole, ``links`` how many links each mesh axis has (``data=2, tensor=1``), ``phase``
-    forward, backward or training. Memory is left out. A value of ``over`` that is given is not used.
+    of one, ``numbers`` real or whole, ``links`` those of mesh axes (``data=2, tensor=90 GB/s``), ``phase`` forward,
+    backward or training. Memory is left out. A value of ``over`` that is given is not used.
 
     Raises ``ValuesError`` where nothing is sent, no value is ever enough, or numbers are missing that decide.
 

@@ -79,21 +79,25 @@ def _rate_form(
 ) -> tuple[Form, Unit] | None:
     """Where ``over`` is the rate of one term: its amount over the time of the other."""
     machine = writer.machine
-    rows = (
-        ("compute", machine.peak, terms.flops, True),
-        ("memory", machine.memory, terms.moved, True),
-        ("network", machine.network, terms.sent, False),
-    )
-    for term, symbol, amount, sustained in rows:
+    rows: list[tuple[str, Form, Form | None, tuple[Form | None, ...]]] = [
+        ("compute", machine.peak, terms.flops, ()), ("memory", machine.memory, terms.moved, ())
+    ]  # fmt: skip
+    for one in terms.sending:  # what the network takes besides the bytes of this link
+        others = [other.time for other in terms.sending if other != one]
+        rows.append(("network", one.link.bandwidth, one.bytes, (one.latency, *others)))
+    for term, symbol, amount, besides in rows:
         other = pair[1] if pair[0] == term else pair[0]
-        if symbol.name != over or term not in pair or amount is None or worth[other].has(forms.value(symbol)):
+        if not isinstance(symbol, Sym) or symbol.name != over or term not in pair or amount is None:
             continue
         time_of: Form | None = getattr(terms, other)
         assert time_of is not None
-        if term == "network" and terms.latency is not None:
-            time_of = Total((time_of, forms.negative(terms.latency)))
+        less = [form for form in besides if form is not None]
+        if any(forms.value(form, writer.work.known).has(forms.value(symbol)) for form in (time_of, *less)):
+            continue
+        if less:
+            time_of = Total((time_of, *map(forms.negative, less)))
         below = time_of
-        if sustained and machine.utilisation is not None:
+        if term != "network" and machine.utilisation is not None:
             below = product(machine.utilisation, time_of)
         top = amount
         if term == "compute" and writer.rate() != machine.peak:

@@ -18,7 +18,7 @@ from symcomm.program.closed_forms import slots as slots_of
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
 from symcomm.quantities.setting import Setting, Work, mark
-from symcomm.quantities.time.machine import machine
+from symcomm.quantities.time.links import laid_out, linked
 from symcomm.quantities.time.terms import SECOND, Terms, Writer, exhibit, need, touched
 from symcomm.quantities.time.time import with_rates
 from symcomm.units import ONE
@@ -76,7 +76,7 @@ def write(
 ) -> StepTime:
     """The steps of a step's time."""
     setting = replace(setting, dtype=dtype) if dtype else setting
-    chosen = placed(strategy)
+    chosen = laid_out(setting, placed(strategy), rates.get("links"))
     cut = chosen.pipeline
     if cut is not None and microbatches is not None:
         chosen = replace(chosen, pipeline=replace(cut, microbatches=degree(microbatches)))
@@ -90,7 +90,7 @@ def write(
     sends = [(p, c) for p, c in every.calls if c.kind == "send"]
     every = replace(every, calls=tuple((p, c) for p, c in every.calls if c.kind != "send"))
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
-    made = machine(setting, (*chosen.sizes.values(), m, *stages), dtype=setting.dtype, **rates)
+    made = linked(setting, chosen, rates, m, *stages)
     work = Work(micro, *chosen.sizes.values(), *made.symbols, m, *stages)
     writer = Writer(work, made, chosen, setting.dtype)
 
