@@ -132,8 +132,8 @@ class Relations:
                     known[name] = forms.evaluate(right, known)
                 elif len(unknown) == 1:
                     x = symbol(unknown[0])
-                    equation = forms.value(right, {n: _rational(known[n]) for n in forms.names(right) if n in known})
-                    solved = sp.solve(equation - _rational(known[name]), x) if equation.has(x) else []
+                    equation = forms.value(right, {n: rational(known[n]) for n in forms.names(right) if n in known})
+                    solved = sp.solve(equation - rational(known[name]), x) if equation.has(x) else []
                     if len(solved) == 1 and solved[0].is_Rational:
                         known[unknown[0]] = Fraction(int(solved[0].p), int(solved[0].q))
             if len(known) == before:
@@ -159,7 +159,8 @@ def _irrational(number: Expr, unit: Unit) -> Quantity:
     return Irrational(Fraction(int(near.p), int(near.q)), unit, form, text if len(text) <= 40 else "")
 
 
-def _rational(number: Fraction) -> Expr:
+def rational(number: Fraction) -> Expr:
+    """An exact number as SymPy has it."""
     import sympy as sp
 
     return sp.Rational(number.numerator, number.denominator)
@@ -267,7 +268,7 @@ class Derivation:
         try:
             return Quantity(forms.evaluate(result, known), self.unit)
         except IrrationalError:
-            return _irrational(forms.value(result, {n: _rational(known[n]) for n in forms.names(result)}), self.unit)
+            return _irrational(forms.value(result, {n: rational(known[n]) for n in forms.names(result)}), self.unit)
 
     # -- checks --------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ FLOORS = {
     "symcomm.collectives": 4,
     "symcomm.hardware": 4,
     "symcomm.quantities": 5,
+    "symcomm.worksheets": 5,
     "symcomm.optimum": 5,
     "symcomm.fitting": 5,
     "symcomm.plots": 6,
