@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -268,6 +269,10 @@ class Derivation:
         try:
             return Quantity(forms.evaluate(result, known), self.unit)
         except IrrationalError:
+            for piece in forms.walk(result):  # one irrational power hides another one that is too large
+                if isinstance(piece, forms.Power):
+                    with suppress(IrrationalError):
+                        forms.evaluate(piece, known)
             return _irrational(forms.value(result, {n: rational(known[n]) for n in forms.names(result)}), self.unit)
 
     # -- checks --------------------------------------------------------------------------------

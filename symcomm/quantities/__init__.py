@@ -29,7 +29,7 @@ from symcomm.quantities.options import (
     STRATEGY,
     Option,
 )
-from symcomm.worksheets import built_in
+from symcomm.worksheets import Worksheet, built_in
 
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
@@ -43,7 +43,7 @@ class Pass:
     summary: str
     options: tuple[Option, ...] = ()
     needs_model: bool = True
-    worksheet: bool = False
+    worksheet: Worksheet | None = None
 
     @property
     def group(self) -> str:
@@ -55,8 +55,17 @@ class Pass:
     def derive(self) -> Callable[..., Derivation]:
         """The function that derives it, imported when it is first used, or the worksheet of its name."""
         if self.worksheet:
-            return built_in()[self.name].derive
+            return self.worksheet.derive
         return cast("Callable[..., Derivation]", import_module(f"symcomm.quantities.{self.group}.{self.name}").derive)
+
+
+def of_worksheet(sheet: Worksheet) -> Pass:
+    """The quantity that a worksheet is, or one line of it."""
+    options = (
+        Option(one.name, f"choice:{'|'.join(one.choices)}" if one.choices else one.kind, one.meaning, one.default)
+        for one in sheet.options
+    )
+    return Pass(sheet.name, sheet.summary, tuple(options), False, sheet)
 
 
 PASSES: dict[str, Pass] = {
@@ -418,7 +427,7 @@ PASSES: dict[str, Pass] = {
             needs_model=False,
         ),
         *(
-            Pass(name, sheet.summary, tuple(Option(**vars(one)) for one in sheet.options), False, True)
+            of_worksheet(sheet)
             for name, sheet in built_in().items()
             if name != "peak_rate"  # its numbers may be those of a device
         ),

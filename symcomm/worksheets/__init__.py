@@ -1,4 +1,7 @@
-"""Worksheets: quantities that need no model, as text files of formulas with reasons, units and sources."""
+"""Worksheets: quantities that need no model, as text files of formulas with reasons, units and sources.
+
+The files that come with symcomm stand in folders named as the groups of quantities.
+"""
 
 from __future__ import annotations
 
@@ -17,5 +20,5 @@ def built_in() -> dict[str, Worksheet]:
     >>> built_in()["pipelined_broadcast"].summary
     'the time of a broadcast along a chain in chunks, and the best number of chunks'
     """
-    files = sorted(Path(__file__).parent.glob("*.md"))
+    files = sorted(Path(__file__).parent.glob("*/*.md"))
     return {file.stem: parse_worksheet(file.read_text(encoding="utf-8"), file.name) for file in files}

@@ -206,7 +206,8 @@ class Reader:
         name, unit, option, zero, value, meaning = found.groups()
         if name in self.symbols:
             raise DocumentError(f"{name} is a symbol twice", item.span)
-        return SheetSymbol(name, meaning, read_unit(unit, item.span), unit == "count", option or "", bool(zero), value or "")
+        counts, of = unit == "count", read_unit(unit, item.span)
+        return SheetSymbol(name, meaning, of, counts, option or "", bool(zero), (value or "").strip())
 
     def choice(self, item: _Item) -> Choice:
         found = _CHOICE.fullmatch(f"{item.text} {item.more}".strip())

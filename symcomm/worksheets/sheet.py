@@ -37,6 +37,7 @@ class Input:
     kind: str
     meaning: str
     default: str | None = None
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,15 @@ class Worksheet:
     @cached_property
     def options(self) -> tuple[Input, ...]:
         """What it can be told: its choices (a line has none), and the symbols that an option gives."""
-        found = []
+        found: dict[str, Input] = {}
         for one in () if self.line else self.read.choices.values():
-            found.append(Input(one.name, "choice:" + "|".join(self._known(one.name)), one.meaning, one.default or None))
-        for symbol in self.read.symbols.values():
-            kind = "size" if symbol.counts else "quantity"
-            found += [Input(symbol.option, kind, symbol.meaning)] if symbol.option else []
-        return tuple({one.name: one for one in reversed(found)}.values())[::-1]
-
-    def _known(self, choice: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(c for q in self.read.questions for key, c in q.chosen if key == choice))
+            known = dict.fromkeys(c for q in self.read.questions for key, c in q.chosen if key == one.name)
+            found[one.name] = Input(one.name, "choice", one.meaning, one.default or None, tuple(known))
+        for given in self.read.symbols.values():
+            if given.option:
+                kind = "size" if given.counts else "quantity"
+                found.setdefault(given.option, Input(given.option, kind, given.meaning))
+        return tuple(found.values())
 
     @property
     def _questions(self) -> tuple[Question, ...]:
