@@ -34,7 +34,10 @@ def derive(
     quantity: str | Pass, model: Model, options: Mapping[str, Any], accounting: Accounting,
     values: Mapping[str, Fraction],
 ) -> Derivation:  # fmt: skip
-    """Derives one quantity, by its name or as an author's worksheet says it; ``values`` are known besides the model's own, and come before them."""
+    """Derives one quantity, by its name or as an author's worksheet says it.
+
+    ``values`` are known besides the model's own, and come before them.
+    """
     known = replace(model, values={**model.values, **values})
     for graph in getattr(model, "graphs", (model.graph,)):
         sizes = {s.name for axis in graph.axes.values() for s in axis.size.free_symbols} | {graph.repeat}

@@ -191,7 +191,8 @@ class Reader:
         listed = [item for item in items if item.listed]
         match heading.text:
             case "Symbols":
-                self.symbols |= {s.name: s for s in map(self.symbol, listed)}
+                for item in listed:
+                    self.symbol(item)
             case "Choices":
                 self.choices |= {c.name: c for c in map(self.choice, listed)}
             case "Lines":
@@ -199,7 +200,7 @@ class Reader:
             case _:
                 self.questions.append(self.question(heading, items))
 
-    def symbol(self, item: _Item) -> SheetSymbol:
+    def symbol(self, item: _Item) -> None:
         found = _SYMBOL.fullmatch(f"{item.text} {item.more}".strip())
         if not found:
             raise DocumentError("this is no symbol", item.span, "- S [byte] from size: bytes of the tensor")
@@ -207,7 +208,7 @@ class Reader:
         if name in self.symbols:
             raise DocumentError(f"{name} is a symbol twice", item.span)
         counts, of = unit == "count", read_unit(unit, item.span)
-        return SheetSymbol(name, meaning, of, counts, option or "", bool(zero), (value or "").strip())
+        self.symbols[name] = SheetSymbol(name, meaning, of, counts, option or "", bool(zero), (value or "").strip())
 
     def choice(self, item: _Item) -> Choice:
         found = _CHOICE.fullmatch(f"{item.text} {item.more}".strip())
@@ -227,7 +228,10 @@ class Reader:
                 given.append(said)
             elif key == "under":
                 field, _, name = (part.strip() for part in said.partition(":"))
-                Accounting.of(**{field: name})  # refuses what is no convention
+                try:
+                    Accounting.of(**{field: name})  # refuses what is no convention
+                except SymcommError as error:
+                    raise error.at(span) from None
                 conventions.append((field, name))
             elif key == "unit" and (counted := re.fullmatch(rf"({_NAME}) \[(.+)\]", said)):
                 units.append((counted[1], read_unit(counted[2], span)))

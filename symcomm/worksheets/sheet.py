@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Reason, Step, rational
-from symcomm.errors import DocumentError, IrrationalError, SymcommError, ValuesError, nearest
+from symcomm.errors import DerivationError, DocumentError, IrrationalError, SymcommError, ValuesError, nearest
 from symcomm.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
 from symcomm.hardware.paths import positive
 from symcomm.notation import Notation
@@ -94,8 +94,8 @@ class Worksheet:
 
     def check(self) -> Worksheet:
         """The same, once all formulas were read. Raises ``DocumentError`` and ``FormulaError`` at a wrong one."""
-        for question in self._questions:
-            _Lines(self.read, question)
+        for question in self._questions[: None if self.read.lines else -1]:
+            _Asked(self.read, question, {})
         return self
 
     def spelled(self, **words: str) -> Worksheet:
@@ -221,20 +221,32 @@ class _Asked(_Lines):
         lines = [one for one in self.lines if one.name in wanted and (one.relation == ":=" or one.name == self.name)]
         used = {name for line in lines if line in self.forms for name in forms.names(self.forms[line])}
         for option in self.said:
-            given = {s.name for s in self.symbols.values() if s.option == option}
-            if given and not given & used:
+            of = {s.name for s in self.symbols.values() if s.option == option}
+            if of and not of & used:
                 problem = f"{option} makes no difference to '{self.question.title}'"
                 raise ValuesError(problem, hint=f"leave {option} out")
         numbers = {n: v for n in used & self.symbols.keys() if (v := self.number(self.symbols[n], setting)) is not None}
         steps = self.steps(lines, {name for name, value in numbers.items() if not value})
         over, meanings = setting.notation, {s.name: s.meaning for s in self.symbols.values()}
-        given_now = [(n, numbers[n]) for n in self.symbols if numbers.get(n) and n != self.place]
-        made = Derivation(
-            self.question.title if self.question.lines or self.question.answer else self.sheet.title,
-            setting.accounting, tuple(steps), tuple(field for field, _ in self.question.conventions),
-            setting.graph.relations, (), tuple(given_now), Notation(over.latex, {**meanings, **over.meanings}),
-            (*self.question.notes, *self.claimed(steps, numbers)),
-        )  # fmt: skip
+        given = tuple((n, numbers[n]) for n in self.symbols if numbers.get(n) and n != self.place)
+        title = self.question.title if self.question.lines or self.question.answer else self.sheet.title
+        notes = (*self.question.notes, *self.claimed(steps, numbers))
+        touched = tuple(field for field, _ in self.question.conventions)
+
+        def derived(shown: Sequence[Step]) -> Derivation:
+            written = Notation(over.latex, {**meanings, **over.meanings})
+            relations = setting.graph.relations
+            return Derivation(title, setting.accounting, tuple(shown), touched, relations, (), given, written, notes)
+
+        try:
+            made = derived(steps)
+        except DerivationError:
+            for number, line in enumerate(lines, start=1):  # the first line that is wrong
+                try:
+                    derived(steps[:number])
+                except DerivationError as error:
+                    raise error.at(line.span) from None
+            raise
         if not self.place:
             return made
         from symcomm.optimum.minimum import maximise, minimise
