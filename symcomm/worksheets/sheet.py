@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,7 +20,7 @@ from symcomm.hardware.paths import positive
 from symcomm.notation import Notation
 from symcomm.text.table import Cell
 from symcomm.units import ONE, Quantity, Unit
-from symcomm.worksheets.reader import Line, Question, Reader, SheetSymbol, read_text
+from symcomm.worksheets.reader import Claim, Line, Question, Reader, SheetSymbol, read_text
 
 if TYPE_CHECKING:
     from sympy import Expr
@@ -141,14 +142,29 @@ class Worksheet:
         return max(under, key=lambda q: len(q.given) + len(q.conventions))
 
 
-class _Lines:
-    """The lines of one question with their formulas, read by the grammar."""
+class _Asked:
+    """One question, or one line of it, with its formulas read by the grammar and the options that were said."""
 
-    def __init__(self, sheet: Reader, question: Question) -> None:
-        self.sheet, self.question, self.symbols = sheet, question, sheet.symbols
+    def __init__(self, sheet: Reader, question: Question, said: Mapping[str, object], line: str = "") -> None:
+        self.sheet, self.question, self.symbols, self.said = sheet, question, sheet.symbols, said
         self.lines = (*sheet.lines, *question.lines)
         self.forms: dict[Line, Form] = {}
         self.needs: dict[str, set[str]] = {}  # the lines that each name takes, by a formula or a reason
+        self.claims: list[tuple[Claim, list[Form]]] = []
+        self.read()
+        asked: Mapping[str, str | None] = question.answer.groupdict() if question.answer else {}
+        named = next((asked[key] for key in ("name", "cost", "of") if asked.get(key)), None)
+        own = [one.name for one in question.lines if one.relation == ":="]
+        self.name = line or named or (own or [*self.needs] or [""])[-1]
+        self.place = asked.get("place") or asked.get("over") or ""
+        self.value, self.whole = bool(asked.get("value")), bool(asked.get("whole"))
+        self.greatest = "greatest" in (asked.get("how"), asked.get("value"))
+        for name, known in ((self.name, [*self.needs]), (self.place or self.name, [*self.needs, *self.symbols])):
+            if name not in known:
+                raise DocumentError(f"'{name}' cannot be the answer here", question.span, nearest(name, known))
+
+    def read(self) -> None:
+        """Reads every formula: a line over the names before it, a comparison over all of them."""
         known = [*self.symbols]
         extent: dict[str, tuple[int, int]] = {}
         constants: dict[str, Fraction] = {}
@@ -156,7 +172,7 @@ class _Lines:
             if line.written_out:
                 continue
             form = self.forms[line] = self.form(line.formula, known)
-            plain = forms.substitute(form, lambda s: Num(constants[s.name]) if s.name in constants else s)
+            plain = _put(form, constants)
             size = _extent(plain, extent)
             if size[0] > _TERMS or size[1] > _DEGREE:
                 raise DocumentError(f"{line.name} is too large with its names written out", line.span)
@@ -168,9 +184,8 @@ class _Lines:
                 said = {word for word in re.findall(r"`([^`]+)`", line.reason) if word in self.needs}
                 self.needs[line.name] = said | ({*forms.names(form)} & self.needs.keys())
                 known.append(line.name)
-        self.claims = [
-            (claim, [self.form(side, known) for side in claim.sides]) for claim in (*sheet.claims, *question.claims)
-        ]
+        for claim in (*self.sheet.claims, *self.question.claims):
+            self.claims.append((claim, [self.form(side, known) for side in claim.sides]))
 
     def form(self, cell: Cell, known: Sequence[str]) -> Form:
         """A formula over known names, with the units of symbols and of numbers such as ``2 [FLOP/FMA]``."""
@@ -195,24 +210,6 @@ class _Lines:
             raise error.at(cell.span()) from None
         return forms.substitute(size_form(parse_answer(replace(cell, text=text), {*known, *numbers})), symbol)
 
-
-class _Asked(_Lines):
-    """One question, or one line of it, with the options that were said."""
-
-    def __init__(self, sheet: Reader, question: Question, said: Mapping[str, object], line: str = "") -> None:
-        super().__init__(sheet, question)
-        self.said = said
-        asked: Mapping[str, str | None] = question.answer.groupdict() if question.answer else {}
-        own = [one.name for one in question.lines if one.relation == ":="]
-        named = next((asked[key] for key in ("name", "cost", "of") if asked.get(key)), None)
-        self.name = line or named or (own or [*self.needs] or [""])[-1]
-        self.place = asked.get("place") or asked.get("over") or ""
-        self.value, self.whole = bool(asked.get("value")), bool(asked.get("whole"))
-        self.greatest = "greatest" in (asked.get("how"), asked.get("value"))
-        for name, known in ((self.name, [*self.needs]), (self.place or self.name, [*self.needs, *self.symbols])):
-            if name not in known:
-                raise DocumentError(f"'{name}' cannot be the answer here", question.span, nearest(name, known))
-
     def derivation(self, setting: Setting) -> Derivation:
         """The derivation of the answer."""
         wanted = {self.name}
@@ -226,7 +223,7 @@ class _Asked(_Lines):
                 problem = f"{option} makes no difference to '{self.question.title}'"
                 raise ValuesError(problem, hint=f"leave {option} out")
         numbers = {n: v for n in used & self.symbols.keys() if (v := self.number(self.symbols[n], setting)) is not None}
-        steps = self.steps(lines, {name for name, value in numbers.items() if not value})
+        steps = self.steps(lines, {name: value for name, value in numbers.items() if not value})
         over, meanings = setting.notation, {s.name: s.meaning for s in self.symbols.values()}
         given = tuple((n, numbers[n]) for n in self.symbols if numbers.get(n) and n != self.place)
         title = self.question.title if self.question.lines or self.question.answer else self.sheet.title
@@ -267,7 +264,7 @@ class _Asked(_Lines):
             raise ValuesError(f"{spelled} = {value}: a whole number is needed")
         return found
 
-    def steps(self, lines: Sequence[Line], zeros: Set[str]) -> list[Step]:
+    def steps(self, lines: Sequence[Line], zeros: Mapping[str, Fraction]) -> list[Step]:
         """The lines as steps; what is zero is left out of sums."""
         made: list[Step] = []
         units: dict[str, Unit] = {}
@@ -277,7 +274,7 @@ class _Asked(_Lines):
             if form is None:
                 form = _written_out(made[-1].form, {s.name: s.form for s in made if s.relation == ":="})
             elif gone := [name for name in forms.names(form) if name in zeros]:
-                form = _left_out(form, {*gone})
+                form = _put(form, zeros)
                 reason += f" Left out, since zero: {', '.join(f'`{name}`' for name in gone)}."
             own = counted.get(line.name, line.unit)
             try:
@@ -303,17 +300,14 @@ class _Asked(_Lines):
             if len(found) < len(sides):
                 continue
             text = re.sub(r"\{(~?)([^{}]+)\}", lambda m: _said(told, units, m[2], m[1]), claim.text)
-            holds = not found or _HOLDS[claim.relation](found[0] - found[1])
+            holds = not found or _HOLDS[claim.relation](_sign(found[0] - found[1]), 0)
             if claim.required and not holds:
                 raise ValuesError(text, hint=claim.hint)
             notes += [text] if holds and not claim.required else []
         return notes
 
 
-_HOLDS: dict[str, Callable[[Expr], bool]] = {
-    "<": lambda d: _sign(d) < 0, ">": lambda d: _sign(d) > 0, "<=": lambda d: _sign(d) <= 0,
-    ">=": lambda d: _sign(d) >= 0, "=": lambda d: not _sign(d), "!=": lambda d: bool(_sign(d)),
-}  # fmt: skip
+_HOLDS = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": operator.eq, "!=": operator.ne}
 
 
 def _sign(difference: Expr) -> int:
@@ -347,13 +341,14 @@ def _written_out(form: Form, by: Mapping[str, Form]) -> Form:
     return forms.substitute(form, lambda s: _written_out(by[s.name], by) if s.name in by else s)
 
 
-def _left_out(form: Form, zeros: Set[str]) -> Form:
-    """A form whose sums have no terms that are zero."""
-    if isinstance(form, Total):
-        return forms.total(*(_left_out(t, zeros) for t in form.terms if not (isinstance(t, Sym) and t.name in zeros)))
-    if isinstance(form, Product):
-        return Product(tuple(_left_out(f, zeros) for f in form.factors))
-    return forms.substitute(form, lambda s: forms.num(0) if s.name in zeros else s)
+def _put(form: Form, values: Mapping[str, Fraction]) -> Form:
+    """A form with numbers for some names; what is zero is left out of sums."""
+    if isinstance(form, Sym):
+        return Num(values[form.name]) if form.name in values else form
+    made = form.mapped(lambda part: _put(part, values))
+    if isinstance(made, Total):
+        return forms.total(*(term for term in made.terms if term != forms.num(0)))
+    return forms.num(0) if isinstance(made, Product) and forms.num(0) in made.factors else made
 
 
 def _extent(form: Form, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
