@@ -35,6 +35,7 @@ from symcomm.text.table import Cell
 from symcomm.units import ONE, Unit
 
 SIZE_LIMIT, LINE_LIMIT = 100_000, 500  # characters and items of one worksheet
+_LISTS = ("Symbols", "Choices", "Lines")
 _NAME = r"[^\W\d][\w^*']*"
 _SYMBOL = re.compile(rf"({_NAME})\s*(?:\[([^\]]*)\])?\s*(?:from (\w+))?\s*(or 0)?\s*(?:= ([^:]+))?: (.+)")
 _CHOICE = re.compile(r"(\w+)\s*(?:= (\w+))?: (.+)")
@@ -88,6 +89,7 @@ class Claim:
     text: str
     hint: str
     required: bool
+    span: Span
 
 
 @dataclass(frozen=True)
@@ -174,9 +176,9 @@ class Reader:
             elif words.startswith("- "):
                 items.append(_Item(words[2:].strip(), "", span, True))
                 goes_on = True
-            elif words and goes_on and items[-1].listed:
+            elif words and goes_on and items[-1].listed and line[0].isspace():
                 items[-1] = replace(items[-1], more=f"{items[-1].more} {words}".strip())
-            elif words and goes_on and not _header(items[-1].text):
+            elif words and goes_on and not items[-1].listed and not _header(items[-1].text):
                 items[-1] = replace(items[-1], text=f"{items[-1].text} {words}")
             elif words:
                 items.append(_Item(words, "", span, False))
@@ -189,6 +191,9 @@ class Reader:
     def section(self, heading: _Item, items: list[_Item]) -> None:
         """One section."""
         listed = [item for item in items if item.listed]
+        stray = next((i for i in items if not i.listed and (heading.text in _LISTS or ":=" in i.text)), None)
+        if stray:
+            raise DocumentError("this stands in no list", stray.span, "begin the line with a dash")
         match heading.text:
             case "Symbols":
                 for item in listed:
@@ -198,7 +203,11 @@ class Reader:
             case "Lines":
                 self.lines, self.claims = self.read(listed, ())
             case _:
-                self.questions.append(self.question(heading, items))
+                made = self.question(heading, items)
+                if any((q.chosen, q.given, q.conventions) == (made.chosen, made.given, made.conventions)
+                       for q in self.questions):  # fmt: skip
+                    raise DocumentError("this question is asked for as one before it is", made.span)
+                self.questions.append(made)
 
     def symbol(self, item: _Item) -> None:
         found = _SYMBOL.fullmatch(f"{item.text} {item.more}".strip())
@@ -224,7 +233,7 @@ class Reader:
                 answer = _ANSWER.fullmatch(said)
                 if not answer:
                     raise DocumentError("this is no answer", span, "answer: T, or answer: c that makes T least")
-            elif key == "with":
+            elif key == "with" and any(said == one.option for one in self.symbols.values()):
                 given.append(said)
             elif key == "under":
                 field, _, name = (part.strip() for part in said.partition(":"))
@@ -239,6 +248,8 @@ class Reader:
                 chosen.append((key, said))
             else:
                 known = ["answer", "with", "under", "unit", *self.choices]
+                if key in known:
+                    raise DocumentError(f"'{said[:40]}' is nothing that '{key}' takes", span)
                 raise DocumentError(f"'{key}' is nothing that asks for an answer", span, nearest(key, known))
         lines, claims = self.read([item for item in items if item.listed], self.lines)
         notes = tuple(item.text for item in items if not item.listed and not _header(item.text))
@@ -293,7 +304,7 @@ class Reader:
             raise DocumentError("this compares nothing", item.span, "write two formulas with <, >, <=, >=, = or !=")
         made = (self.cell(sides[1], item), self.cell(sides[3], item)) if sides else ()
         text, hint = (text, item.more) if required else (f"{text} {item.more}".strip(), "")
-        return Claim(made, sides[2] if sides else "", text, hint, required)
+        return Claim(made, sides[2] if sides else "", text, hint, required, item.span)
 
     def cell(self, formula: str, item: _Item) -> Cell:
         formula = formula.strip()

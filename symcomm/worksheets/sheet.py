@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from symcomm.quantities.setting import Setting
 
+_TOLD = r"\{(~?)([^{}]+)\}"  # a number in a sentence
 _TERMS, _DEGREE = 2000, 1000  # of a line with all names written out
 
 
@@ -186,6 +187,12 @@ class _Asked:
                 known.append(line.name)
         for claim in (*self.sheet.claims, *self.question.claims):
             self.claims.append((claim, [self.form(side, known) for side in claim.sides]))
+            for name in re.findall(_TOLD, claim.text):
+                if name[1] not in known:
+                    raise DocumentError(f"'{name[1]}' has no number to be told", claim.span, nearest(name[1], known))
+        for name, _ in self.question.units:
+            if name not in self.needs:
+                raise DocumentError(f"'{name}' is no line that has a unit", self.question.span)
 
     def form(self, cell: Cell, known: Sequence[str]) -> Form:
         """A formula over known names, with the units of symbols and of numbers such as ``2 [FLOP/FMA]``."""
@@ -299,7 +306,7 @@ class _Asked:
             found = [value for side in sides if (value := _worth(side, told)) is not None]
             if len(found) < len(sides):
                 continue
-            text = re.sub(r"\{(~?)([^{}]+)\}", lambda m: _said(told, units, m[2], m[1]), claim.text)
+            text = re.sub(_TOLD, lambda m: _said(told, units, m[2], m[1]), claim.text)
             holds = not found or _HOLDS[claim.relation](_sign(found[0] - found[1]), 0)
             if claim.required and not holds:
                 raise ValuesError(text, hint=claim.hint)

@@ -299,6 +299,22 @@ LINES = {
         "with: pools", "under: flops: many",
         "pool.md:{line}: 'many' is no convention for flops\n    under: flops: many\n",
     ),
+    "a line in no list": ("- why := x\n", "why := x\n", "pool.md:{line}: this stands in no list\n    why := x\n"),
+    "a line of a question in no list": ("- T_1 := T\n", "T_1 := T\n", "pool.md:{line}: this stands in no list\n"),
+    "an option that no symbol has": (
+        "with: pools", "with: taps", "pool.md:{line}: 'taps' is nothing that 'with' takes\n",
+    ),
+    "one question twice": (
+        "## Least time\n\nwant: least\nwith: pools", "## Again\n\nwant: all",
+        "pool.md:{line}: this question is asked for as one before it is\n    ## Again\n",
+    ),
+    "a number that nothing has": (
+        "It takes {T}.", "It takes {t}.", "pool.md:{line}: 't' has no number to be told\n",
+    ),
+    "a unit of nothing": (
+        "## The least time\n\nwant: value\n", "## Wrong\n\nwant: value\nunit: T_x [second]\n",
+        "pool.md:{line}: 'T_x' is no line that has a unit\n    ## Wrong\n",
+    ),
     "no title": ("# A pool\n", "A pool\n", "pool.md:{line}: a worksheet starts with its title\n    A pool\n    ^\n"),
     "bytes and seconds": (
         "- T := V/w + o", "- T := V + o",
@@ -321,7 +337,7 @@ def test_a_slip_is_told_with_its_line(case: str):
     line -= right.startswith("  ")  # of a line that goes, the one before is wrong
     with pytest.raises(SymcommError) as caught:
         every(parse_worksheet(text, "pool.md").check())
-    assert str(caught.value).startswith(message.format(line=line, V="{V}"))
+    assert str(caught.value).startswith(message.replace("{line}", str(line)))
 
 
 # -- hostile input ---------------------------------------------------------------------------------------------
@@ -429,3 +445,18 @@ def test_a_slip_in_the_worksheet_is_told_in_the_worksheet(tmp_path: Path):
     path = problem(tmp_path, "ask: T\nworksheet: pool.md", POOL.replace("V/w + o", "V/w + p"))
     with pytest.raises(SymcommError, match=r"^pool.md:\d+: unknown name 'p'\n    - T := "):
         read_problem(path)
+
+
+def test_the_example_of_checkpoints_agrees_with_a_run_that_is_counted_second_by_second():
+    example = Path(__file__).parents[2] / "examples" / "own-worksheet" / "homework.md"
+    lost, best, written = (a.quantity.value for a in solve(read_problem(example)).answers())
+    assert written == 1120 / 20
+    assert lost == Fraction(56, 1800) + Fraction(1800, 2 * 10800)
+
+    def cost(interval: int) -> float:
+        """Of a long run: each interval a write, each failure half an interval on average, failures evenly spread."""
+        redone = sum(range(interval)) / interval + 1 / 2
+        return 56 / interval + redone / 10800
+
+    nearest = min(range(100, 4000), key=cost)
+    assert abs(float(best) - nearest) < 1
