@@ -254,10 +254,13 @@ class _Asked:
         if not self.place:
             return made
         from symcomm.optimum.minimum import maximise, minimise
+        from symcomm.optimum.question import Wanted
         from symcomm.optimum.writing import continued
 
-        find, made = maximise if self.greatest else minimise, replace(made, title=self.sheet.title)
-        return continued(made, find(made, self.place, integer=self.whole, wanted="value" if self.value else "place"))
+        cost = replace(made, title=self.sheet.title)
+        told: Wanted = "value" if self.value else "place"
+        found = (maximise if self.greatest else minimise)(cost, self.place, integer=self.whole, wanted=told)
+        return replace(continued(cost, found), title=title, notes=(*notes, *found.notes))
 
     def number(self, one: SheetSymbol, setting: Setting) -> Fraction | None:
         """The number of a symbol: that of its option, the one given with the question, or its own."""

@@ -168,6 +168,8 @@ with: pools
 want: number
 answer: whole n that makes T_b least
 
+Two taps never run at once.
+
 - T_b := n o + V/(n w)
   share: Each tap fills its share.
 
@@ -224,6 +226,8 @@ def test_a_required_comparison_is_told_with_its_numbers():
 
 def test_the_best_place_and_the_value_there_are_found():
     best = pool().derive(setting(V=100, w=1, o=1), want="number")
+    assert best.title == "The best number"
+    assert best.notes[0] == "Two taps never run at once."
     assert best.at().value == min(range(1, 99), key=lambda n: n + Fraction(100, n)) == 10
     assert pool().derive(setting(V=100, w=1, o=1), want="value").at().value == 20
 
