@@ -393,6 +393,17 @@ def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
     raise ValuesError(f"{name} is {type(value).__name__}: a number is needed")
 
 
+def put(values: Mapping[str, Fraction], without: str = "") -> dict[Expr, Expr]:
+    """Numbers to be put into an expression, whichever kind of symbol a name is there; none for ``without``.
+
+    >>> [str(number) for number in put({"n": Fraction(1, 2)}).values()]
+    ['1/2', '1/2']
+    """
+    from symcomm.notation import amount, symbol
+
+    return {s: rational(v) for name, v in values.items() if name != without for s in (symbol(name), amount(name))}
+
+
 _PROBES = 3
 
 
