@@ -327,7 +327,8 @@ def passes_command(quantity: str | None, as_json: bool) -> None:
         raise DocumentError(f"unknown pass '{quantity[:60]}'", hint=nearest(quantity, [*PASSES]))
     chosen = [PASSES[quantity]] if quantity else [*PASSES.values()]
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in chosen], indent=2, ensure_ascii=False))
+        told = [{**vars(one), "options": [asdict(option) for option in one.options]} for one in chosen]
+        click.echo(json.dumps([{k: v for k, v in one.items() if k != "worksheet"} for one in told], indent=2))
         return
     if quantity:
         click.echo(f"{quantity}: {chosen[0].summary}\n")

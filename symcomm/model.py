@@ -391,3 +391,15 @@ def peak_rate(clock: object = None, units: object = None, fma: object = None, ac
     """
     empty = Model(Graph("no model", {}, {}, ()))
     return empty.derive("peak_rate", accounting=accounting, clock=clock, units=units, fma=fma)
+
+
+def broadcast(plan: str, accounting: Any = None, **options: object) -> Derivation:
+    """The time of a broadcast from the host: the plan ``host``, ``serial``, ``relay`` or ``pipelined``.
+
+    ``options`` are those of the quantity; what is not given stays a symbol, a latency of 0 is left out.
+
+    >>> str(broadcast("serial", size="4 GB", bandwidth="50 GB/s", latency=0, receivers=3).at())
+    '0.32 s = 320 ms'
+    """
+    empty = Model(Graph("no model", {}, {}, ()))
+    return empty.derive("broadcast", plan=plan, accounting=accounting, **options)

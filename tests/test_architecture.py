@@ -29,6 +29,7 @@ FLOORS = {
     "symcomm.hardware": 4,
     "symcomm.program": 4,
     "symcomm.quantities": 5,
+    "symcomm.worksheets": 5,
     "symcomm.optimum": 5,
     "symcomm.fitting": 5,
     "symcomm.plots": 6,
