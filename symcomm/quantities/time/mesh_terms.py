@@ -112,7 +112,7 @@ def write(
     made = linked(setting, strategy, rates, *more)
     if any(link.rate == made.network for link, _ in levels(made, strategy, tuple(strategy.sizes))):
         one_link(rates)
-    work = Work(setting, *strategy.sizes.values(), *made.symbols, *more)
+    work = Work(setting, *strategy.forms, *made.symbols, *more)
     writer = Writer(work, made, strategy, setting.dtype)
     writer.load = part
     done = need(writer.flops(part.ops), PHASES[phase][1])

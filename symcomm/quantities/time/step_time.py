@@ -91,7 +91,7 @@ def write(
     every = replace(every, calls=tuple((p, c) for p, c in every.calls if c.kind != "send"))
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
     made = linked(setting, chosen, rates, m, *stages)
-    work = Work(micro, *chosen.sizes.values(), *made.symbols, m, *stages)
+    work = Work(micro, *chosen.forms, *made.symbols, m, *stages)
     writer = Writer(work, made, chosen, setting.dtype)
 
     found = [_region_time(writer, every, region) for region in every.regions]
@@ -101,7 +101,7 @@ def write(
     p: Form = num(1)
     if cut is not None:
         layers = pipeline.stacked(setting.graph)
-        p = work.define("p", stages[0], ONE, "stages", "The number of stages.")
+        p = work.called("p", stages[0], ONE, "stages", "The number of stages.")
         per_stage = cut.layers_per_stage or Ratio(Sym(layers.times), p)
         n = work.define("n_stage", per_stage, ONE, "layers of a stage", "Each stage holds its share of the layers.")
         held = replace(held, layers=n)
