@@ -130,7 +130,8 @@ def write(
                 slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.")
             text = "The last stage gets its first microbatch after p - 1 slots."
             shown = slots_of(find(schedule or USUAL_SCHEDULE)) or passes
-            slots = work.define("n_slots", shown.said({"m": m, "p": p, "v": v}).form, ONE, schedule or USUAL_SCHEDULE, text)
+            written = shown.said({"m": m, "p": p, "v": v}).form
+            slots = work.define("n_slots", written, ONE, schedule or USUAL_SCHEDULE, text)
         if sent is not None:
             slot = _slot(writer, "t_slot", slot, sent)
         total = [product(slots, slot)]
