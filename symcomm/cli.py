@@ -377,7 +377,7 @@ _searching = (
     click.option("--strategy", "strategies", multiple=True, help="A strategy to try, without sizes; may be repeated."),
     click.option("--microbatches", help="Such as 1..64*2 or 1,2,3; all divisors of the batch unless told."),
     click.option("--recomputation", help="Some of none,selective,full; all of them unless told."),
-    click.option("--schedule", "schedules", help="Some of 1f1b,gpipe; 1f1b unless told."),
+    click.option("--schedule", "schedules", help="Some of 1f1b, gpipe and others that take as long; 1f1b unless told."),
     click.option("--sizes", multiple=True, metavar="NAME=RANGE", help="tensor=1..8, or L=1024,2048; may be repeated."),
     click.option("--buckets", help="Numbers of gradient buckets, such as 1..64*2."),
     click.option("--call-overhead", help="The overhead of one bucket's call: '20 us'."),
@@ -499,6 +499,7 @@ def _table(model: Model, terminal: bool) -> str:
         value = f" = {total['value']['text']}" if total["value"] else f" {total['unit']}"
         label = {"parameters": "parameters", "flops": "forward FLOPs"}[title]
         console.print(Text(f"{label}: {total['form']}{value}"), soft_wrap=True)
+    console.print(Text(f"read as {seen['reading']}"), soft_wrap=True)
     for note in seen["notes"]:
         console.print(Text(f"note: {note}"), soft_wrap=True)
     console.print()

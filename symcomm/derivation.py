@@ -51,6 +51,38 @@ class Step:
     condition: str = ""
 
 
+Comparison = Literal["<=", ">=", "="]
+RELATIONS: tuple[Comparison, ...] = ("<=", ">=", "=")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What has to hold of the symbols for a closed form to be right: two forms, and ``<=``, ``>=`` or ``=`` between.
+
+    >>> print(Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))))
+    m >= 2·p
+    """
+
+    left: Form
+    relation: Comparison
+    right: Form
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The symbols in it."""
+        return forms.names(forms.Total((self.left, self.right)))
+
+    def holds(self, values: Mapping[str, Fraction]) -> bool:
+        """Whether it holds for numbers; all names in it need one."""
+        a, b = forms.evaluate(self.left, values), forms.evaluate(self.right, values)
+        return a == b or (a < b if self.relation == "<=" else a > b and self.relation == ">=")
+
+    def __str__(self) -> str:
+        from symcomm.printing import plain
+
+        return f"{plain(self.left)} {self.relation} {plain(self.right)}"
+
+
 @dataclass(frozen=True)
 class Exhibit:
     """A small table beside the steps, such as the list of collectives; cells are text or forms."""
@@ -170,7 +202,8 @@ class Derivation:
     """Checked steps; the last one's expression is the answer.
 
     ``touched`` names the fields of ``accounting`` that changed this number. ``given`` are values known when it was
-    made; ``at`` takes more. Combining derivations under different accountings raises ``AccountingError``.
+    made; ``at`` takes more, and refuses numbers that break
+    ``where``. Combining derivations under different accountings raises ``AccountingError``.
 
     >>> from symcomm.form import Sym, product
     >>> step = Step("A", product(Sym("D"), Sym("D")), ONE, Reason("area", "side by side."))
@@ -188,6 +221,7 @@ class Derivation:
     given: tuple[tuple[str, Fraction], ...] = ()
     notation: Notation = field(default_factory=Notation, compare=False)
     notes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -258,6 +292,13 @@ class Derivation:
         Raises ``ValuesError`` where a number is missing or the numbers contradict one another.
         """
         known = self.values(**values)
+        for condition in self.where:
+            if all(name in known for name in condition.names) and not condition.holds(known):
+                numbers = ", ".join(f"{name} = {known[name]}" for name in condition.names)
+                raise ValuesError(
+                    f"{self.title}: the closed form holds where {condition}, and {numbers}",
+                    hint="give the numbers when it is derived, not afterwards",
+                )
         result = forms.from_expr(self.expr)
         missing = [name for name in forms.names(result) if name not in known]
         if missing:

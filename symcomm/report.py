@@ -140,6 +140,7 @@ def model(made: Model) -> dict[str, Any]:
         "repeat": graph.repeat,
         "values": {name: number(Fraction(value)) for name, value in made.values.items()},
         "relations": [f"{n} = {printing.plain(right, None, made.notation)}" for n, right in graph.relations.equations],
+        "reading": graph.reading,
         "ops": op_rows(made),
         "tensors": [
             {"name": t.name, "role": t.role, "shape": shape_text(graph, t.name)} for t in graph.tensors.values()

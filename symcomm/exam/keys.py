@@ -199,6 +199,16 @@ def convert(value: Any, kind: str, name: str) -> Any:
         return parse_strategy(value)
     if kind == "links" and isinstance(value, dict):
         return {str(axis): convert(one, "text", f"{name}: {axis}") for axis, one in value.items()}
+    if kind == "schedule":
+        from symcomm.program.schedules import find
+
+        try:
+            find(str(value))
+        except ValuesError as error:
+            if not error.message.startswith("unknown"):
+                raise
+            raise DocumentError(f"'{str(value)[:60]}' is no schedule", hint=error.hint) from None
+        return str(value)
     if kind.startswith("choice:"):
         choices = kind.removeprefix("choice:").split("|")
         if value not in choices:

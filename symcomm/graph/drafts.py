@@ -296,11 +296,14 @@ class Drafts:
         self.share_families(a, of_a, b, of_b)
         inner = -2 if len(b.dims) > 1 else -1
         if not self.same(a.dims[-1].root().size, b.dims[inner].root().size):
+            label, name = a.dims[-1].root().label, b.tensor.name
+            elsewhere = any(d.root().label == label for d in b.dims[:inner])
             raise ShapeError(
                 f"shapes do not fit: {a.tensor.name} has {a.dims[-1].root().label} columns, "
                 f"but {b.tensor.name} has {b.dims[inner].root().label} rows",
                 span,
-                "the last size of the left factor must be the last but one of the right factor",
+                "the last size of the left factor must be the last but one of the right factor"
+                + (f"; bring {label} of {name} there in a row of its own, Permute({name})" if elsewhere else ""),
             )
         lb[inner] = la[-1]
         self.join(a.dims[-1], b.dims[inner], span, f"the inner size of {a.tensor.name} {b.tensor.name}")

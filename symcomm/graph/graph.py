@@ -272,6 +272,14 @@ class Graph:
         """The tensors that come from outside and are not weights or constants."""
         return tuple(t for t in self.tensors.values() if t.role == "input")
 
+    @property
+    def reading(self) -> str:
+        """Which of a table's tensors are data and which are weights, for a person: ``data: x; weights: W, b``."""
+        read = [t for t in self.tensors.values() if t.latex and t.name not in self.producers]
+        weights = [t.name for t in read if t.role == "weight"]
+        said = {"data": [t.name for t in read if t.role != "weight"], "weights": weights}
+        return "; ".join(f"{what}: {', '.join(names)}" for what, names in said.items() if names)
+
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
         """The activations that no op reads."""

@@ -227,5 +227,3 @@ class _Joins:
         a, b = self.root(a), self.root(b)
         if a != b:
             self.parent[b] = a
-
-

@@ -39,11 +39,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class PipelineCut:
-    """The repeated graph is cut into stages; ``microbatches`` is the number a batch is split into."""
+    """The repeated region is cut into stages; ``microbatches`` is the number a batch is split into.
+
+    ``layers`` are those of each stage where they are not all as many.
+    """
 
     stages: Form | None
     layers_per_stage: Form | None
     microbatches: Form
+    layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -238,15 +242,29 @@ def Expert(size: Size | None = None, mesh: str = "data") -> Strategy:  # noqa: N
 
 
 def Pipeline(  # noqa: N802
-    stages: Size | None = None, *, layers_per_stage: Size | None = None, microbatches: Size = "m"
-) -> Strategy:
+    stages: Size | None = None, *, layers_per_stage: Size | None = None, microbatches: Size = "m",
+    layers: str | Iterable[int] | None = None,
+) -> Strategy:  # fmt: skip
     """Pipeline parallelism: the stack of layers is cut into stages.
+
+    ``layers`` are those of each stage (``"7:8:8:7"``), where stages are uneven. Raises ``StrategyError`` where the
+    stages are given in two ways.
+
+    >>> Pipeline(layers="7:8:8:7").pipeline.layers
+    (7, 8, 8, 7)
 
     Source: Huang et al., arXiv 1811.06965 (GPipe).
     """
-    if stages is not None and layers_per_stage is not None:
-        raise StrategyError("a pipeline is given by its stages or by its layers per stage, not by both")
-    if stages is None and layers_per_stage is None:
+    if (stages is not None) + (layers_per_stage is not None) + (layers is not None) > 1:
+        raise StrategyError("a pipeline is given by its stages, by its layers per stage or by its layers, not by two")
+    each: tuple[int, ...] = ()
+    if layers is not None:
+        said = layers.split(":") if isinstance(layers, str) else [str(n) for n in layers]
+        if not all(n.strip().isdecimal() and 0 < int(n) < 10**6 for n in said) or len(said) > 4096:
+            raise StrategyError(f"'{str(layers)[:60]}' are no layers of stages", hint="for instance layers=7:8:8:7")
+        each = tuple(int(n) for n in said)
+        stages = len(each)
+    elif stages is None and layers_per_stage is None:
         stages = "N_PP"
     return Strategy(
         "Pipeline", (), (), "Consecutive layers form stages; what flows between two stages is sent.",
@@ -254,6 +272,7 @@ def Pipeline(  # noqa: N802
             None if stages is None else degree(stages),
             None if layers_per_stage is None else degree(layers_per_stage),
             degree(microbatches),
+            each,
         ),
     )  # fmt: skip
 

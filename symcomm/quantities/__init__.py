@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from symcomm.quantities.options import (
     CALL,
+    CHUNKS,
     COLLECTIVE,
     DTYPE,
     FROZEN,
@@ -25,6 +26,8 @@ from symcomm.quantities.options import (
     RATES_BUT_MEMORY,
     RECIPE,
     RECOMPUTATION,
+    SCHEDULE,
+    SCHEDULE_TIMES,
     STAGED,
     STRATEGY,
     Option,
@@ -251,6 +254,8 @@ PASSES: dict[str, Pass] = {
                 Option("of", "choice:step|exposed|hidden|network", "the step, or a part of its communication", "step"),
                 DTYPE,
                 GRADIENTS,
+                replace(SCHEDULE, default="gpipe"),
+                CHUNKS,
                 *RATES,
                 LINKS,
             ),
@@ -424,16 +429,21 @@ PASSES: dict[str, Pass] = {
         ),
         Pass(
             "pipeline_time",
-            "the time of a pipeline's pass in chunks, the best number of chunks, and the utilisation",
+            "the time of a pipeline's pass in chunks, or of a step under a schedule, its bubbles and what is in flight",
             (
                 Option(
                     "want",
-                    "choice:time|chunks|whole_chunks|least|utilisation|full_steps",
+                    "choice:time|chunks|whole_chunks|least|utilisation|full_steps"
+                    "|bubble_total|bubble_ideal|bubble_span|in_flight",
                     "what is asked for",
                     "time",
                 ),
-                Option("stages", "text", "the times of uneven stages, such as 6 ms, 2 ms"),
+                Option("stages", "text", "the times of uneven stages of a pass, such as 6 ms, 2 ms"),
                 Option("per", "choice:batch|chunk", "whether these are for the whole batch or one chunk", "batch"),
+                replace(SCHEDULE, default=None),
+                CHUNKS,
+                Option("stage", "text", "the stage whose microbatches in flight count; else the most on any"),
+                *SCHEDULE_TIMES,
             ),
             needs_model=False,
         ),

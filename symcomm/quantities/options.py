@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a pass. ``kind`` is text, size, quantity, strategy, dtype or ``choice:a|b|c``."""
+    """An option of a pass. ``kind`` is text, size, quantity, strategy, schedule, dtype or ``choice:a|b|c``."""
 
     name: str
     kind: str
@@ -22,11 +22,21 @@ RECIPES = "choice:mixed_adam|mixed_adam_fp32_gradients|fp32_adam|fp32_adamw|fp32
 RECIPE = Option("recipe", RECIPES, "what is kept", "mixed_adam")
 FROZEN = Option("frozen", "text", "weights that are not trained, with commas between them")
 RECOMPUTATION = Option("recomputation", "text", "none, selective, full, or the tensors that are computed again", "none")
+SCHEDULE = Option("schedule", "schedule", "the schedule of a pipeline, or the file of an order of one's own", "1f1b")
+CHUNKS = Option("chunks", "size", "the chunks of layers per rank, for a schedule that has several")
 STAGED = (
     Option("every", "size", "the layers of a group that is computed again from its first input"),
-    Option("schedule", "choice:gpipe|1f1b|interleaved", "the schedule of a pipeline", "1f1b"),
+    SCHEDULE,
     Option("stage", "text", "the stage of a pipeline, the first one is 0", "0"),
-    Option("chunks", "size", "the chunks of layers per rank of an interleaved schedule"),
+    CHUNKS,
+)
+SCHEDULE_TIMES = (
+    Option("forward", "text", "the time of a forward of a chunk: 6 ms, a list for uneven stages, or a symbol", "t_F"),
+    Option("input_gradient", "text", "the time of a gradient of the input, in the same way", "t_B"),
+    Option("weight_gradient", "text", "the time of a gradient of the weights, in the same way", "t_W"),
+    Option("pair", "text", "the time of an overlapped forward and backward; the sum of both unless said"),
+    Option("hop", "text", "the latency between two ranks, or its symbol; none unless said"),
+    Option("overhead", "text", "a time that is added to each piece of work, or its symbol; none unless said"),
 )
 PATHS = ("pix", "pxb", "phb", "node", "sys")
 KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|send"

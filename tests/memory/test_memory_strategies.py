@@ -256,7 +256,7 @@ def test_bad_input_is_refused_by_name(call, message):
     [
         ({"schedule": "gpipe"}, "'schedule' belongs to a pipeline"),
         ({"strategy": "pipeline(4)", "chunks": 2}, "the schedule 1f1b has no chunks"),
-        ({"strategy": "pipeline(4)", "schedule": "interleaved"}, "an interleaved schedule needs its chunks"),
+        ({"strategy": "pipeline(4)", "schedule": "interleaved"}, "the interleaved schedule needs its chunks"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options, message):

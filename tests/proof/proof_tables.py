@@ -55,7 +55,7 @@ DEFAULTS: dict[str, int | str] = {
     "n_h": "1 side",
     "n_k": "1 side",
     "E": "2 side",
-    "C": 3,
+    "C": "1 side",
     "k": 2,
     "R": "1 side",
     "c": "1 side",
@@ -299,6 +299,18 @@ _shape(
     *feed("x"),
     "S = x transpose(b) ; - ; S [B,L,L]",
     "y = S x ; - ; y [B,L,D]",
+)
+# Attention with the sequence first: products join the last two axes, so the batch has to go before.
+_shape(
+    "permute",
+    "Q = x W^Q ; x [L,B,D], W^Q [D,D] ; Q [L,B,D]",
+    r"$[Q_1, \dots, Q_{n_h}] = Partition(Q)$ ; - ; $Q_i \in R^{L \times B \times H}, i = 1, \dots, n_h$",
+    r"$P_i = permute(Q_i), i = 1, \dots, n_h$ ; - ; P_i [B,L,H]",
+    r"$S_i = softmax(P_i P_i^T), i = 1, \dots, n_h$ ; - ; S_i [B,L,L]",
+    r"$Y_i = S_i P_i, i = 1, \dots, n_h$ ; - ; Y_i [B,L,H]",
+    r"$Z_i = permute(Y_i), i = 1, \dots, n_h$ ; - ; Z_i [L,B,H]",
+    r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [L,B,D]",
+    "y = x + Z W^O ; W^O [D,D] ; y [L,B,D]",
 )
 _shape(
     "repeat",

@@ -9,14 +9,25 @@ from fractions import Fraction
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
 from symcomm.parallel import pipeline
-from symcomm.parallel.schedule import Task, schedule
 from symcomm.parallel.strategy import PipelineCut
+from symcomm.program.schedules import find
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.course import Base, Course, Moment
 from symcomm.quantities.memory.stretches import Run, add
 from symcomm.quantities.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
+PHASES = {"F": "forward", "D": "backward"}
+_PIECES = 40_000  # of work that are followed one by one
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work: a microbatch passes a chunk of layers, forward or backward. All count from 0."""
+
+    phase: str
+    microbatch: int
+    chunk: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,16 +91,34 @@ def moments(setting: Setting, run: Run, cut: PipelineCut, at: Stage) -> list[Mom
     stages = whole(pipeline.stage_count(cut, graph), values, "stages")
     count = whole(cut.microbatches, values, "microbatches")
     layers = whole(Sym(repeat), values, repeat)
-    tasks = [e.task for e in schedule(at.schedule, stages, count, chunks=at.chunks).of_stage(at.stage)]
-    held = pipeline.held(graph, cut, at.stage, values)
-    if layers % (stages * at.chunks):
-        pieces = f"{stages} stages" + (f" of {at.chunks} chunks" if at.chunks > 1 else "")
+    record = find(at.schedule)
+    record.fitting(stages, count, at.chunks)
+    if stages * count * at.chunks > _PIECES:
+        raise ValuesError(
+            f"{stages} stages and {count} microbatches are too many to be followed one by one",
+            hint=f"at most {_PIECES:,} pieces of work",
+        )
+    held = pipeline.held(graph, cut, at.stage, values, record)
+    order = record.rank(at.stage, stages, count, at.chunks)
+    if any(len(item) > 1 or item[0].kind in "BW" for item in order):
+        raise StrategyError(
+            f"the peak under {record.name} is not followed op by op: it runs the gradients of the weights apart or "
+            "overlaps a forward with a backward",
+            hint="activation_memory counts what is kept under every schedule",
+        )
+    mine = sorted({item[0].stage for item in order})
+    tasks = [Task(PHASES[item[0].kind], item[0].microbatch, mine.index(item[0].stage)) for item in order]
+    share = at.chunks / record.placement.copies(stages, at.chunks)  # the parts of a rank's share of the layers
+    if cut.layers and share > 1:
+        raise StrategyError("layers are given for each stage, and chunks of a stage as well", hint="leave one out")
+    if not cut.layers and layers % (stages * share):
+        pieces = f"{stages} stages" + (f" of {share} chunks" if share > 1 else "")
         raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
     each = held.layers or Sym(repeat)
-    run = replace(run, layers=Ratio(each, num(at.chunks)) if at.chunks > 1 else each, chunks=at.chunks)
-    course = Course(microbatched(setting, cut.microbatches), run, held.regions)
-    walk = _Walk(course, at, stages, values)
-    return [*walk.passes(instants(tasks)), *course.update()]
+    run = replace(run, layers=Ratio(each, num(share)) if share > 1 else each, chunks=at.chunks)
+    ends = tuple(mine.index(end) if end in mine else None for end in (0, int(stages * share) - 1))
+    walk = _Walk(Course(microbatched(setting, cut.microbatches), run, held.regions), ends, at, values)
+    return [*walk.passes(instants(tasks)), *walk.course.update()]
 
 
 def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
@@ -107,17 +136,17 @@ def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
 @dataclass
 class _Walk:
     course: Course
+    ends: tuple[int | None, ...]
     at: Stage
-    stages: int
     values: Mapping[str, Fraction]
 
     def chunk(self, number: int) -> tuple[int, ...]:
-        """The parts that a chunk runs through: what stands before the layers belongs to the first chunk."""
+        """The parts that a chunk runs through; what stands before or behind the layers is on the chunk at that end."""
         parts = self.course.parts
         layers = next(n for n, part in enumerate(parts) if part.repeated)
         return tuple(
             n for n in range(len(parts))
-            if n == layers or (n < layers and number == 0) or (n > layers and number == self.at.chunks - 1)
+            if n == layers or (n < layers and number == self.ends[0]) or (n > layers and number == self.ends[1])
         )  # fmt: skip
 
     def left(self, number: int) -> Form:

@@ -15,8 +15,10 @@ from symcomm.form import Form, Num, Sym, evaluate, names
 from symcomm.parallel.pipeline import stage_count
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, Strategy, parse_strategy
+from symcomm.program.closed_forms import chunks_of
 from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.program.schedules import find
 from symcomm.quantities.memory.activation_memory import named
 from symcomm.quantities.memory.allocated_memory import ROUNDINGS, block
 from symcomm.quantities.memory.capacity import in_bytes
@@ -171,9 +173,8 @@ def follow(
         if wrong:
             raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
     name = schedule or "1f1b"
-    if name == "interleaved" and chunks is None:
-        raise StrategyError("an interleaved schedule needs its chunks of layers per rank", hint="chunks=2")
-    at = Stage(name, _number(stage or 0, "stage", 0), _number(chunks or 1, "chunks", 1))
+    pieces = evaluate(chunks_of(find(name), None if chunks is None else _number(chunks, "chunks", 1)), {})
+    at = Stage(name, _number(stage or 0, "stage", 0), int(pieces))
     return moments(setting, run, cut, at)
 
 

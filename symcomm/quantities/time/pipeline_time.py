@@ -1,6 +1,6 @@
-"""The time of a pipeline's pass, cut into chunks: GPipe's schedule, with a fixed cost for each chunk and stage.
+"""The time of a pipeline: of a pass in chunks, with a fixed cost for each chunk and stage, or of a schedule's step.
 
-Source: Huang et al., GPipe, arXiv 1811.06965, section 2.3 (the bubble).
+Source of the pass: Huang et al., GPipe, arXiv 1811.06965, section 2.3 (the bubble).
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from fractions import Fraction
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
-from symcomm.errors import ValuesError
+from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Largest, Num, Ratio, Total, num, product, total
 from symcomm.optimum.minimum import minimise
 from symcomm.optimum.writing import SECOND, Name, continued, known, made, step
 from symcomm.quantities.setting import Setting
+from symcomm.quantities.time import schedule_time
 from symcomm.units import ONE, Quantity, Unit
 
 ROWS = (
@@ -24,7 +25,7 @@ ROWS = (
     Name("o", "second", "overhead of one chunk in one stage"),
 )
 M, P, T, O = (row.sym for row in ROWS)  # noqa: E741
-WANTED = "time|chunks|whole_chunks|least|utilisation|full_steps"
+WANTED = ("time", "chunks", "whole_chunks", "least", "utilisation", "full_steps")
 
 
 def stage_times(text: str) -> tuple[Fraction, ...]:
@@ -83,11 +84,29 @@ def time(setting: Setting, stages: str | None = None, per: str = "batch") -> Der
                 step("T", form, SECOND, "schedule", text)])  # fmt: skip
 
 
-def derive(setting: Setting, want: str = "time", stages: str | None = None, per: str = "batch") -> Derivation:
+def derive(
+    setting: Setting, want: str = "time", stages: str | None = None, per: str = "batch", schedule: str | None = None,
+    **options: str | None,
+) -> Derivation:  # fmt: skip
     """The ``time`` of a pass, the best number of ``chunks`` (real or whole), the ``least`` time, the ``utilisation``.
 
-    ``stages`` lists the times of uneven stages, ``per`` chunk or whole batch; ``full_steps`` have no bubble.
+    ``stages`` lists the times of uneven stages, ``per`` chunk or whole batch; ``full_steps`` have no bubble. With a
+    ``schedule`` (1f1b for what only a schedule has) it is that of a training step, one of its bubbles, or what is in
+    flight: see ``schedule_time``, also for the ``options``.
     """
+    if schedule is None and want in schedule_time.WANTED and want not in WANTED:
+        schedule = "1f1b"
+    if schedule is not None:
+        if stages is not None or per != "batch":
+            raise ValuesError(
+                "'stages' and 'per' are of a pass", hint="forward: 6 ms, 2 ms for uneven stages of a schedule"
+            )
+        return schedule_time.derive(setting, schedule, want, **options)
+    for option, said in options.items():
+        if said is not None:
+            raise ValuesError(f"'{option}' belongs to a schedule", hint="say schedule: 1f1b, for instance")
+    if want not in WANTED:
+        raise ValuesError(f"'{want[:40]}' is not derived for a pipeline", hint=nearest(want, [*WANTED]))
     if want in ("utilisation", "full_steps") and stages is not None:
         raise ValuesError(f"{want} is derived for even stages", hint="leave stages out")
     if want == "utilisation":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
@@ -26,7 +27,7 @@ def derive(
     microbatches: Size | None = None,
     dtype: str | None = None,
     gradient_dtype: str | None = None,
-    **rates: object,
+    **rates: Any,
 ) -> Derivation:
     """The speed-up of ``over`` (the size of a mesh axis) against one rank, or the strong or weak efficiency.
 

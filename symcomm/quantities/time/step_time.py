@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
-from symcomm.errors import ValuesError, nearest
+from symcomm.derivation import Condition, Derivation
+from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Sym, Total, negative, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import Size, Strategy, degree, parse_strategy
+from symcomm.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
+from symcomm.program.closed_forms import ClosedForm, chunks_of
+from symcomm.program.closed_forms import slots as slots_of
+from symcomm.program.schedules import find
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
 from symcomm.quantities.setting import Setting, Work, mark
 from symcomm.quantities.time.links import laid_out, linked
@@ -37,6 +40,7 @@ class StepTime:
     fields: tuple[str, ...]
     load: Load
     notes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ def write(
     dtype: str | None,
     gradient_dtype: str | None,
     rates: dict[str, object],
+    schedule: str = "gpipe",
+    chunks: Size | None = None,
 ) -> StepTime:
     """The steps of a step's time."""
     setting = replace(setting, dtype=dtype) if dtype else setting
@@ -75,6 +81,8 @@ def write(
     if cut is not None and microbatches is not None:
         chosen = replace(chosen, pipeline=replace(cut, microbatches=degree(microbatches)))
         cut = chosen.pipeline
+    if cut is None and (schedule != "gpipe" or chunks is not None):
+        raise StrategyError("'schedule' and 'chunks' belong to a pipeline", hint="such as pipeline(8, microbatches=32)")
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
     check_divisible(setting.graph, chosen, setting.values)
     micro = microbatched(setting, m)
@@ -100,18 +108,30 @@ def write(
     sent = _message(writer, replace(every, ops=(), calls=tuple(sends))) if sends else None
     synchronised = any(one.last is not None for one in found)
     notes: tuple[str, ...] = ()
-    if cut is not None and len(found) > 1:
-        total, notes = _uneven(writer, found, held, sent, m, p)
+    where: tuple[Condition, ...] = ()
+    v: Form = num(1)
+    if cut is not None and (len(found) > 1 or cut.layers):
+        if schedule != "gpipe":
+            raise StrategyError(
+                "stages differ, so that the time does not follow from that of one of them",
+                hint=f"pipeline_time takes a list of their times for schedule: {schedule}",
+            )
+        total, notes = _uneven(writer, _stages(found, held, cut, p), sent, m)
         slots: Form = Total((m, p, num(-1)))
     else:
         slot = _together(work, "t_stage", found, held, "once", "All layers of a rank, one microbatch.")
         assert slot is not None
-        if sent is not None:
-            slot = _slot(writer, "t_slot", slot, sent)
         slots = m
         if cut is not None:
+            v, passes = _slots(setting, schedule, chunks, {"m": m, "p": stages[0]}, synchronised)
+            where = passes.conditions
+            if v != num(1):
+                slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.")
             text = "The last stage gets its first microbatch after p - 1 slots."
-            slots = work.define("n_slots", Total((m, p, num(-1))), ONE, "GPipe", text)
+            shown = slots_of(find(schedule)) or passes
+            slots = work.define("n_slots", shown.said({"m": m, "p": p, "v": v}).form, ONE, schedule, text)
+        if sent is not None:
+            slot = _slot(writer, "t_slot", slot, sent)
         total = [product(slots, slot)]
         if synchronised:
             final = _together(work, "t_stage,last", found, held, "last", "All layers of a rank, the last microbatch.")
@@ -125,7 +145,8 @@ def write(
 
     def every_part(what: str) -> list[Form]:
         parts = [(held.times(one.region), getattr(one, what)) for one in found]
-        return [product(product(slots, count), form) for count, form in parts if form is not None]
+        rounds = slots if v == num(1) else Ratio(slots, v)
+        return [product(product(rounds, count), form) for count, form in parts if form is not None]
 
     local = every_part("alone")
     alone = None
@@ -139,7 +160,29 @@ def write(
         text = "All calls of the step, as they follow one another on one rank."
         network = work.define("T_network", _add(busy), SECOND, "all that is sent", text)
     fields = [*touched(micro, every), *(["gradient_sync"] if every.of("end").calls else [])]
-    return StepTime(setting, chosen, work, writer, time, alone, network, tuple(fields), every, notes)
+    return StepTime(setting, chosen, work, writer, time, alone, network, tuple(fields), every, notes, where)
+
+
+def _slots(
+    setting: Setting, schedule: str, chunks: Size | None, sizes: dict[str, Form], synchronised: bool
+) -> tuple[Form, ClosedForm]:
+    """The chunks of a rank and the number of slots, each a forward and a backward of one chunk.
+
+    Raises ``StrategyError`` for sizes that the schedule does not take, and for one whose time does not follow from that
+    of whole microbatches.
+    """
+    record = find(schedule)
+    v, passes = chunks_of(record, chunks), slots_of(record)
+    if passes is None or (synchronised and v != num(1)):
+        raise StrategyError(
+            f"the time of {record.name} does not follow from that of whole microbatches",
+            hint="pipeline_time takes the times of its forwards and backwards apart",
+        )
+    sizes = {**sizes, "v": v}
+    values = setting.graph.relations.complete(setting.values)
+    if all(name in values for form in sizes.values() for name in forms.names(form)):
+        record.fitting(*(int(forms.evaluate(sizes[name], values)) for name in "pmv"))
+    return v, passes.said(sizes)
 
 
 def _add(terms: list[Form]) -> Form:
@@ -188,40 +231,65 @@ def _slot(writer: Writer, name: str, slot: Form, sent: Form) -> Form:
     return writer.work.define(name, form, SECOND, "slot of the pipeline", text)
 
 
-def _uneven(
-    writer: Writer, found: list[RegionTime], held: pipeline.Held, sent: Form | None, m: Form, p: Form
-) -> tuple[list[Form], tuple[str, ...]]:
-    """The slots of a pipeline whose first and last stage hold more than layers.
+@dataclass(frozen=True)
+class Stage:
+    """Stages that are alike: how many there are, what one holds, and how a reader is told."""
+
+    name: str
+    count: Form
+    regions: list[RegionTime]
+    held: pipeline.Held
+    text: str
+
+
+def _stages(found: list[RegionTime], held: pipeline.Held, cut: PipelineCut, p: Form) -> list[Stage]:
+    """The kinds of stages: the first one, those between, and the last one; or each, where the layers are given."""
+    at = next(n for n, one in enumerate(found) if one.region.times)
+    if cut.layers:
+        last = len(cut.layers) - 1
+        return [
+            Stage(str(n + 1), num(1), found[(0 if n == 0 else at) : (len(found) if n == last else at + 1)],
+                  replace(held, layers=num(layers)), f"Stage {n + 1}, one microbatch.")
+            for n, layers in enumerate(cut.layers)
+        ]  # fmt: skip
+    before = "The first stage, with what stands before the layers, one microbatch."
+    behind = "The last stage, with what stands behind the layers, one microbatch."
+    return [
+        Stage("first", num(1), found[: at + 1], held, before),
+        Stage("middle", Total((p, num(-2))), [found[at]], held, "A stage between, one microbatch."),
+        Stage("last", num(1), found[at:], held, behind),
+    ]
+
+
+def _uneven(writer: Writer, stages: list[Stage], sent: Form | None, m: Form) -> tuple[list[Form], tuple[str, ...]]:
+    """The slots of a pipeline whose stages differ.
 
     Source: Huang et al., arXiv 1811.06965: a microbatch passes all stages, the others follow at the slowest one's pace.
     """
     work = writer.work
-    at = next(n for n, one in enumerate(found) if one.region.times)
-    synchronised = any(one.last is not None for one in found)
 
-    def stage(name: str, regions: list[RegionTime], text: str, what: str = "once") -> Form:
-        form = _together(work, f"t_{name}", regions, held, what, text)
+    def slot(one: Stage, what: str, mark: str, text: str) -> Form:
+        form = _together(work, f"t_{one.name}{mark}", one.regions, one.held, what, text)
         assert form is not None
-        return form if sent is None else _slot(writer, f"t_slot,{name}", form, sent)
+        return form if sent is None else _slot(writer, f"t_slot,{one.name}{mark}", form, sent)
 
-    groups = {
-        "first": (found[: at + 1], "The first stage, with what stands before the layers, one microbatch."),
-        "middle": ([found[at]], "A stage between, one microbatch."),
-        "last": (found[at:], "The last stage, with what stands behind the layers, one microbatch."),
-    }
-    first, middle, last = (stage(name, regions, text) for name, (regions, text) in groups.items())
-    slowest = work.define("t_slowest", Largest((first, last)), SECOND, "slowest stage", "The others wait for it.")
-    stages = Total((first, product(Total((p, num(-2))), middle), last))
+    slots = [slot(one, "once", "", one.text) for one in stages]
+    # A stage between holds no more than the first one: it is never the slowest alone.
+    wide = [n for n, one in enumerate(stages) if one.name != "middle"]
+    slowest = work.define("t_slowest", Largest(tuple(slots[n] for n in wide)), SECOND, "slowest stage",
+                          "The others wait for it.")  # fmt: skip
     text = "The first microbatch passes the stages one after the other."
-    passing = work.define("t_pass", stages, SECOND, "pass through all stages", text)
-    notes = ("The stages are at least two; the first and the last one hold more than layers.",)
-    if not synchronised:
+    every = Total(tuple(product(one.count, form) for one, form in zip(stages, slots, strict=True)))
+    passing = work.define("t_pass", every, SECOND, "pass through all stages", text)
+    notes = () if len(wide) == len(stages) else (
+        "The stages are at least two; the first and the last one hold more than layers.",
+    )  # fmt: skip
+    if not any(region.last is not None for one in stages for region in one.regions):
         return [passing, product(Total((m, num(-1))), slowest)], notes
-    final = [stage(f"{name},sync", regions, "The same with the reduction of the gradients.", "last")
-             for name, (regions, _) in groups.items() if name != "middle"]  # fmt: skip
+    text = "The same with the reduction of the gradients."
+    final = [slot(stages[n], "last", ",sync", text) for n in wide]
     end = work.define("t_slowest,sync", Largest(tuple(final)), SECOND, "slowest stage", "The last microbatch.")
-    rest = Total((passing, forms.negative(slowest)))
-    return [rest, product(Total((m, num(-1))), slowest), end], notes
+    return [Total((passing, forms.negative(slowest))), product(Total((m, num(-1))), slowest), end], notes
 
 
 def _message(writer: Writer, sends: Load) -> Form:
@@ -252,16 +320,18 @@ def derive(
     of: str = "step",
     dtype: str | None = None,
     gradient_dtype: str | None = None,
+    schedule: str = "gpipe",
+    chunks: Size | None = None,
     **rates: object,
 ) -> Derivation:
     """The time of one training step; or how much of its communication is ``exposed``, ``hidden``, or there at all.
 
-    A pipeline runs GPipe's schedule; its first and last stage hold what stands before and behind the layers. Updating
-    the weights is not counted.
+    A pipeline runs GPipe's ``schedule``, or one whose time follows from that of whole microbatches; its first and
+    last stage hold what stands before and behind the layers. Updating the weights is not counted.
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
-    made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates)
+    made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks)
     work, writer = made.work, made.writer
     title = f"Time of a training step under {made.strategy.name.lower()}"
     steps = work.steps
@@ -293,5 +363,5 @@ def derive(
             of
         ] + f" of a training step under {made.strategy.name.lower()}"
     shown = [exhibit(work.setting, made.load)] if made.strategy.mesh else []
-    answer = made.setting.derivation(title, steps, made.fields, shown, made.notes)
+    answer = replace(made.setting.derivation(title, steps, made.fields, shown, made.notes), where=made.where)
     return with_rates(answer, writer)
