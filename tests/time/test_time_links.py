@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from time_models import block
 
 from symcomm.derivation import Derivation
-from symcomm.errors import AccountingError, SymcommError, ValuesError
+from symcomm.errors import AccountingError, StrategyError, SymcommError, ValuesError
 from symcomm.exam.problem import read_problem
 from symcomm.exam.solve import solve
 from symcomm.form import evaluate, from_expr
@@ -278,7 +278,7 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str], monkey
     exec(compile(code, "time.md", "exec"), {})
     one, other, notes = capsys.readouterr().out.splitlines()
     assert one == other
-    assert "`data` (16 ranks) goes between nodes" in notes
+    assert "`tensor` (8 ranks) lies inside, `data` goes between nodes" in notes
 
 
 # -- told and refused ------------------------------------------------------------------------------------
@@ -326,9 +326,9 @@ def test_links_that_make_no_sense_are_refused(links: str, said: str, hint: str) 
     assert hint in (error.value.hint or "")
 
 
-def test_a_degree_that_is_no_whole_number_fills_no_node() -> None:
-    with pytest.raises(ValuesError, match="the mesh axis 'tensor' has 1/2 ranks"):
-        block().at(**SIZES, t="1/2").derive("time", strategy="tensor(t)", links=HIERARCHY)
+def test_a_degree_below_one_fills_no_node() -> None:
+    with pytest.raises(StrategyError, match="the mesh axis 'tensor' has 0 ranks"):
+        block().at(**SIZES, t=0).derive("time", strategy="tensor(t)", links=HIERARCHY)
 
 
 def test_a_hierarchical_call_over_three_kinds_of_links_is_refused() -> None:

@@ -204,9 +204,8 @@ def _laid(
             count = int(evaluate(size, setting.values))
             many = f" ({count} {'stages' if axis == PIPE else 'ranks'})"
             where += [Condition(size, "=", num(count))] if names(size) else []
-            if count != evaluate(size, setting.values) or count < 1:
-                raise ValuesError(f"the mesh axis '{axis}' has {evaluate(size, setting.values)} ranks",
-                                  hint="a degree is a positive whole number")  # fmt: skip
+            if count < 1:
+                raise StrategyError(f"the mesh axis '{axis}' has {count} ranks", hint="a degree is at least 1")
             if left % count and count % left:
                 raise ValuesError(f"the {left} places that a node of {whole} ranks has for '{axis}' do not share out "
                                   f"its {count} ranks evenly", hint="one has to divide the other")  # fmt: skip
