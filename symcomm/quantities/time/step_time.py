@@ -18,7 +18,7 @@ from symcomm.program.closed_forms import slots as slots_of
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
 from symcomm.quantities.setting import Setting, Work, mark
-from symcomm.quantities.time.links import laid_out, linked
+from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import SECOND, Terms, Writer, exhibit, need, touched
 from symcomm.quantities.time.time import with_rates
 from symcomm.units import ONE
@@ -76,7 +76,7 @@ def write(
 ) -> StepTime:
     """The steps of a step's time."""
     setting = replace(setting, dtype=dtype) if dtype else setting
-    chosen = laid_out(setting, placed(strategy), rates.get("links"))
+    chosen = placed(strategy)
     cut = chosen.pipeline
     if cut is not None and microbatches is not None:
         chosen = replace(chosen, pipeline=replace(cut, microbatches=degree(microbatches)))
