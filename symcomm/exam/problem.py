@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from symcomm.errors import DocumentError, Span, nearest
+from symcomm.errors import DocumentError, Span, ValuesError, nearest
 from symcomm.exam import blocks, pieces
 from symcomm.exam.blocks import Listing, Scalar, Section, Value
 from symcomm.exam.figures import FIGURE_LIMIT, Figure, read_figure
@@ -29,7 +29,8 @@ MODEL_KEYS = (
     "layers_before",
 )  # fmt: skip
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
-ASK_KEYS = ("ask", "label", "model", "points", "given", "printed")  # and the options of the quantity that is asked for
+# and the options of the quantity that is asked for
+ASK_KEYS = ("ask", "label", "model", "points", "accounting", "given", "printed")
 
 
 @dataclass(frozen=True)
@@ -333,18 +334,18 @@ class _Reader:
     # -- questions -----------------------------------------------------------------------------
 
     def ask(self, section: Section) -> Ask:
-        from symcomm.quantities import PASSES
+        from symcomm.quantities import QUANTITIES
 
         name = section.text("ask")
-        if name not in PASSES:
-            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), nearest(name, [*PASSES]))
-        wanted = PASSES[name]
-        kinds = {option.name: option for option in wanted.options}
-        section.only([*ASK_KEYS, *kinds, "accounting"])
+        if name not in QUANTITIES:
+            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), nearest(name, [*QUANTITIES]))
+        wanted = QUANTITIES[name]
+        known = {option.name: option for option in wanted.options}
+        section.only([*ASK_KEYS, *known])
         model = section.text("model")
         if model and model not in self.models:
-            known = nearest(model, [*self.models]) if self.models else "no model is defined before this question"
-            raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), known)
+            near = nearest(model, [*self.models]) if self.models else "no model is defined before this question"
+            raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), near)
         if wanted.needs_model and not model:
             if not self.models:
                 raise DocumentError(
@@ -353,17 +354,18 @@ class _Reader:
                     "add a symcomm block with model: and the name of the model",
                 )
             model = [*self.models][-1]
-        options: list[tuple[str, Any]] = []
-        for key in section.keys:
-            if key in kinds:
-                options.append((key, read_option(section, key, kinds[key].kind)))
+        options = tuple((key, read_option(section, known[key])) for key in section.keys if key in known)
+        try:
+            wanted.check(dict(options))
+        except ValuesError as error:
+            raise error.at(section.span_of("ask")) from None
         given = read_values(section, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
         return Ask(
             name,
             section.text("label"),
             model,
-            tuple(options),
+            options,
             read_conventions(section),
             given,
             section.count("points"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Unpack
+
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.collectives.cost import ONE as NUMBER_ONE
 from symcomm.collectives.cost import times
@@ -9,14 +11,20 @@ from symcomm.derivation import Derivation, Reason, Step, exact
 from symcomm.errors import ValuesError
 from symcomm.form import Product, Ratio, Sym
 from symcomm.quantities.communication import collective_parts as parts
-from symcomm.quantities.setting import Setting
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Amount, CollectiveName, Measured, NoModel
 from symcomm.units import ONE, Quantity
 
 
 def derive(
-    setting: Setting, collective: str = "all-reduce", time: object = None, **numbers: object
-) -> Derivation:  # fmt: skip
-    """Payload over time (``algbw``), or what a rank must move at least over time (``busbw``).
+    setting: NoModel,
+    collective: CollectiveName = "all-reduce",
+    time: Annotated[Amount, Meaning("the measured time of one call")] = None,
+    **numbers: Unpack[Measured],
+) -> Derivation:
+    """The algorithm or bus bandwidth of a measured collective.
+
+    Payload over time (``algbw``), or what a rank must move at least over time (``busbw``).
 
     The bus bandwidth can be compared with that of a link, whatever the number of ranks.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Unpack
 
 from symcomm import form as forms
 from symcomm.collectives.algorithms import ALGORITHMS, Algorithm
@@ -14,6 +15,7 @@ from symcomm.form import Form, Sym
 from symcomm.optimum.crossover import Stretch, envelope
 from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.communication import collective_time
+from symcomm.quantities.options import CallNumbers, CollectiveName, Directions, Dtype, NoModel
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE, Quantity
 
@@ -22,7 +24,7 @@ _LARGEST = 2**50  # bytes: beyond any tensor
 
 
 def times(
-    setting: Setting, collective: str, dtype: str | None, directions: object, numbers: dict[str, object]
+    setting: Setting, collective: str, dtype: str | None, directions: Directions | None, numbers: CallNumbers
 ) -> tuple[dict[str, Derivation], list[str]]:
     """The time of every algorithm that can run the collective, and sentences on those that were left out."""
     call = parts.read_call(setting, collective, dtype, directions, numbers)
@@ -50,13 +52,15 @@ def _called(name: str) -> str:
 
 
 def derive(
-    setting: Setting,
-    collective: str = "all-reduce",
-    dtype: str | None = None,
-    directions: object = None,
-    **numbers: object,
+    setting: NoModel,
+    collective: CollectiveName = "all-reduce",
+    dtype: Dtype | None = None,
+    directions: Directions | None = None,
+    **numbers: Unpack[CallNumbers],
 ) -> Derivation:
-    """The time of the fastest algorithm, with all others in a table; all numbers must be known.
+    """The fastest algorithm for a collective, and all others beside it.
+
+    The time of the fastest algorithm, with all others in a table; all numbers must be known.
 
     Raises ``ValuesError`` where the payload, the ranks, the latency or the bandwidth has no value.
     """

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.derivation import Derivation
 from symcomm.quantities.communication import collective_parts as parts
-from symcomm.quantities.setting import Setting
+from symcomm.quantities.options import AlgorithmName, CallNumbers, CollectiveName, Directions, Dtype, NoModel
 
 
 def derive(
-    setting: Setting,
-    collective: str = "all-reduce",
-    algorithm: str | None = None,
-    dtype: str | None = None,
-    directions: object = None,
-    **numbers: object,
+    setting: NoModel,
+    collective: CollectiveName = "all-reduce",
+    algorithm: AlgorithmName | None = None,
+    dtype: Dtype | None = None,
+    directions: Directions | None = None,
+    **numbers: Unpack[CallNumbers],
 ) -> Derivation:
-    """The seconds that a collective takes.
+    """The time of a collective under an algorithm.
+
+    The seconds that a collective takes.
 
     ``algorithm`` comes before that of the accounting. ``numbers`` are those of ``collective_parts.SYMBOLS`` (payload,
     ranks, latency, bandwidth, ...); what is left out stays a symbol. Raises ``ValuesError`` for numbers that make no

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
@@ -18,6 +18,8 @@ from symcomm.graph.gradient import backward
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible, plan
 from symcomm.parallel.strategy import PipelineCut, Strategy, parse_strategy
+from symcomm.quantities.declared import Meaning, OneOf
+from symcomm.quantities.options import Dtype, GradientDtype, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT, ONE
 
@@ -94,13 +96,15 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    collective: str | None = None,
-    phase: str | None = None,
-    dtype: str | None = None,
-    gradient_dtype: str | None = None,
+    strategy: StrategyOption,
+    collective: Annotated[str | None, OneOf(SHORT), Meaning("only calls of this kind")] = None,
+    phase: Annotated[Literal["forward", "backward", "update"] | None, Meaning("only calls of this phase")] = None,
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
 ) -> Derivation:
-    """The bytes that the collectives and messages of a strategy move in one training iteration.
+    """The bytes that a parallel strategy moves in a training iteration.
+
+    The bytes that the collectives and messages of a strategy move in one training iteration.
 
     ``collective`` and ``phase`` choose some of the calls. Which bytes are meant, the accounting says. Raises
     ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.

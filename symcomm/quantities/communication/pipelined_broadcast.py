@@ -6,12 +6,14 @@ Source: the chain (pipelined) broadcast under the alpha-beta model, Chan et al.,
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated, Literal
 
 from symcomm.derivation import Derivation
 from symcomm.form import Ratio, Sym, Total, num, product, total
 from symcomm.optimum.minimum import minimise
 from symcomm.optimum.writing import SECOND, Name, continued, known, made, step
-from symcomm.quantities.setting import Setting
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import NoModel
 from symcomm.units import ONE
 
 ROWS = (
@@ -22,11 +24,16 @@ ROWS = (
     Name("B", "byte/second", "bandwidth of one link in one direction"),
 )
 C, H, A, S, B = (row.sym for row in ROWS)
-WANTED = "time|chunks|whole_chunks|least"
 
 
-def derive(setting: Setting, want: str = "time") -> Derivation:
-    """The ``time`` of the broadcast, the best number of ``chunks`` (real or whole), or the ``least`` time."""
+def derive(
+    setting: NoModel,
+    want: Annotated[Literal["time", "chunks", "whole_chunks", "least"], Meaning("what is asked for")] = "time",
+) -> Derivation:
+    """The time of a broadcast along a chain in chunks, and the best number of chunks.
+
+    The ``time`` of the broadcast, the best number of ``chunks`` (real or whole), or the ``least`` time.
+    """
     steps = [
         step("n_slot", Total((C, H, num(-1))), ONE, "schedule",
              "The first chunk passes `h` links, and one more chunk arrives in each slot after that."),

@@ -9,7 +9,10 @@ from symcomm.units import PARAMETER
 
 
 def derive(setting: Setting) -> Derivation:
-    """The parameters of all layers: those of one layer times their number."""
+    """The number of parameters.
+
+    The parameters of all layers: those of one layer times their number.
+    """
     graph, work = setting.graph, Work(setting)
     sizes = [setting.sizes([graph.axes[a].size for a in w.axes]) for w in graph.weights]
     names = ", ".join(f"`{w.name}`" for w in graph.weights)

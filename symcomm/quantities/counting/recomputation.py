@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
+from typing import Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
@@ -15,7 +15,9 @@ from symcomm.graph.graph import Graph
 from symcomm.parallel.placement import Collective, plan
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.counting.flops import row_totals, touched
+from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory.saved import has_scores, rerun_ops
+from symcomm.quantities.options import Recomputation, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, FLOP, ONE
 
@@ -36,11 +38,15 @@ def run_again(graph: Graph, recomputation: str) -> frozenset[str]:
 
 def derive(
     setting: Setting,
-    recomputation: str | Iterable[str] = "full",
-    count: str = "flops",
-    strategy: Strategy | str | None = None,
+    recomputation: Annotated[
+        Recomputation, Meaning("none, selective, full, or the tensors that are computed again")
+    ] = "full",
+    count: Annotated[Literal["flops", "hardware_flops", "all-reduces", "bytes"], Meaning("what is counted")] = "flops",
+    strategy: StrategyOption | None = None,
 ) -> Derivation:
-    """What is computed or communicated again: extra ``flops``, all ``hardware_flops`` of an iteration, ``all-reduces``
+    """What recomputation runs a second time.
+
+    What is computed or communicated again: extra ``flops``, all ``hardware_flops`` of an iteration, ``all-reduces``
     of a layer and iteration, or the ``bytes`` of the collectives that run again.
 
     Source: Korthikanti et al., arXiv 2205.05198, section 5.

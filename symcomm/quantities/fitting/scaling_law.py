@@ -7,12 +7,15 @@ Source: Hoffmann et al., Training compute-optimal large language models, arXiv 2
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Step
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Power, Ratio, Sym, Total, num, product, total
 from symcomm.optimum.writing import Name, known, made, step
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import NoModel
 from symcomm.quantities.setting import Setting
 from symcomm.units import FLOP, ONE, PARAMETER, Unit
 
@@ -35,10 +38,6 @@ ROWS = (
 N, D, C, E, A, B, ALPHA, BETA, X, Q_N, Q_D, N_1, N_2 = (row.sym for row in ROWS)
 LAMBDA = Sym("lambda", False)
 TOKEN = Unit.parse("token")
-WANTED = (
-    "parameters|tokens|tokens_per_parameter|exponent_parameters|exponent_tokens|coefficient_parameters"
-    "|coefficient_tokens|doubling|loss|break_even|rule_compute|rule_tokens_per_parameter|same_compute"
-)
 
 
 def _conditions() -> list[Step]:
@@ -125,8 +124,30 @@ def _same_compute(setting: Setting) -> Derivation:
     return made(setting, ROWS, _TITLES["same_compute"], steps)
 
 
-def derive(setting: Setting, want: str = "parameters") -> Derivation:
-    """The compute-optimal ``parameters`` and ``tokens``, their powers of the budget, and what follows from them.
+def derive(
+    setting: NoModel,
+    want: Annotated[
+        Literal[
+            "parameters",
+            "tokens",
+            "tokens_per_parameter",
+            "exponent_parameters",
+            "exponent_tokens",
+            "coefficient_parameters",
+            "coefficient_tokens",
+            "doubling",
+            "loss",
+            "break_even",
+            "rule_compute",
+            "rule_tokens_per_parameter",
+            "same_compute",
+        ],
+        Meaning("what is asked for"),
+    ] = "parameters",
+) -> Derivation:
+    """The compute-optimal parameters and tokens of a fitted loss, and what follows from them.
+
+    The compute-optimal ``parameters`` and ``tokens``, their powers of the budget, and what follows from them.
 
     ``rule_compute`` and ``rule_tokens_per_parameter`` are about a quoted pair of rules with the root of the budget,
     ``same_compute`` is the factor on the tokens that keeps the compute of a model of another size.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
@@ -14,6 +15,8 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Num, Ratio, Total, num, product, total
 from symcomm.optimum.minimum import minimise
 from symcomm.optimum.writing import SECOND, Name, continued, known, made, step
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import NoModel
 from symcomm.quantities.setting import Setting
 from symcomm.units import ONE, Quantity, Unit
 
@@ -24,7 +27,6 @@ ROWS = (
     Name("o", "second", "overhead of one chunk in one stage"),
 )
 M, P, T, O = (row.sym for row in ROWS)  # noqa: E741
-WANTED = "time|chunks|whole_chunks|least|utilisation|full_steps"
 
 
 def stage_times(text: str) -> tuple[Fraction, ...]:
@@ -83,8 +85,19 @@ def time(setting: Setting, stages: str | None = None, per: str = "batch") -> Der
                 step("T", form, SECOND, "schedule", text)])  # fmt: skip
 
 
-def derive(setting: Setting, want: str = "time", stages: str | None = None, per: str = "batch") -> Derivation:
-    """The ``time`` of a pass, the best number of ``chunks`` (real or whole), the ``least`` time, the ``utilisation``.
+def derive(
+    setting: NoModel,
+    want: Annotated[
+        Literal["time", "chunks", "whole_chunks", "least", "utilisation", "full_steps"], Meaning("what is asked for")
+    ] = "time",
+    stages: Annotated[str | None, Meaning("the times of uneven stages, such as 6 ms, 2 ms")] = None,
+    per: Annotated[
+        Literal["batch", "chunk"], Meaning("whether these are for the whole batch or one chunk")
+    ] = "batch",
+) -> Derivation:
+    """The time of a pipeline's pass in chunks, the best number of chunks, and the utilisation.
+
+    The ``time`` of a pass, the best number of ``chunks`` (real or whole), the ``least`` time, the ``utilisation``.
 
     ``stages`` lists the times of uneven stages, ``per`` chunk or whole batch; ``full_steps`` have no bubble.
     """

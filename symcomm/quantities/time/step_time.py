@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Unpack
 
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError, nearest
@@ -11,6 +13,8 @@ from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Size, Strategy, degree, parse_strategy
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Dtype, GradientDtype, Microbatches, Rates, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time.machine import machine
 from symcomm.quantities.time.terms import SECOND, Terms, Writer, exhibit, need, touched
@@ -46,7 +50,7 @@ def write(
     microbatches: Size | None,
     dtype: str | None,
     gradient_dtype: str | None,
-    rates: dict[str, object],
+    rates: Mapping[str, object],
 ) -> StepTime:
     """The steps of a step's time."""
     setting = replace(setting, dtype=dtype) if dtype else setting
@@ -179,14 +183,18 @@ def joined(work: Work, terms: Terms, beside: Terms) -> Terms:
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    microbatches: Size | None = None,
-    of: str = "step",
-    dtype: str | None = None,
-    gradient_dtype: str | None = None,
-    **rates: object,
+    strategy: StrategyOption | None = None,
+    microbatches: Microbatches | None = None,
+    of: Annotated[
+        Literal["step", "exposed", "hidden", "network"], Meaning("the step, or a part of its communication")
+    ] = "step",
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    **rates: Unpack[Rates],
 ) -> Derivation:
-    """The time of one training step; or how much of its communication is ``exposed``, ``hidden``, or there at all.
+    """The time of a training step under a strategy.
+
+    The time of one training step; or how much of its communication is ``exposed``, ``hidden``, or there at all.
 
     All stages and ranks are alike; a pipeline runs GPipe's schedule. Updating the weights is not counted.
     """
