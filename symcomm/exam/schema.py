@@ -6,6 +6,7 @@ conventions; what depends on the rest of a document (which models and symbols th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -66,22 +67,41 @@ def problem_schema() -> Schema:
     ['accounting', 'block', 'drawn']
     """
     one = [{"$ref": f"#/$defs/{name}"} for name in ("model", "whole_model", "question", "figure")]
-    parts = {key: _keys([key])[key] for key in WHOLE_KEYS}
+    defs: Schema = {
+        "block": {"oneOf": one},
+        "front_matter": _object(_keys(FRONT_KEYS)),
+        "model": _object(_keys(MODEL_KEYS), ["model"]),
+        "whole_model": _object(_keys(WHOLE_KEYS), ["model", "parts"]),
+        "question": {"type": "object", "required": ["ask"], "oneOf": [_question(d) for d in QUANTITIES.values()]},
+        "figure": {"type": "object", "required": ["figure"], "oneOf": [_figure(k) for k in FIGURES.values()]},
+        "drawn": {"oneOf": [_drawn(declared) for declared in QUANTITIES.values()]},
+        "accounting": _accounting(),
+    }
+    named: dict[str, str] = {}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A symcomm block of a problem document",
         "anyOf": [{"$ref": "#/$defs/block"}, {"type": "array", "items": {"$ref": "#/$defs/block"}}],
-        "$defs": {
-            "block": {"oneOf": one},
-            "front_matter": _object(_keys(FRONT_KEYS)),
-            "model": _object(_keys(MODEL_KEYS), ["model"]),
-            "whole_model": _object(parts, ["model", "parts"]),
-            "question": {"type": "object", "required": ["ask"], "oneOf": [_question(d) for d in QUANTITIES.values()]},
-            "figure": {"type": "object", "required": ["figure"], "oneOf": [_figure(k) for k in FIGURES.values()]},
-            "drawn": {"oneOf": [_drawn(declared) for declared in QUANTITIES.values()]},
-            "accounting": _accounting(),
-        },
+        "$defs": {name: _shared(part, named) for name, part in defs.items()}
+        | {name: json.loads(text) for text, name in named.items()},
     }
+
+
+def _shared(schema: Any, named: dict[str, str]) -> Any:
+    """The same schema with each key's own schema in one definition, whatever the number of blocks that have it."""
+    if isinstance(schema, list):
+        return [_shared(item, named) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _shared(value, named) for key, value in schema.items() if key != "properties"}
+    for key, value in schema.get("properties", {}).items():
+        if "description" in value and "const" not in value:
+            text = json.dumps(value)
+            number = sum(name.partition(".")[2].partition(".")[0] == key for name in named.values())
+            name = named.setdefault(text, f"key.{key}" + (f".{number + 1}" if number else ""))
+            value = {"$ref": f"#/$defs/{name}"}
+        made.setdefault("properties", {})[key] = value
+    return made
 
 
 def _object(properties: Schema, required: Iterable[str] = ()) -> Schema:
@@ -100,6 +120,8 @@ def _options(options: Iterable[Option]) -> Schema:
 def _option(option: Option) -> Schema:
     made: Schema = {"description": option.meaning}
     made |= {"enum": [*option.choices]} if option.kind == "choice" else _READ[option.kind]
+    if option.kind != "choice" and option.choices:
+        made["examples"] = [*option.choices]
     if option.default not in (None, ""):
         made["default"] = option.default
     return made

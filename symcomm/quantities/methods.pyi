@@ -16,7 +16,7 @@ class DerivedQuantities:
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
-        """The floating-point operations of a pass."""
+        """The floating-point operations of a pass, of all layers or of one row."""
 
     def intensity(
         self,

@@ -56,7 +56,7 @@ def _or(words: tuple[str, ...]) -> str:
 
 def _short(option: Option) -> str:
     said = f"`{option.name}`"
-    if option.kind == "choice":
+    if option.kind == "choice" and isinstance(option.among.names, tuple):  # those of a registry stand below
         said += ": " + _or(tuple(f"`{c}`" + (" (default)" if c == option.default else "") for c in option.choices))
     elif option.default not in (None, ""):
         said += f": default `{option.default}`"
@@ -100,8 +100,8 @@ TABLES = {"overview": overview, "reference": reference}
 def written(page: str) -> str:
     """A page with each of its marked places written anew: from ``<!-- quantities: NAME -->`` to ``<!-- end -->``."""
     for name, table in TABLES.items():
-        mark = f"<!-- quantities: {name} -->\n"
-        page = re.sub(rf"{mark}.*?\n(?=<!-- end -->)", lambda _: f"{mark}\n{table()}\n\n", page, flags=re.DOTALL)  # noqa: B023
+        mark, text = f"<!-- quantities: {name} -->\n", table().replace("\\", r"\\")
+        page = re.sub(f"{mark}.*?(?=<!-- end -->)", f"{mark}\n{text}\n\n", page, flags=re.DOTALL)
     return page
 
 

@@ -119,7 +119,8 @@ def derive(
     The overhead of ``n_b`` buckets, the best ``number`` of them (real or whole), their ``size``, or the ``least``.
 
     ``rho`` is the time to compute a bucket's gradients over the time to transfer them: a number (1 where nothing is
-    said), or the word ``rho`` for a symbol; both regimes are then derived, with their conditions.
+    said), or the word ``rho`` for a symbol; both regimes are then derived, with their conditions. Numbers are
+    given for ``s``, ``w``, ``o``, ``n_b`` and ``rho``.
     """
     share: Fraction | None = Fraction(1)
     if rho == RHO.name or (rho is None and RHO.name in setting.values):

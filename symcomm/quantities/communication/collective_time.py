@@ -20,13 +20,11 @@ def derive(
 ) -> Derivation:
     """The time of a collective under an algorithm.
 
-    The seconds that a collective takes.
-
-    ``algorithm`` comes before that of the accounting. ``numbers`` are those of ``collective_parts.SYMBOLS`` (payload,
-    ranks, latency, bandwidth, ...); what is left out stays a symbol. Raises ``ValuesError`` for numbers that make no
-    sense, ``AccountingError`` for an algorithm that cannot run the collective.
+    ``algorithm`` comes before that of the accounting. Numbers that are left out stay symbols. Raises
+    ``ValuesError`` for numbers that make no sense, ``AccountingError`` for an algorithm that cannot run the collective.
 
     >>> from symcomm.graph.graph import Graph
+    >>> from symcomm.quantities.setting import Setting
     >>> ring = derive(Setting(Graph("no model", {}, {}, ())), payload="8 MB", ranks=8, latency="20 us",
     ...               bandwidth="100 GB/s")
     >>> str(ring.at())

@@ -104,10 +104,8 @@ def derive(
 ) -> Derivation:
     """The bytes that a parallel strategy moves in a training iteration.
 
-    The bytes that the collectives and messages of a strategy move in one training iteration.
-
-    ``collective`` and ``phase`` choose some of the calls. Which bytes are meant, the accounting says. Raises
-    ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.
+    Those of its collectives and messages; ``collective`` and ``phase`` choose some of them. Which bytes
+    are meant, the accounting says. Raises ``StrategyError`` where the strategy cannot be applied.
     """
     if strategy is None:
         raise StrategyError("no strategy is named", hint="for instance data(k)")

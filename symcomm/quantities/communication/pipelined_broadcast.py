@@ -33,6 +33,7 @@ def derive(
     """The time of a broadcast along a chain in chunks, and the best number of chunks.
 
     The ``time`` of the broadcast, the best number of ``chunks`` (real or whole), or the ``least`` time.
+    Numbers are given for ``c``, ``h``, ``a``, ``S`` and ``B``.
     """
     steps = [
         step("n_slot", Total((C, H, num(-1))), ONE, "schedule",

@@ -58,7 +58,7 @@ def derive(
 
     One quantity of a topology; without a ``matrix`` it holds for ``n_GPU`` GPUs that are all joined alike.
 
-    ``pcie`` are bandwidths of PCIe paths by link type, in small letters: ``pix``, ``pxb``, ``phb``, ``node``, ``sys``.
+    ``pix``, ``pxb``, ``phb``, ``node`` and ``sys`` are bandwidths of PCIe paths by link type.
     """
     found = read_topology(matrix, "the matrix") if matrix is not None else None
     names = [name for name in re.split(r"[\s,;]+", between or "") if name]

@@ -167,10 +167,7 @@ def derive(
     scope: Annotated[Literal["forward", "backward", "training"], Meaning("which pass is counted")] = "forward",
     op: OpName | None = None,
 ) -> Derivation:
-    """The floating-point operations of a pass.
-
-    The operations of the forward pass, the backward pass or both, of one row or of all layers.
-    """
+    """The floating-point operations of a pass, of all layers or of one row."""
     graph, work = setting.graph, Work(setting)
     fields = [*touched(setting, graph, setting.rows(op).ops)]
     needs = setting.accounting.input_gradient == "needed"

@@ -39,6 +39,7 @@ def derive(
     two). Raises ``ValuesError`` for numbers that do not go together.
 
     >>> from symcomm.graph.graph import Graph
+    >>> from symcomm.quantities.setting import Setting
     >>> setting = Setting(Graph("no model", {}, {}, ()))
     >>> str(derive(setting, "deviation", "0 B, 0 B, 3 B").at())
     '√(2) B ≈ 1.41421 B'

@@ -151,6 +151,7 @@ def derive(
 
     ``rule_compute`` and ``rule_tokens_per_parameter`` are about a quoted pair of rules with the root of the budget,
     ``same_compute`` is the factor on the tokens that keeps the compute of a model of another size.
+    Numbers are given for ``alpha``, ``beta``, ``A``, ``B``, ``E``, ``C``, ``x``, ``q_N``, ``q_D``, ``N_1``, ``N_2``.
     """
     if want in ("rule_compute", "rule_tokens_per_parameter"):
         return _rule(setting, want)

@@ -55,8 +55,6 @@ def derive(
 ) -> Derivation:
     """The bytes of activations that one rank keeps for the backward pass.
 
-    The bytes that one rank keeps for backward: what the gradients read of what the forward pass made.
-
     ``recomputation`` is ``none``, ``selective``, ``full`` or tensors of the table that are computed again; ``every``
     keeps the input of every n-th layer only. ``schedule``, ``stage`` (0 is the first) and ``chunks`` belong to a
     pipeline. ``frozen`` weights get no gradient. Raises ``ValuesError`` and ``StrategyError`` for what does not fit.

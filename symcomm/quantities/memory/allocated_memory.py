@@ -47,8 +47,6 @@ def derive(
 ) -> Derivation:
     """The bytes that an allocator has given out when the backward pass begins.
 
-    The bytes given out just before the backward pass begins.
-
     ``held`` are tensors that the program still refers to (results, the loss), ``workspace`` the bytes that a library
     keeps for itself, ``rounding`` how the allocator rounds: ``requests``, ``blocks`` (needs all sizes) or ``none``.
     """

@@ -105,11 +105,9 @@ def derive(
 ) -> Derivation:
     """The fewest ranks, or the largest size, with which one rank's memory fits a device.
 
-    The smallest number of ranks, or the largest size, with which one rank's bytes do not exceed a capacity.
-
     ``solve_for`` is a symbol: a degree of the strategy (the fewest that fit) or a size of the model (the largest that
-    fits). ``include`` is ``states``, ``activations`` or ``states and activations``. ``graphs`` are the parts of a model
-    that has several. Raises ``ValuesError`` where nothing fits, or where the meaning of the capacity is not said.
+    fits). ``include`` is ``states``, ``activations`` or ``states and activations``.
+    Raises ``ValuesError`` where nothing fits, or where the meaning of the capacity is not said.
     """
     if capacity is None:
         raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")

@@ -86,8 +86,6 @@ def derive(
 ) -> Derivation:
     """The most bytes alive at once on one rank in a training step, and the op during which they are.
 
-    The most bytes that are alive at once on one rank in a training step, and the op during which they are.
-
     Gradients come into being in the backward pass and are dropped after the update. Which op is the peak depends on
     the sizes, so all of them must be known. Raises ``ValuesError`` and ``StrategyError`` for what is not known or does
     not fit.
@@ -101,8 +99,7 @@ def derive(
     weight) or a ``later`` one. Named terms that are no tensor of the graph: ``held`` tensors; a ``workspace`` for the
     thread of each pass; the ``rounding`` of an allocator (``requests`` or ``blocks``, as in ``allocated_memory``);
     ``update_copies`` of one weight in fp32 during its update; ``tables`` that are made ``per_layer``; ``units: model``
-    (all weights are gathered at once); ``buckets: copy`` (a flat copy of all gradients). ``stretches`` are the parts of
-    a model in the order they run.
+    (all weights are gathered at once); ``buckets: copy`` (a flat copy of all gradients).
     """
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     said = (

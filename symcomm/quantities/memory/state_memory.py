@@ -38,8 +38,6 @@ def derive(
 ) -> Derivation:
     """The bytes of weights, gradients and optimizer states on one rank.
 
-    The bytes of weights, gradients and optimizer states on one rank of a strategy (all of them without one).
-
     ``frozen`` weights have neither a gradient nor a state.
     """
     from symcomm.quantities.memory.activation_memory import named

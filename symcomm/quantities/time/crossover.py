@@ -36,8 +36,6 @@ def derive(
 ) -> Derivation:
     """The rate or size at which two terms of a time are equal.
 
-    The value of a rate or size ``over`` at which two of the terms compute, memory and network are equal.
-
     The value of ``over`` itself, where it is given, is not used. Raises ``ValuesError`` where the terms never meet.
     """
     pair = [part.strip() for part in between.split(",")]

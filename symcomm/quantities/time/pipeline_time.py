@@ -100,6 +100,7 @@ def derive(
     The ``time`` of a pass, the best number of ``chunks`` (real or whole), the ``least`` time, the ``utilisation``.
 
     ``stages`` lists the times of uneven stages, ``per`` chunk or whole batch; ``full_steps`` have no bubble.
+    Numbers are given for ``m``, ``p``, ``t`` and ``o``.
     """
     if want in ("utilisation", "full_steps") and stages is not None:
         raise ValuesError(f"{want} is derived for even stages", hint="leave stages out")

@@ -12,10 +12,7 @@ from symcomm.units import Unit
 
 
 def derive(setting: Setting, strategy: StrategyOption) -> Derivation:
-    """The number of pipeline stages.
-
-    The stages a pipeline strategy cuts the layers into.
-    """
+    """The number of pipeline stages."""
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     if strategy is None or strategy.pipeline is None:
         raise StrategyError("only a pipeline has stages", hint="for instance pipeline(layers_per_stage=4)")

@@ -68,7 +68,7 @@ def derive(
     The time that one layer takes on one rank: a pass, a microbatch (forward and backward) or the end of a batch.
 
     ``term`` chooses one of the terms instead. How they combine, the accounting says (``time: overlap``, ``per_op`` or
-    ``serial``). ``rates`` are those of the machine; what is not given stays a symbol.
+    ``serial``). Rates that are not given stay symbols.
 
     Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
     """
