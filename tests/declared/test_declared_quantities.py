@@ -85,7 +85,7 @@ def test_a_method_has_the_signature_and_the_words_of_the_declaration():
 
 
 REFUSED = [
-    (lambda m: m.flops(scop="forward"), "'flops' has no option 'scop'\nhint: did you mean 'scope'?"),
+    (lambda m: m.flops(scop="forward"), "'flops' has no option 'scop'\nhint: did you mean 'scope'"),
     (lambda m: m.parameters(op="y"), "'parameters' has no option 'op'\nhint: 'parameters' takes no options"),
     (lambda m: m.flops("sideways"), "unknown scope 'sideways'\nhint: known: backward, forward, training"),
     (lambda m: m.communication(), "'communication' needs the option 'strategy'\nhint: how the model is parallelised"),
@@ -131,7 +131,7 @@ def test_a_command_line_takes_the_options_of_its_quantity(tmp_path: Path):
 
 
 def test_the_capacity_counts_what_the_convention_of_recomputation_says():
-    model = sc.load("examples/comp4901y-homework2/homework.md", "transformer")
+    model = sc.load(ROOT / "examples" / "comp4901y-homework2" / "homework.md", "transformer")
     told, convention = (
         model.capacity("B", "80 GB", "nominal_GB", include="activations", **how).at(
             N_layer=32, D=4096, L=128, n_H=32, H=128).value
