@@ -20,8 +20,9 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.methods import DerivedQuantities
 from symcomm.quantities.setting import Setting
+from symcomm.text.finder import layer_tables
 from symcomm.text.formula import parse_layer
-from symcomm.text.table import Table, layer_tables
+from symcomm.text.table import Table
 from symcomm.units import ONE
 
 

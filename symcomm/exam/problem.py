@@ -20,7 +20,8 @@ from symcomm.exam.formula import formula_table
 from symcomm.exam.keys import Known, merge, read_conventions, read_option, read_symbols, read_values, symbol_key
 from symcomm.notation import Notation
 from symcomm.render.document import Heading, LayerTable, Prose
-from symcomm.text.table import Table, layer_tables
+from symcomm.text.finder import layer_tables
+from symcomm.text.table import Table
 from symcomm.units import Quantity
 
 FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")

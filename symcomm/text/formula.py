@@ -125,7 +125,7 @@ def parse_layer(
     A size is known by standing in a shape, unless ``known_sizes`` says which there are. What a row declares is
     known in the rows below it. The range of an index may stand in any cell of the row.
 
-    >>> from symcomm.text.table import read_tables
+    >>> from symcomm.text.finder import read_tables
     >>> text = "Computation\tInput\tOutput\n$y = xW$\tx [B, D], W [D, D]\ty [B, D]"
     >>> [row] = parse_layer(read_tables(text, "t.txt")[0])
     >>> row.equation.target.key, [one.name.key for one in row.inputs]

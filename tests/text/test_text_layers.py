@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from symcomm.errors import FormulaError, SymcommError
+from symcomm.text.finder import layer_tables
 from symcomm.text.formula import LayerRow, parse_layer
-from symcomm.text.table import layer_tables
 from symcomm.text.tree import Family, Name, Node, bare, children
 
 DATA = Path(__file__).parent.parent / "data"
