@@ -16,6 +16,7 @@ from symcomm import form as forms
 from symcomm.errors import ShapeError, Span, SymcommError
 from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in
 from symcomm.graph.formulas import Reader
+from symcomm.graph.functions import FUNCTION
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.notation import split_name
 from symcomm.text import tree
@@ -55,6 +56,8 @@ def build(
 
 @dataclass(kw_only=True)
 class _Builder(Reader):
+    functions = {name: function.add for name, function in FUNCTION.items()}  # noqa: RUF012  (the class says ClassVar)
+
     rows: tuple[LayerRow, ...]
     inputs: frozenset[str]
     weights: frozenset[str]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
 import sympy as sp
 
 from symcomm import form as forms
 from symcomm.errors import FormulaError, ShapeError, nearest
 from symcomm.graph import ops as kinds
 from symcomm.graph.drafts import Drafts, DraftTensor, Value
-from symcomm.graph.functions import FUNCTION
 from symcomm.text import tree
 
 
 class Reader(Drafts):
-    """Reads formulas into ops."""
+    """Reads formulas into ops; ``functions`` are what a function of a name gives, where that is no map."""
+
+    functions: ClassVar[Mapping[str, Callable[[Any, tree.Call], Value]]] = {}
 
     def scalar(self, node: tree.Node) -> sp.Expr | None:
         """The worth of a formula without tensors, or None where a tensor is in it."""
@@ -84,12 +88,12 @@ class Reader(Drafts):
     def call(self, node: tree.Call) -> Value:
         """What a function gives: a map by its record, any other function by its own."""
         name = node.function.replace(" ", "_")
-        if name in FUNCTION:
-            return FUNCTION[name].add(self, node)
+        if name in self.functions:
+            return self.functions[name](self, node)
         if name in kinds.SPELLED:
             self.expect(node, 1)
             return self.map(kinds.SPELLED[name].name, self.tensor(node.arguments[0]), node.span)
-        known = list({**FUNCTION, **kinds.SPELLED})
+        known = [*{**self.functions, **kinds.SPELLED}]
         raise FormulaError(f"unknown function '{node.function}'", node.span, nearest(name, known))
 
     def expect(self, node: tree.Call, *counts: int) -> None:
