@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from symcomm.derivation import Derivation
     from symcomm.model import Model
-    from symcomm.quantities.declared import Declaration
+    from symcomm.quantities.declared import DeclaredQuantity
     from symcomm.units import Quantity
 
 FORMATS = ("pdf", "md", "tex", "html")
@@ -264,7 +264,7 @@ class _Derive(click.Group):
             formatter.write_dl([(group, ", ".join(names)) for group, names in groups.items()])
 
 
-def _declared(name: str) -> Declaration:
+def _declared(name: str) -> DeclaredQuantity:
     from symcomm.errors import DocumentError, nearest
     from symcomm.quantities import QUANTITIES
 
@@ -295,7 +295,7 @@ _deriving = (
 )  # fmt: skip
 
 
-def _derive_command(declared: Declaration) -> click.Command:
+def _derive_command(declared: DeclaredQuantity) -> click.Command:
     """The command of one quantity: the options that it declares, and those that all of them have."""
 
     def run(**given: Any) -> None:
@@ -317,7 +317,7 @@ def _plain(text: str) -> str:
     return text.replace("``", "'")
 
 
-def _derive(declared: Declaration, given: dict[str, Any]) -> None:
+def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     from symcomm.errors import DocumentError
     from symcomm.exam.deriving import accounting_of, no_model
     from symcomm.exam.deriving import derive as derived

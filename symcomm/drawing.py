@@ -42,7 +42,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Drawing:
     """Boxes in an order in which they can run, and edges as pairs of their keys with the tensor that flows."""
 
     title: str
@@ -94,7 +94,7 @@ def group_of(graph: Graph, op: Op) -> str:
     return "function"
 
 
-def picture(graph: Graph) -> Picture:
+def picture(graph: Graph) -> Drawing:
     """What there is to draw of a graph's forward pass."""
     boxes: list[Box] = []
     edges: list[tuple[str, str, str]] = []
@@ -119,7 +119,7 @@ def picture(graph: Graph) -> Picture:
         becomes = carried.get(op.output, "") if graph.repeat else ""
         boxes.append(Box(key, shown_name(op.output), what, shape, group_of(graph, op), tuple(weights), becomes))
         home[op.output] = key
-    return Picture(graph.name, tuple(boxes), tuple(edges), graph.repeat)
+    return Drawing(graph.name, tuple(boxes), tuple(edges), graph.repeat)
 
 
 # -- text ---------------------------------------------------------------------------------------------
@@ -130,11 +130,11 @@ def text(graph: Graph) -> str:
     return "\n".join(rails(picture(graph)))
 
 
-def rails(drawn: Picture) -> list[str]:
+def rails(drawn: Drawing) -> list[str]:
     """One line a box: a rail leads down from each box to those that read it.
 
     >>> a, b = Box("a", "x", "input", "D", "input"), Box("b", "y", "relu", "D", "function")
-    >>> print("\\n".join(rails(Picture("", (a, b), (("a", "b", "x"),)))))
+    >>> print("\\n".join(rails(Drawing("", (a, b), (("a", "b", "x"),)))))
     ○  x  input  D
     ●  y  relu   D
     """
@@ -318,7 +318,7 @@ def _small_print(box: Box) -> list[tuple[str, str]]:
 
 
 def _layout(
-    drawn: Picture, sizes: dict[str, tuple[float, float]]
+    drawn: Drawing, sizes: dict[str, tuple[float, float]]
 ) -> tuple[dict[str, tuple[float, float]], list[list[tuple[float, float]]]]:
     """Where the boxes stand (their centres) and through which points each edge runs."""
     from grandalf.graphs import Edge, Vertex

@@ -14,7 +14,7 @@ from symcomm.accounting import CONVENTIONS
 from symcomm.exam.figures import FIGURE_KEYS, FIGURES, Kind
 from symcomm.exam.problem import ASK_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS
 from symcomm.quantities import QUANTITIES
-from symcomm.quantities.declared import Declaration, Option
+from symcomm.quantities.declared import DeclaredQuantity, Option
 
 Schema = dict[str, Any]
 _TEXT: Schema = {"type": ["string", "number"]}
@@ -127,7 +127,7 @@ def _option(option: Option) -> Schema:
     return made
 
 
-def _question(declared: Declaration) -> Schema:
+def _question(declared: DeclaredQuantity) -> Schema:
     asked = {"ask": {"const": declared.name, "description": declared.summary}}
     properties = _keys(key for key in ASK_KEYS if key != "ask") | _options(declared.options)
     return _object(asked | properties, ["ask", *(o.name for o in declared.options if o.required)])
@@ -142,7 +142,7 @@ def _figure(kind: Kind) -> Schema:
     return made | ({"$ref": "#/$defs/drawn"} if kind.of == "of" else {})
 
 
-def _drawn(declared: Declaration) -> Schema:
+def _drawn(declared: DeclaredQuantity) -> Schema:
     """The options of a quantity, in a figure that is drawn ``of`` it."""
     own = _options(option for option in declared.options if option.name not in ("op", "of", "over"))
     return {"properties": {"of": {"const": declared.name}, **own}, "required": ["of"]}

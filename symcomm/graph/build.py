@@ -136,7 +136,7 @@ class _Builder(Reader):
             self.declare(declaration)
         family = isinstance(equation.target, tree.Family)
         name = equation.target.name if isinstance(equation.target, tree.Family) else equation.target
-        assert isinstance(name, tree.Name)
+        assert isinstance(name, tree.Identifier)
         target = self.tensors.get((name.key, family or bool(name.index)))
         if target is None:
             raise ShapeError(f"{name.key} has no shape", name.span, "declare it in the Output column")

@@ -49,7 +49,7 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BroadcastPlan:
     """A way to broadcast: its messages, and the time as a form in the times of those messages."""
 
     name: str
@@ -65,10 +65,10 @@ _HOST = Transfer("t_host", lambda: num(1), True, "One copy of the whole tensor f
 _CHUNK = Transfer("t_chunk", lambda: Ratio(num(1), Sym("c")), False, "One chunk over one link.")
 _n, _c, _h = Sym("n"), Sym("c"), Sym("h")
 
-PLANS: Mapping[str, Plan] = {
+PLANS: Mapping[str, BroadcastPlan] = {
     plan.name: plan
     for plan in (
-        Plan(
+        BroadcastPlan(
             "host",
             "The host copies the tensor to every GPU, one after another.",
             (_HOST,),
@@ -76,7 +76,7 @@ PLANS: Mapping[str, Plan] = {
             "The copies leave the host over one path, one after another: one for the first GPU and one for each other.",
             ("n",),
         ),
-        Plan(
+        BroadcastPlan(
             "serial",
             "The tensor is staged on one GPU, which then copies it to the others, one after another, over equal links.",
             (_WHOLE,),
@@ -84,7 +84,7 @@ PLANS: Mapping[str, Plan] = {
             "One transfer from the host to the first GPU, then one to each of the others; none overlap.",
             ("n",),
         ),
-        Plan(
+        BroadcastPlan(
             "relay",
             "The host copies the tensor to one GPU, which copies it to the others, one after another.",
             (_HOST, _WHOLE),
@@ -92,7 +92,7 @@ PLANS: Mapping[str, Plan] = {
             "One slow copy from the host, then fast ones between GPUs; none overlap.",
             ("n",),
         ),
-        Plan(
+        BroadcastPlan(
             "pipelined",
             "The tensor is cut into chunks, which follow one another along the links; every link is busy at once.",
             (_CHUNK,),
@@ -229,7 +229,7 @@ def speedup(
 # -- helpers ----------------------------------------------------------------------------------------
 
 
-def _plan(name: str) -> Plan:
+def _plan(name: str) -> BroadcastPlan:
     if name not in PLANS:
         raise ValuesError(f"unknown broadcast plan '{name[:40]}'", hint=nearest(name, [*PLANS]))
     return PLANS[name]
@@ -253,7 +253,7 @@ def _measured(times: Mapping[str, object], receivers: object) -> tuple[tuple[str
 
 
 @cache
-def _solved(name: str, measured: str, plan: Plan, earlier: frozenset[str]) -> Step:
+def _solved(name: str, measured: str, plan: BroadcastPlan, earlier: frozenset[str]) -> Step:
     """The step that solves a plan's time for the time of one of its messages."""
     import sympy as sp
 

@@ -8,7 +8,7 @@ from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Reason, Relations, Step, exact
 from symcomm.errors import ValuesError
 from symcomm.form import Num, Product, Ratio, Sym
-from symcomm.hardware.devices import Device, Rate, device
+from symcomm.hardware.devices import Device, PeakRate, device
 from symcomm.notation import Notation
 from symcomm.units import Quantity, Unit
 
@@ -37,7 +37,7 @@ def peak_rate(
     ``dtype`` the values are those of the device, and the result is compared with its data sheet.
     """
     accounting = accounting or Accounting()
-    rate: Rate | None = None
+    rate: PeakRate | None = None
     unit, source = "SM", ""
     notes: tuple[str, ...] = ()
     if device is not None:
@@ -97,7 +97,7 @@ def peak_rate(
 
 def _of_device(
     name: str | Device, dtype: str | None, parts: tuple[object, ...]
-) -> tuple[Rate, str, str, tuple[str, ...]]:
+) -> tuple[PeakRate, str, str, tuple[str, ...]]:
     """The rate of a device, what its units are called, its name, and how the data sheet agrees."""
     if any(part is not None for part in parts):
         raise ValuesError("a device brings its clock, units and fma", hint="leave them out, or leave out the device")

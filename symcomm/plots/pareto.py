@@ -11,7 +11,7 @@ from symcomm.plots.figure import COLOURS, GRID, SOFT, checked, figure, prefixed,
 from symcomm.units import BYTE, Quantity, Unit
 
 
-class Runs(Protocol):
+class FrontPoint(Protocol):
     """What is drawn of a configuration: how it runs, and where that puts it."""
 
     @property
@@ -28,7 +28,7 @@ class Runs(Protocol):
     def memory(self) -> Quantity: ...
 
 
-class Found(Protocol):
+class SearchFront(Protocol):
     """What is drawn of a search."""
 
     @property
@@ -38,12 +38,12 @@ class Found(Protocol):
     @property
     def capacity(self) -> Quantity: ...
     @property
-    def front(self) -> Sequence[Runs]: ...
+    def front(self) -> Sequence[FrontPoint]: ...
     @property
-    def top(self) -> Sequence[Runs]: ...
+    def top(self) -> Sequence[FrontPoint]: ...
 
 
-def pareto_plot(found: Found, path: str | Path | None = None) -> Any:
+def pareto_plot(found: SearchFront, path: str | Path | None = None) -> Any:
     """A Matplotlib figure of the front, written to ``path`` where one is given.
 
     Each family of strategies has its colour. Raises ``ValuesError`` where nothing fits, or for an unknown format, and
@@ -58,7 +58,7 @@ def pareto_plot(found: Found, path: str | Path | None = None) -> Any:
     times = [float(c.time.value) for c in found.front]
     held = [float(c.memory.value) for c in found.front]
     axes.step(times, held, where="post", color="#bbbbbb", linewidth=1.2, zorder=1)
-    families: dict[str, list[Runs]] = {}
+    families: dict[str, list[FrontPoint]] = {}
     for one in found.front:
         families.setdefault(family(one), []).append(one)
     for n, (name, members) in enumerate(families.items()):
@@ -94,7 +94,7 @@ def pareto_plot(found: Found, path: str | Path | None = None) -> Any:
     return save(made, path)
 
 
-def family(one: Runs) -> str:
+def family(one: FrontPoint) -> str:
     """What a configuration is called in a legend: its strategy without sizes, and its recomputation."""
     import re
 

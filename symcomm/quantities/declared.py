@@ -22,6 +22,7 @@ from symcomm.errors import ValuesError, nearest
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
 
+_NO_NOUNS = frozenset({"of", "over", "per", "want", "about", "include", "least", "other"})  # in "unknown phase 'x'"
 GROUPS = ("counting", "memory", "communication", "time", "fitting")  # the order in which they are told
 
 
@@ -95,12 +96,12 @@ class Option:
     def check(self, value: object) -> None:
         """Raises ``ValuesError`` where something else is chosen than may be."""
         if self.kind == "choice" and isinstance(value, str) and value not in self.choices:
-            said = f"choice '{value[:60]}' of '{self.name}'" if self.name in ("of", "want", "about") else ""
-            raise ValuesError(f"unknown {said or f'{self.name} {value[:60]!r}'}", hint=nearest(value, [*self.choices]))
+            said = f"choice '{value[:60]}' of '{self.name}'" if self.name in _NO_NOUNS else f"{self.name} '{value[:60]}'"
+            raise ValuesError(f"unknown {said}", hint=nearest(value, [*self.choices]))
 
 
 @dataclass(frozen=True)
-class Declaration:
+class DeclaredQuantity:
     """A quantity that can be derived; ``derive(setting, **options)`` makes the derivation."""
 
     name: str
@@ -137,13 +138,13 @@ class Declaration:
                 raise ValuesError(f"'{self.name}' needs the option '{option.name}'", hint=option.meaning)
 
 
-class Registry(Mapping[str, Declaration]):
+class Registry(Mapping[str, DeclaredQuantity]):
     """The quantities below a package by name; each is imported and read when it is asked for."""
 
     def __init__(self, package: str, path: list[str]) -> None:
         self.package, self.path = package, path
 
-    def __getitem__(self, name: str) -> Declaration:
+    def __getitem__(self, name: str) -> DeclaredQuantity:
         return _declared(self.package, self.groups[name], name)
 
     def __iter__(self) -> Iterator[str]:
@@ -169,7 +170,7 @@ def _groups(path: tuple[str, ...]) -> dict[str, str]:
 
 
 @cache
-def _declared(package: str, group: str, name: str) -> Declaration:
+def _declared(package: str, group: str, name: str) -> DeclaredQuantity:
     """What the signature and the docstring of a quantity's function say."""
     derive: Callable[..., Derivation] = import_module(f"{package}.{group}.{name}").derive
     hints = get_type_hints(derive, include_extras=True)
@@ -191,7 +192,7 @@ def _declared(package: str, group: str, name: str) -> Declaration:
     text = inspect.cleandoc(derive.__doc__ or "")
     summary = text.partition("\n")[0].removesuffix(".")
     needs_model = get_origin(hints[first.name]) is not Annotated
-    return Declaration(name, group, summary, text, tuple(options), needs_model, derive, tuple(internal))
+    return DeclaredQuantity(name, group, summary, text, tuple(options), needs_model, derive, tuple(internal))
 
 
 def _option(name: str, hint: Any, default: Any, *, required: bool, positional: bool = True) -> Option:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from symcomm.exam.schema import problem_schema
 from symcomm.quantities import QUANTITIES
-from symcomm.quantities.declared import Declaration, Option
+from symcomm.quantities.declared import DeclaredQuantity, Option
 
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "symcomm" / "quantities" / "methods.pyi"
@@ -75,7 +75,7 @@ def overview() -> str:
     return "\n".join(rows)
 
 
-def _section(declared: Declaration) -> str:
+def _section(declared: DeclaredQuantity) -> str:
     text = re.split(r"\n+(?=>>> )", declared.text)[0].replace("``", "`")
     rows = ["| option | reads | meaning | default |", "|---|---|---|---|"]
     for o in declared.options:

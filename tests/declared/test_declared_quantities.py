@@ -18,7 +18,7 @@ from symcomm.exam import blocks, pieces, schema
 from symcomm.exam.figures import FIGURE_KEYS
 from symcomm.exam.problem import ASK_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS, parse_problem
 from symcomm.quantities import QUANTITIES
-from symcomm.quantities.declared import Declaration
+from symcomm.quantities.declared import DeclaredQuantity
 
 TABLE = "Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n"
 DOCUMENT = "| Computation | Input | Output |\n|---|---|---|\n| y = xW | x [B, D], W [D, F] | y [B, F] |\n\n"
@@ -39,7 +39,7 @@ def test_what_is_written_from_the_declarations_is_up_to_date(path: Path):
 
 
 @pytest.mark.parametrize("declared", QUANTITIES.values(), ids=lambda d: d.name)
-def test_a_quantity_says_what_it_is_and_its_options_take_no_word_that_is_used(declared: Declaration):
+def test_a_quantity_says_what_it_is_and_its_options_take_no_word_that_is_used(declared: DeclaredQuantity):
     assert re.fullmatch(r"[A-Z].{8,110}[^.]", declared.summary)
     names = [option.name for option in declared.options]
     assert len({*names}) == len(names)

@@ -12,7 +12,7 @@ from symcomm.collectives.bounds import BOUNDS
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
-from symcomm.optimum.crossover import Stretch, envelope
+from symcomm.optimum.crossover import CheapestInterval, envelope
 from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.communication import collective_time
 from symcomm.quantities.options import CallNumbers, CollectiveName, Directions, Dtype, NoModel
@@ -129,7 +129,7 @@ def _counted(d: Derivation) -> tuple[Form | Quantity, ...]:
     return tuple(cells)
 
 
-def fastest(found: dict[str, Derivation], call: parts.Call) -> dict[str, str]:
+def fastest(found: dict[str, Derivation], call: parts.TimedCall) -> dict[str, str]:
     """For which payloads each algorithm is the fastest, as text; algorithms that never are have no entry."""
     said: dict[str, list[str]] = {}
     names = [*found]
@@ -138,7 +138,7 @@ def fastest(found: dict[str, Derivation], call: parts.Call) -> dict[str, str]:
     return {name: ", ".join(texts[:3]) + (", ..." if len(texts) > 3 else "") for name, texts in said.items()}
 
 
-def _payloads(call: parts.Call) -> tuple[int, int]:
+def _payloads(call: parts.TimedCall) -> tuple[int, int]:
     """From one element a rank (and a block, where all pairs exchange) to more than any tensor has."""
     size = int(call.element.number) if call.element and call.element.number.denominator == 1 else 1
     k = int(call.known[call.rank_symbol])
@@ -146,7 +146,7 @@ def _payloads(call: parts.Call) -> tuple[int, int]:
     return size * parts_needed, _LARGEST
 
 
-def _stretch(stretch: Stretch) -> str:
+def _stretch(stretch: CheapestInterval) -> str:
     low = _short(stretch.low)
     return f"from {low}" if stretch.high == _LARGEST else f"{low} to {_short(stretch.high)}"
 

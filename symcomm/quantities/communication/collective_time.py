@@ -32,7 +32,7 @@ def derive(
     """
     call = parts.read_call(setting, collective, dtype, directions, numbers)
     accounting, record = parts.used(setting, algorithm)
-    writer = parts.Writer(call, accounting, record)
+    writer = parts.CallWriter(call, accounting, record)
     made, _ = writer.timed()
     notes = [f"Algorithm: {record.source}."]
     if collective in record.notes:
