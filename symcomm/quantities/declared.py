@@ -96,8 +96,8 @@ class Option:
     def check(self, value: object) -> None:
         """Raises ``ValuesError`` where something else is chosen than may be."""
         if self.kind == "choice" and isinstance(value, str) and value not in self.choices:
-            said = f"choice '{value[:60]}' of '{self.name}'" if self.name in _NO_NOUNS else f"{self.name} '{value[:60]}'"
-            raise ValuesError(f"unknown {said}", hint=nearest(value, [*self.choices]))
+            noun, of = ("choice", f" of '{self.name}'") if self.name in _NO_NOUNS else (self.name, "")
+            raise ValuesError(f"unknown {noun} '{value[:60]}'{of}", hint=nearest(value, [*self.choices]))
 
 
 @dataclass(frozen=True)
