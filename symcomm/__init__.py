@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from symcomm.hardware.paths import wiring
     from symcomm.hardware.rates import balance
     from symcomm.hardware.topology import read_topology
-    from symcomm.model import Model, peak_rate, ratio
+    from symcomm.model import Model, model_of_parts, peak_rate, ratio
     from symcomm.notation import Notation
     from symcomm.optimum.crossover import crossover
     from symcomm.optimum.minimum import maximise, minimise
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
         Zero2,
         parse_strategy,
     )
-    from symcomm.parts import Parts, model_of_parts
     from symcomm.quantities.time.bound import judge
     from symcomm.searching.run import search
     from symcomm.units import Quantity
@@ -65,7 +64,6 @@ _HOMES = {
     "HybridSharded": "symcomm.parallel.strategy",
     "Model": "symcomm.model",
     "Notation": "symcomm.notation",
-    "Parts": "symcomm.parts",
     "Pipeline": "symcomm.parallel.strategy",
     "Problem": "symcomm.exam.problem",
     "Quantity": "symcomm.units",
@@ -88,7 +86,7 @@ _HOMES = {
     "load": "symcomm.exam.load",
     "maximise": "symcomm.optimum.minimum",
     "minimise": "symcomm.optimum.minimum",
-    "model_of_parts": "symcomm.parts",
+    "model_of_parts": "symcomm.model",
     "parse_strategy": "symcomm.parallel.strategy",
     "peak_rate": "symcomm.model",
     "ratio": "symcomm.model",
@@ -112,7 +110,6 @@ __all__ = [
     "HybridSharded",
     "Model",
     "Notation",
-    "Parts",
     "Pipeline",
     "Problem",
     "Quantity",

@@ -53,6 +53,11 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("recomputation", "activations_kept", "Activations are kept for the backward pass."),
     Convention("recomputation", "full_recomputation", "The forward pass of a layer is computed again for backward."),
     Convention(
+        "recomputation",
+        "needed_recomputation",
+        "The forward pass of a layer is computed again for backward, up to the last result that backward reads.",
+    ),
+    Convention(
         "recomputation", "selective_recomputation", "The core of attention is computed again for backward, no more."
     ),
     Convention("model_flops", "training_flops", "Model FLOPs are the forward and backward operations of the graph."),
@@ -113,6 +118,18 @@ CONVENTIONS: tuple[Convention, ...] = (
         "that no gradient reads (biases, embeddings), because a unit of modules is gathered as a whole.",
     ),
     Convention("gathered_weights", "keep", "Gathered weights are kept from the forward to the backward pass."),
+    Convention(
+        "gathered_weights",
+        "layers",
+        "The weights of layers are dropped after their forward pass and gathered again as a whole for backward; those "
+        "before and behind the layers are kept.",
+    ),
+    Convention(
+        "gathered_activations",
+        "regather_sequence",
+        "Activations that sequence parallelism cuts are saved as shards and gathered again for the backward pass; "
+        "other gathered activations are kept.",
+    ),
     Convention("gathered_activations", "keep", "Gathered activations are kept from the forward to the backward pass."),
     Convention(
         "gathered_activations",
@@ -171,7 +188,7 @@ class Accounting:
     message_cost: str = "alpha_beta"
     bandwidth: str = "algbw"
     gathered_weights: str = "reshard"
-    gathered_activations: str = "keep"
+    gathered_activations: str = "regather_sequence"
     pipeline: str = "one_direction"
     saved: str = "ideal"
     softmax: str = "library"

@@ -146,11 +146,11 @@ def _model(file: Path, name: str, repeat: str, batch: str, dtype: str | None = N
     from symcomm.exam.solve import load_model
 
     if file.suffix in (".json", ".txt"):
-        from symcomm.parts import load_parts
+        from symcomm.model import load_known
 
-        parts = load_parts(file, repeat=repeat, batch=batch, dtype=dtype or "fp16")
-        if parts is not None:
-            return parts.part(name) if name else parts
+        known = load_known(file, repeat=repeat, batch=batch, dtype=dtype or "fp16")
+        if known is not None:
+            return known.part(name) if name else known
     return load_model(read_problem(file), name, repeat=repeat, batch=batch, dtype=dtype or "")
 
 

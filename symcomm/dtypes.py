@@ -35,6 +35,15 @@ def element_bytes(dtype: str) -> Num:
     return Num(BYTES[key], Unit.parse("byte/element"))
 
 
+def row_dtype(dtype: str) -> str:
+    """The format of sums along a row: that of the numbers, or fp32 where theirs has 16 bits or fewer.
+
+    >>> row_dtype("bf16"), row_dtype("fp64")
+    ('fp32', 'fp64')
+    """
+    return "fp32" if element_bytes(dtype).number <= 2 else dtype
+
+
 def said_bytes(size: Num) -> str:
     """How a person says it: ``2 bytes``."""
     return f"{size.number} byte{'s' if size.number != 1 else ''}"

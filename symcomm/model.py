@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
 from symcomm.dtypes import element_bytes
-from symcomm.errors import AccountingError, StrategyError, SymcommError, TableError, ValuesError, nearest
+from symcomm.errors import AccountingError, StrategyError, TableError, ValuesError, nearest
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
@@ -20,6 +21,8 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.methods import DerivedQuantities
 from symcomm.quantities.setting import Setting
+from symcomm.readers.blueprint import Blueprint, PartGraph
+from symcomm.readers.reading import Leaves, read, read_text
 from symcomm.text.finder import layer_tables
 from symcomm.text.formula import parse_layer
 from symcomm.text.table import Table
@@ -37,6 +40,16 @@ def _whole_ranks(setting: Setting, strategy: object) -> None:
                 raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
 
 
+# What the weights alone tell, where a module tree does not say what feeds what.
+OF_WEIGHTS = ("parameters", "state_memory", "communication")
+
+
+def _shards_only(strategy: object) -> bool:
+    """Whether a strategy cuts nothing but the batch and the states of weights."""
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    return not isinstance(strategy, Strategy) or all(rule.axis in ("batch", "first") for _, rule in strategy.rules)
+
+
 @dataclass(frozen=True)
 class Model(DerivedQuantities):
     r"""A graph and what its numbers depend on besides; it has a method for each quantity that can be derived.
@@ -51,6 +64,20 @@ class Model(DerivedQuantities):
     dtype: str = "fp16"
     values: Mapping[str, Fraction] = field(default_factory=dict)
     notation: Notation = field(default_factory=Notation)
+    tables: tuple[str, ...] = field(default=(), compare=False)
+    literal: Model | None = field(default=None, compare=False)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader repaired, supposed or left out."""
+        return self.graph.notes
+
+    def part(self, name: str) -> Model:
+        """One region of the model (an embedding, a layer, a head) as a model of its own.
+
+        Raises ``ValuesError`` for an unknown name.
+        """
+        return replace(self, graph=self.graph.region(name), name=name, tables=(), literal=None)
 
     def derive(self, quantity: str, *, accounting: str | Accounting | Mapping[str, str] | None = None,
                **options: Any) -> Derivation:  # fmt: skip
@@ -69,6 +96,13 @@ class Model(DerivedQuantities):
         declared.check(said)
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
+            if not self.graph.flow and (quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy"))):
+                raise ValuesError(
+                    f"{quantity} cannot be derived: the module tree of {self.name} says which weights there are, but "
+                    "not what feeds what",
+                    hint="give a config.json or a layer table; parameters and (fully sharded) data parallelism are "
+                    "known",
+                )  # fmt: skip
         return declared.derive(setting, **said)
 
     def at(self, /, **values: object) -> Model:
@@ -87,6 +121,7 @@ def load(
     values: Mapping[str, object] | None = None,
     inputs: Iterable[str] = (),
     weights: Iterable[str] = (),
+    axes: Mapping[str, str] = MappingProxyType({}),
     notation: Notation | None = None,
     name: str = "",
 ) -> Model:
@@ -117,26 +152,70 @@ def load(
     given = {k: exact(v, k) for k, v in (values or {}).items()}
     known = {*(notation.meanings if notation else ()), *given}
     rows = parse_layer(source)
-    graph = build(rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known)
+    graph = build(
+        rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
+        notation=notation,
+    )  # fmt: skip
     made = Model(graph, name or "layer", dtype, given, notation or Notation())
     graph.relations.complete(given)  # refuses values that contradict one another
     return made
 
 
-_LARGEST_FILE = 2_000_000
+def from_blueprint(
+    blueprint: Blueprint, *, dtype: str = "fp16", values: Mapping[str, object] | None = None,
+    notation: Notation | None = None,
+) -> Model:  # fmt: skip
+    """The model of a blueprint; ``values`` are known numbers besides those the reader found."""
+    element_bytes(dtype)
+    base = notation or Notation()
+    notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
+    known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
+    for name, value in (values or {}).items():
+        known[name] = exact(value, name)
+    blueprint.graph.relations.complete(known)  # refuses values that contradict one another
+    literal = None
+    if blueprint.literal is not None:
+        literal = from_blueprint(blueprint.literal, dtype=dtype, notation=notation)
+    tables = tuple(part.text for part in blueprint.parts)
+    return Model(blueprint.graph, blueprint.name, dtype, known, notation, tables, literal)
 
 
-def read_text(path: Path) -> str:
-    """The text of a file; refuses one that is missing, too large or not UTF-8."""
-    try:
-        size = path.stat().st_size
-        if size > _LARGEST_FILE:
-            raise SymcommError(f"{path}: {size} bytes; a file may have {_LARGEST_FILE}")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise SymcommError(f"{path}: this is not UTF-8 text") from None
-    except OSError as error:
-        raise SymcommError(f"{path}: {error.strerror}", hint="give the path of a problem file or a table") from None
+def model_of_parts(
+    models: Sequence[tuple[Model, str]],
+    *,
+    name: str = "model",
+    values: Mapping[str, object] | None = None,
+    notation: Notation | None = None,
+) -> Model:
+    """The model whose parts are models; each with the tensor that stands for the result of the layers, or nothing.
+
+    Raises ``ValuesError`` where their number formats or values differ, or where no row makes such a tensor.
+    """
+    known: dict[str, Fraction] = {}
+    for model, _ in models:
+        if model.dtype != models[0][0].dtype:
+            raise ValuesError(f"{models[0][0].name} is in {models[0][0].dtype}, but {model.name} in {model.dtype}",
+                              hint="give the parts of a model one dtype")  # fmt: skip
+        for size, value in model.values.items():
+            if known.setdefault(size, value) != value:
+                raise ValuesError(f"{size} is {known[size]} in one part and {value} in another one")
+    made = tuple(PartGraph(model.name, model.graph, layers_before=at) for model, at in models)
+    dtype = models[0][0].dtype
+    return from_blueprint(Blueprint(name, made, {}), dtype=dtype, values={**known, **(values or {})}, notation=notation)
+
+
+def load_known(source: object, *, name: str = "", dtype: str = "fp16", values: Mapping[str, object] | None = None,
+               notation: Notation | None = None, architecture: str = "", leaves: Leaves | None = None,
+               loss: bool = False, **other: Any) -> Model | None:  # fmt: skip
+    """The model of a configuration or a module; None where the source is something else, such as a layer table."""
+    blueprint = read(source, architecture=architecture, leaves=leaves, loss=loss)
+    if blueprint is None:
+        return None
+    unknown = [key for key, value in other.items() if value]
+    if unknown:
+        raise ValuesError(f"{unknown[0]} belongs to layer tables; {blueprint.name} was not read from one")
+    made = from_blueprint(blueprint, dtype=dtype, values=values, notation=notation)
+    return replace(made, name=name) if name else made
 
 
 def ratio(a: Derivation, b: Derivation, title: str = "") -> Derivation:

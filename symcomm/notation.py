@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from symcomm.errors import ValuesError
 
@@ -82,6 +82,20 @@ def split_name(name: str) -> tuple[str, str, str, str]:
     if not base:  # a name such as __import__ has no base before its underscore
         base, lower = body, ""
     return base, lower, upper, primes
+
+
+AxisRole = Literal["", "batch", "sequence"]
+_BATCH = re.compile(r"batch|number of (sequences|examples|samples|images)", re.IGNORECASE)
+_SEQUENCE = re.compile(r"sequen[cz]|positions?\b|context length", re.IGNORECASE)
+
+
+def axis_role(meaning: str) -> AxisRole:
+    """Which axis of the data a symbol is the size of, as its meaning says it; empty where it says neither.
+
+    >>> axis_role("batch size in sequences"), axis_role("sequence length"), axis_role("model dimension")
+    ('batch', 'sequence', '')
+    """
+    return "batch" if _BATCH.search(meaning) else "sequence" if _SEQUENCE.search(meaning) else ""
 
 
 @dataclass(frozen=True)

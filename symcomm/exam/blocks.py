@@ -123,6 +123,12 @@ class Section:
             raise wrong_type(name, "a mapping", value)
         return Section(value.entries, value.span, what)
 
+    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
+        """A mapping of texts to texts."""
+        found = self.section(name, name)
+        entries = found.entries if found else ()
+        return tuple((key.text.strip(), _scalar(value, key.text, "text").text.strip()) for key, value in entries)
+
     def count(self, name: str) -> int | None:
         """A whole number, zero or more."""
         value = self.get(name)

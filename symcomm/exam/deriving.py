@@ -34,9 +34,9 @@ def derive(
 ) -> Derivation:
     """Derives one quantity; ``values`` are known besides the model's own, and come before them."""
     known = replace(model, values={**model.values, **values})
-    for graph in getattr(model, "graphs", (model.graph,)):
-        sizes = {s.name for axis in graph.axes.values() for s in axis.size.free_symbols} | {graph.repeat}
-        for symbol, value in values.items():
-            if symbol in sizes and value.denominator != 1:
-                raise ValuesError(f"{symbol} is {value}, but a size is a whole number")
+    sizes = {s.name for axis in model.graph.axes.values() for s in axis.size.free_symbols}
+    sizes |= {region.times for region in model.graph.regions}
+    for symbol, value in values.items():
+        if symbol in sizes and value.denominator != 1:
+            raise ValuesError(f"{symbol} is {value}, but a size is a whole number")
     return known.derive(name, accounting=accounting, **options)

@@ -18,8 +18,8 @@ def load(source: Any, name: str = "", **options: Any) -> Model:
     """The model of a problem file, of a file or text with a layer table, or of a ``Table``.
 
     Also of a Hugging Face ``config.json`` (path, text or mapping), of a printed PyTorch module (text, or a path that
-    ends in ``.txt``), of a live module or a function that makes one: see ``symcomm.parts``. There, ``architecture``
-    names a class and ``leaves`` declares layers of one's own.
+    ends in ``.txt``), of a live module or a function that makes one: see ``symcomm.readers.reading``. There,
+    ``architecture`` names a class and ``leaves`` declares layers of one's own.
 
     ``name`` chooses among the models of a problem file (the last one by default). ``options`` are those of
     ``symcomm.model.load``: ``repeat``, ``batch``, ``dtype``, ``values``, ``inputs``, ``weights``, ``notation``.
@@ -27,15 +27,13 @@ def load(source: Any, name: str = "", **options: Any) -> Model:
     from symcomm import model
 
     if not isinstance(source, Table):
-        from symcomm.parts import load_parts
-
-        parts = load_parts(source, name=name, **options)
-        if parts is not None:
-            return parts
+        known = model.load_known(source, name=name, **options)
+        if known is not None:
+            return known
         if not isinstance(source, (str, Path)):
             hint = "a path, a text, a Table, a configuration (a mapping) or a PyTorch module"
             raise TableError(f"a model cannot be read from a {type(source).__name__}", hint=hint)
-        options = {k: v for k, v in options.items() if k not in ("architecture", "leaves")}
+        options = {k: v for k, v in options.items() if k not in ("architecture", "leaves", "loss")}
         is_path = isinstance(source, Path) or ("\n" not in source and len(source) < 1000)
         problem = read_problem(source) if is_path else parse_problem(str(source))
         if problem.models:

@@ -27,7 +27,7 @@ from symcomm.units import Quantity
 FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")
 MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
-    "layers_before",
+    "axes", "layers_before",
 )  # fmt: skip
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
@@ -51,6 +51,7 @@ class ModelBlock:
     values: tuple[Known, ...]
     inputs: tuple[str, ...]
     weights: tuple[str, ...]
+    axes: tuple[tuple[str, str], ...]
     notation: Notation
     shown: bool
     section: Section
@@ -257,6 +258,7 @@ class _Reader:
             values,
             section.texts("inputs"),
             section.texts("weights"),
+            section.pairs("axes"),
             notation,
             shown,
             section,

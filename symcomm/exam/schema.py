@@ -41,6 +41,8 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "values": ("given sizes", {"type": "object", "additionalProperties": _TEXT}),
     "inputs": ("tensors that are inputs", _TEXTS),
     "weights": ("tensors that are weights", _TEXTS),
+    "axes": ("what axes are, by their symbols: batch, sequence, ...",
+             {"type": "object", "additionalProperties": {"type": "string"}}),
     "layers_before": ("the tensor that stands for the result of the layers", {"type": "string"}),
     "parts": ("models that this one is made of", _TEXTS),
     "label": ("tells the answers of one question apart", _TEXT),

@@ -66,13 +66,13 @@ def _numbers(known: Iterable[Known]) -> dict[str, Any]:
 
 
 def _load(block: ModelBlock) -> Model:
-    from symcomm import model, parts
+    from symcomm import model
 
     section = block.section
     try:
         if block.parts:
             found = [(_load(part), part.layers_before) for part in block.parts]
-            return parts.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
+            return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         made = model.load(
             block.table,
             repeat=block.repeat,
@@ -81,6 +81,7 @@ def _load(block: ModelBlock) -> Model:
             values=_numbers(block.values),
             inputs=block.inputs,
             weights=block.weights,
+            axes=dict(block.axes),
             notation=block.notation,
             name=block.name,
         )

@@ -6,19 +6,20 @@ and join them. Two axes that no computation joins stay two axes, however equal t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast, get_args
 
 import sympy as sp
 
 from symcomm import form as forms
-from symcomm.errors import ShapeError, Span, SymcommError
+from symcomm.errors import ShapeError, Span, SymcommError, nearest
 from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in
 from symcomm.graph.formulas import Reader
 from symcomm.graph.functions import FUNCTION
-from symcomm.graph.graph import Axis, Graph, Op, Tensor
-from symcomm.notation import split_name
+from symcomm.graph.graph import Axis, Graph, Op, Region, Tensor
+from symcomm.notation import AxisRole, Notation, axis_role, split_name
 from symcomm.text import tree
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def build(
     inputs: Iterable[str] = (),
     weights: Iterable[str] = (),
     known: Iterable[str] = (),
+    axes: Mapping[str, str] = MappingProxyType({}),
+    notation: Notation | None = None,
 ) -> Graph:
     """The graph of a layer table.
 
@@ -41,7 +44,9 @@ def build(
 
     ``repeat`` is the symbol that says how often the layer is stacked. ``batch`` puts a batch axis before every
     tensor that is not a weight, for tables that leave it out. ``inputs`` and ``weights`` say what a tensor is where
-    the table alone would mislead. Raises ``ShapeError`` and ``FormulaError``, pointing at the cell.
+    the table alone would mislead; ``axes`` says which sizes are the batch and the sequence (``{"T": "sequence"}``),
+    where neither the ops nor what ``notation`` says of the symbols tell. Raises ``ShapeError`` and ``FormulaError``,
+    pointing at the cell.
     """
     rows = tuple(rows)
     same = aliases(rows, known)
@@ -49,9 +54,10 @@ def build(
     if batch:
         plain = _Builder(rows=rows, inputs=frozenset(inputs), weights=frozenset(weights), renamed=same)
         batched = frozenset(t.name for t in plain.graph(name, repeat).tensors.values() if t.role != "weight")
-    return _Builder(
+    made = _Builder(
         rows=rows, inputs=frozenset(inputs), weights=frozenset(weights), renamed=same, batch=batch, batched=batched
     ).graph(name, repeat)
+    return _with_axis_roles(made, {**axes, **({batch: "batch"} if batch else {})}, notation or Notation())
 
 
 @dataclass(kw_only=True)
@@ -276,6 +282,7 @@ class _Builder(Reader):
                     "forward",
                     draft.row,
                     draft.source,
+                    name,
                 )
             )
         used = {t.name for t in tensors.values()}
@@ -285,21 +292,38 @@ class _Builder(Reader):
         notes += tuple(
             f"'{key}' is read as '{name}', which the document declares" for key, name in self.renamed.items()
         )
+        region = Region(name, repeat)
         graph = Graph(
-            name, {a.name: a for a in atoms.values()}, tensors, tuple(ops), self.relations(), repeat, (), notes
+            name, {a.name: a for a in atoms.values()}, tensors, tuple(ops), self.relations(), (region,), notes
         )
-        return _carry(graph)
+        return replace(graph, regions=(replace(region, carried=_carried(graph)),))
 
 
 def _looks_like_weight(name: str) -> bool:
     return split_name(name)[0] in ("W", "w", "b", "bias", "weight")
 
 
-def _carry(graph: Graph) -> Graph:
-    """The graph with the output that becomes the input of the next repetition."""
+def _with_axis_roles(graph: Graph, said: Mapping[str, str], notation: Notation) -> Graph:
+    """The graph with what its axes are said to be, by ``said`` (label to role) or by the meaning of their symbols."""
+    labels = list(dict.fromkeys(a.label for a in graph.axes.values()))
+    for label, role in said.items():
+        if role not in get_args(AxisRole) or not role:
+            raise ShapeError(f"an axis is the batch or the sequence, not '{role[:60]}'", hint=f"{label}: batch")
+        if label not in labels:
+            raise ShapeError(f"no tensor has an axis '{label[:60]}'", hint=nearest(label, labels))
+
+    def role_of(axis: Axis) -> AxisRole:
+        meant = axis_role(notation.meaning(str(axis.size.name))) if axis.size.is_Symbol else ""
+        return cast("AxisRole", said.get(axis.label, meant))
+
+    return replace(graph, axes={name: replace(axis, role=role_of(axis)) for name, axis in graph.axes.items()})
+
+
+def _carried(graph: Graph) -> tuple[tuple[str, str], ...]:
+    """The output that becomes the input of the next repetition, with that input."""
     for out in reversed(graph.outputs):
         for into in graph.inputs:
             a, b = (sp.Mul(*(graph.axes[x].size for x in t.axes)) for t in (out, into))
             if len(out.shape) == len(into.shape) and graph.same_size(a, b):
-                return replace(graph, carried=((out.name, into.name),))
-    return graph
+                return ((out.name, into.name),)
+    return ()

@@ -16,24 +16,45 @@ def gradient_name(tensor: str) -> str:
     return f"d({tensor})"
 
 
-def differentiable(graph: Graph, input_gradient: bool = True) -> frozenset[str]:
-    """The tensors that need a gradient: weights, inputs where asked for, and all that depends on them."""
-    needed = {t.name for t in graph.tensors.values() if t.role == "weight" or (t.role == "input" and input_gradient)}
+def inputs_to_train(graph: Graph, needed: bool = True) -> frozenset[str]:
+    """The inputs whose gradient is computed: all where that is ``needed``, else those that a repeated region reads.
+
+    The gradient of what a layer reads is what the layer before it learns from; only the first one's is not needed.
+    """
+    repeated = {region.name for region in graph.regions if region.times}
+    return frozenset(
+        t.name
+        for t in graph.inputs
+        if needed or any(op.region in repeated for op in graph.consumers.get(t.name, ()))
+    )
+
+
+def differentiable(graph: Graph, inputs: frozenset[str] | None = None) -> frozenset[str]:
+    """The tensors that need a gradient: weights, ``inputs`` (all, where not said), and all that depends on them."""
+    inputs = inputs_to_train(graph) if inputs is None else inputs
+    needed = {t.name for t in graph.tensors.values() if t.role == "weight"} | inputs
     for op in graph.ops:
         if any(name in needed for name in op.inputs) and op.kind not in ("onehot", "route"):
             needed.add(op.output)
     return frozenset(needed)
 
 
-def backward(graph: Graph, input_gradient: bool = True) -> Graph:
+def training(graph: Graph, needed: bool = True, frozen: frozenset[str] = frozenset()) -> Graph:
+    """Forward and backward ops of a step; ``needed`` is that of ``inputs_to_train``, ``frozen`` weights get none."""
+    held = {name: replace(graph.tensors[name], role="constant") for name in frozen}
+    both = backward(replace(graph, tensors={**graph.tensors, **held}), inputs_to_train(graph, needed))
+    return replace(both, tensors={n: graph.tensors[n] if n in frozen else t for n, t in both.tensors.items()})
+
+
+def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
     """The graph with its backward ops behind its forward ops.
 
     The gradient of a tensor is named ``d(tensor)``; the gradients of the outputs come from outside. A tensor that
-    several ops read gets the sum of their contributions.
+    several ops read gets the sum of their contributions. ``inputs`` are those that get one, all where not said.
 
     Source: reverse-mode differentiation, e.g. Baydin et al., arXiv 1502.05767, section 3.2.
     """
-    needed = differentiable(graph, input_gradient)
+    needed = differentiable(graph, inputs)
     tensors = dict(graph.tensors)
     ops: list[Op] = []
     parts: dict[str, list[str]] = {}  # contributions to the gradient of a tensor
@@ -52,7 +73,8 @@ def backward(graph: Graph, input_gradient: bool = True) -> Graph:
         name = like(f"{gradient_name(of)}·{len(known) + 1}", of)
         known.append(name)
         made[name] = len(ops)
-        ops.append(Op(name, kind, inputs, name, indices, out, tuple(attributes.items()), "backward", op.row, op.source))
+        ops.append(Op(name, kind, inputs, name, indices, out, tuple(attributes.items()), "backward", op.row, op.source,
+                      op.region))
 
     def settle(name: str) -> str:
         """The finished gradient of a tensor: its only contribution, or the sum of all."""
@@ -72,8 +94,11 @@ def backward(graph: Graph, input_gradient: bool = True) -> Graph:
         like(final, name)
         attributes = (("view", True),) if len(known) == 1 else (("signs", (1,) * len(known)),)
         kind = "contraction" if len(known) == 1 else "add"
+        homes = {ops[made[one]].region for one in known if one in made}
+        maker = graph.producers.get(name) or graph.consumers[name][0]
+        region = homes.pop() if len(homes) == 1 else maker.region
         ops.append(Op(final, kind, tuple(known), final, (indices,) * len(known), indices, attributes, "backward",
-                      0, source))  # fmt: skip
+                      0, source, region))  # fmt: skip
         return final
 
     for out in graph.outputs:

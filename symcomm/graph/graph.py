@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Literal
 
 from symcomm.derivation import Relations
 from symcomm.errors import ShapeError, Span
+from symcomm.notation import AxisRole
 
 if TYPE_CHECKING:
     import networkx as nx
     from sympy import Expr
 
-Role = Literal["input", "weight", "activation", "gradient", "constant"]
+Role = Literal["input", "weight", "activation", "gradient", "constant", "statistic"]
 Phase = Literal["forward", "backward"]
 
 
@@ -27,12 +28,14 @@ Phase = Literal["forward", "backward"]
 class Axis:
     """An axis with its size; two axes of equal size are still two axes.
 
-    ``name`` is unique in a graph; ``label`` is the size as the author wrote it, which strategies may name.
+    ``name`` is unique in a graph; ``label`` is the size as the author wrote it, which strategies may name. ``role`` is
+    what the author says it is (or what the symbol usually means), for where the ops alone do not tell.
     """
 
     name: str
     label: str
     size: Expr
+    role: AxisRole = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ class Op:
     """One op: ``output[output_indices] = kind(inputs[indices])``.
 
     ``indices[j][n]`` is the loop index of axis ``n`` of input ``j``. ``row`` is the table row it came from, ``phase``
-    the pass it runs in. ``attributes`` are what the kind needs besides (a scale, the signs of a sum).
+    the pass it runs in, ``region`` the part of the model it stands in. ``attributes`` are what the kind needs besides
+    (a scale, the signs of a sum).
     """
 
     name: str
@@ -73,6 +77,7 @@ class Op:
     phase: Phase = "forward"
     row: int = 0
     source: Span | None = None
+    region: str = ""
 
     def attribute(self, name: str, default: object = None) -> object:
         """An attribute of the op, or the default."""
@@ -85,12 +90,35 @@ class Op:
         return tuple(i for i in seen if i not in self.output_indices)
 
 
+def bare(name: str) -> str:
+    """A tensor's name without the mark of its region.
+
+    >>> bare("head:W^U"), bare("x")
+    ('W^U', 'x')
+    """
+    return name.rpartition(":")[2]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of a model whose ops run together: an embedding, a layer, a head.
+
+    ``times`` is the symbol that says how often it stands one behind the other (``N_layer``), or empty for once.
+    ``carried`` pairs an output with the input it becomes in the next repetition.
+    """
+
+    name: str
+    times: str = ""
+    carried: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True)
 class Graph:
-    """Ops in an order they can run in, their tensors and axes, and the relations between sizes.
+    """Ops in an order they can run in, their tensors and axes, the relations between sizes, and the regions.
 
-    ``repeat`` is the symbol that says how often the graph is repeated (``N_layer``), or empty. ``carried`` pairs an
-    output with the input it becomes in the next repetition.
+    Each op names its region and stands once, however often the region does: what a repeated region hands on to the
+    next one is what its last repetition makes, and its first one takes what the region before it made. ``flow`` is
+    false where only the weights are known and not what feeds what.
 
     Raises ``ShapeError`` when an op's operands do not fit together.
     """
@@ -100,9 +128,9 @@ class Graph:
     tensors: Mapping[str, Tensor]
     ops: tuple[Op, ...]
     relations: Relations = field(default_factory=Relations)
-    repeat: str = ""
-    carried: tuple[tuple[str, str], ...] = ()
+    regions: tuple[Region, ...] = ()
     notes: tuple[str, ...] = ()
+    flow: bool = True
 
     def __post_init__(self) -> None:
         made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of and not t.virtual}
@@ -128,6 +156,82 @@ class Graph:
     def same_size(self, a: Expr, b: Expr) -> bool:
         """Whether two sizes are equal under the relations."""
         return bool((self.relations.expand(a) - self.relations.expand(b)).expand() == 0)
+
+    @property
+    def repeat(self) -> str:
+        """The symbol that says how often the only region is repeated; else empty."""
+        return self.regions[0].times if len(self.regions) == 1 else ""
+
+    @property
+    def carried(self) -> tuple[tuple[str, str], ...]:
+        """What repetitions hand on: pairs of an output and the input it becomes."""
+        return tuple(pair for region in self.regions for pair in region.carried)
+
+    def find(self, name: str, made: bool = False) -> Tensor:
+        """The tensor that a person calls so: by its name, by that of a family (``Q`` for ``Q_i``), in any region.
+
+        ``made`` looks among what ops compute only. Of several regions that have one, the name needs the region's first
+        word (``head:o``). Raises ``ValuesError`` where there is none, or more than one.
+        """
+        from symcomm.errors import ValuesError, nearest
+
+        known = [n for n in self.tensors if n in self.producers] if made else [*self.tensors]
+        where, _, base = name.rpartition(":")
+        homes = {r.name.split()[0] for r in self.regions}
+
+        def home(n: str) -> str:
+            op = self.producers.get(n) or next(iter(self.consumers.get(n, ())), None)
+            return op.region.split()[0] if op is not None else ""
+
+        found = [n for n in known if bare(n) in (base, f"{base}_i") and (not where or home(n) == where)]
+        if len({home(n) for n in found}) > 1:
+            listed = [f"{home(n)}:{bare(n)}" for n in found]
+            raise ValuesError(
+                f"several tensors are called {base[:60]}: {', '.join(listed)}", hint=f"write for instance {listed[-1]}"
+            )
+        if not found or (where and where not in homes):
+            what = f"no row computes '{name[:60]}'" if made else f"there is no tensor '{name[:60]}'"
+            raise ValuesError(what, hint=nearest(base, [bare(n) for n in known]))
+        return self.tensors[base if base in found else found[0]]
+
+    @cached_property
+    def crossing(self) -> frozenset[str]:
+        """The activations and gradients of activations that one region makes and another one reads."""
+        made = {op.output: op.region for op in self.ops}
+        found = set()
+        for op in self.ops:
+            for name in op.inputs:
+                if op.kind != "update" and made.get(name, op.region) != op.region:
+                    tensor = self.tensors[name]
+                    of = self.tensors.get(tensor.of, tensor)
+                    if of.role != "weight" and not tensor.virtual:
+                        found.add(name)
+        return frozenset(found)
+
+    def region(self, name: str) -> Graph:
+        """One region as a graph of its own: what other regions make comes from outside.
+
+        Raises ``ValuesError`` for an unknown name.
+        """
+        mine = tuple(region for region in self.regions if region.name == name)
+        if not mine:
+            from symcomm.errors import ValuesError, nearest
+
+            known = [region.name for region in self.regions]
+            raise ValuesError(f"the model has no part '{name[:60]}'", hint=nearest(name, known))
+        if len(self.regions) == 1:
+            return self
+        ops = tuple(op for op in self.ops if op.region == name)
+        made = {op.output for op in ops}
+        used = {n for op in ops for n in (*op.inputs, op.output)}
+        used |= {t.name for t in self.tensors.values() if t.role == "statistic"}
+        tensors = {
+            n: replace(t, role="input") if n not in made and t.role == "activation" else t
+            for n, t in self.tensors.items()
+            if n in used
+        }
+        axes = {a: self.axes[a] for t in tensors.values() for a in t.axes}
+        return replace(self, name=name, axes=axes, tensors=tensors, ops=ops, regions=mine)
 
     @cached_property
     def producers(self) -> dict[str, Op]:

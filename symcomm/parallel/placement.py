@@ -1,79 +1,109 @@
 """The one rule that derives every collective from where the tensors are placed.
 
-An op runs where most of its tensors already are. A cut axis that it sums leaves a partial sum on each rank: an
-all-reduce, or a reduce-scatter where a cut result is wanted. An operand that is cut along an axis the op needs whole
-is gathered; one that is cut along another axis than the op is exchanged, all to all. Nothing else communicates.
+A cut axis that an op sums leaves a partial sum on each rank: an all-reduce, or a reduce-scatter where a cut result is
+wanted. An operand that is cut along an axis the op needs whole is gathered; one that is cut along another axis than the
+op is exchanged, all to all. Nothing else communicates. Maps that reduce along a cut axis are steps of their own.
 
-Two points save calls that a naive reading would make twice: a tensor is gathered once per phase, and partial sums
-with one target are added before they are reduced.
+Where there is a choice, the place is taken at which the least bytes are sent: a tensor is gathered once per phase,
+partial sums with one target are added before they are reduced, and a sum over several mesh axes is one call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError
+from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
-from symcomm.graph.ops import MAP
-from symcomm.parallel.strategy import Placed, Strategy, resolve, whole_indices
+from symcomm.parallel.cheapest import WHOLE, Choice, Mode, Problem, phase_of
+from symcomm.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions, moves, place, placings
+from symcomm.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
+from symcomm.parallel.reference import reference
+from symcomm.parallel.strategy import Placed, Strategy, resolve
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from sympy import Expr
 
-CollectiveKind = Literal["all-reduce", "reduce-scatter", "all-gather", "all-to-all"]
-RunPhase = Literal["forward", "backward", "update"]
-PARTIAL = -1
+__all__ = [
+    "PARTIAL", "Collective", "CollectiveKind", "Compute", "Layout", "Part", "Plan", "RunPhase",
+    "check_divisible", "cut_axes", "place", "plan", "update_ops",
+]  # fmt: skip
 
-# Where a tensor is along each axis of the mesh: the position of its axis that is cut there, or PARTIAL for a sum that
-# is still spread over the ranks. A mesh axis that is not named holds the whole tensor on every rank.
-Layout = tuple[tuple[str, int], ...]
+RunPhase = Literal["forward", "backward", "update"]
 
 
 @dataclass(frozen=True)
 class Collective:
     """One collective call: what it moves, between which ranks, when and why.
 
-    ``elements`` is the size of the full tensor the call works on (the cuts along other mesh axes taken off).
-    ``before`` and ``after`` are the layouts of the tensor; ``dtype`` is that of its elements where it differs.
+    ``meshes`` are the axes of the mesh whose ranks take part together. ``elements`` is the size of the full tensor the
+    call works on (the cuts along other mesh axes taken off). ``before`` and ``after`` are the layouts of the tensor;
+    ``reduces`` says whether parts are added or the largest is taken.
     """
 
     kind: CollectiveKind
     tensor: str
     elements: Expr
-    mesh: str
+    meshes: tuple[str, ...]
     phase: RunPhase
     op: str
     why: str
     before: Layout
     after: Layout
     stored: str  # the name the result is known by: the tensor, or its gathered copy
+    reduces: Literal["sum", "max"] = "sum"
 
 
 @dataclass(frozen=True)
 class Compute:
-    """One op run on every rank: which of its loop indices each mesh axis cuts.
+    """A step that every rank runs, and which of its loop indices each mesh axis cuts.
 
-    ``layouts`` are those of the operands as read. ``once`` names operands that only the first rank of a mesh axis
-    contributes, because the result is a partial sum and they are whole.
+    The step is an op, or a part of a map that is taken apart (see ``lowering``). ``reads`` are the names by which its
+    operands are known, ``layouts`` those of the operands as read. ``once`` names operands that only the first rank of
+    a mesh axis contributes, because the result is a partial sum and they are whole.
     """
 
-    op: Op
+    step: Piece
     cuts: tuple[tuple[str, int], ...]
     reads: tuple[str, ...]
     layouts: tuple[Layout, ...]
     output: Layout
     once: tuple[tuple[int, str], ...] = ()
 
+    @property
+    def op(self) -> Op:
+        """The op that the step is, or is a part of."""
+        return self.step.op
+
+    @property
+    def part(self) -> Part:
+        """Whether it is the whole op, statistics of a map, or the rest of it, point by point."""
+        return self.step.part
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The operands of the step."""
+        return self.step.inputs
+
+    @property
+    def makes(self) -> str:
+        """What the step makes: the op's result, or statistics."""
+        return self.step.output
+
 
 @dataclass(frozen=True)
 class Plan:
-    """What every rank does, in order: computations and the collectives between them."""
+    """What every rank does, in order: computations and the collectives between them.
+
+    ``placements`` says where each tensor rests. The statistics of maps are among the tensors of ``graph``.
+    """
 
     graph: Graph
     strategy: Strategy
@@ -85,32 +115,24 @@ class Plan:
         """The collectives, in order."""
         return tuple(step for step in self.steps if isinstance(step, Collective))
 
+    @cached_property
+    def cuts(self) -> Mapping[str, Mapping[str, int]]:
+        """Of each op, by what it makes: the loop that each mesh axis cuts in it or in a part of it."""
+        found: dict[str, dict[str, int]] = {}
+        for step in self.steps:
+            if isinstance(step, Compute):
+                found.setdefault(step.op.output, {}).update(step.cuts)
+        return found
 
-def place(tensor: Tensor, graph: Graph, rules: tuple[Placed, ...], role: str = "") -> Layout:
-    """The wanted layout of a tensor: it takes the rules in order, each mesh axis once.
-
-    ``role`` overrides the tensor's own: ``gradient`` for the gradient of a weight, ``state`` for optimizer states.
-    """
-    role = role or tensor.role
-    if tensor.role == "gradient" and tensor.of:
-        role = "gradient" if graph.tensors[tensor.of].role == "weight" else "activation"
-    role = "activation" if role in ("input", "constant") else role
-    found: list[tuple[str, int]] = []
-    for placed in rules:
-        rule = placed.rule
-        if role not in rule.on or any(mesh == rule.mesh for mesh, _ in found):
-            continue
-        cut = {position for _, position in found}
-        for position, axis in enumerate(tensor.axes):
-            if placed.axes is None:
-                # Any axis will do: prefer one that no other mesh axis cuts, so that shards stay simple blocks.
-                free = [p for p in range(len(tensor.axes)) if p not in cut]
-                found.append((rule.mesh, free[0] if free else 0))
-                break
-            if axis in placed.axes:
-                found.append((rule.mesh, position))
-                break
-    return tuple(found)
+    @cached_property
+    def layouts(self) -> Mapping[str, Mapping[str, Layout]]:
+        """Of each op, by what it makes: the layouts of its operands as read, and of its result as made."""
+        found: dict[str, dict[str, Layout]] = {}
+        for step in self.steps:
+            if isinstance(step, Compute):
+                found.setdefault(step.op.output, {}).update(zip(step.inputs, step.layouts, strict=True))
+                found[step.op.output][step.makes] = step.output
+        return found
 
 
 def update_ops(graph: Graph) -> Graph:
@@ -124,7 +146,9 @@ def update_ops(graph: Graph) -> Graph:
         tensors[state] = replace(weight, name=state, role="constant", of=weight.name)
         tensors[new] = replace(weight, name=new, role="activation", of=weight.name)
         axes = tuple(range(len(weight.axes)))
-        ops.append(Op(new, "update", (weight.name, gradient, state), new, (axes,) * 3, axes, (), "backward"))
+        home = graph.consumers[weight.name][0].region
+        ops.append(Op(new, "update", (weight.name, gradient, state), new, (axes,) * 3, axes, (), "backward",
+                      region=home))  # fmt: skip
     return replace(graph, tensors=tensors, ops=tuple(ops))
 
 
@@ -134,274 +158,188 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     ``graph`` may hold forward ops only, or forward and backward ops. Raises ``StrategyError`` where a rule names an
     axis the graph does not have.
     """
-    return _Planner(graph, strategy, accounting or Accounting()).run()
+    accounting = accounting or Accounting()
+    rules = resolve(strategy, replace(graph, ops=tuple(o for o in graph.ops if o.phase == "forward")))
+    if any(op.phase == "backward" for op in graph.ops):
+        graph = update_ops(graph)
+
+    def wish(tensor: Tensor) -> tuple[tuple[Placed, int], ...]:
+        if tensor.name.startswith(("state(", "new(")) and tensor.of:
+            return placings(tensor, graph, rules, "state" if tensor.name.startswith("state(") else "weight")
+        if tensor.role == "constant" and tensor.name not in graph.producers:
+            return ()  # every rank has or makes it; a part of it costs nothing
+        return placings(tensor, graph, rules)
+
+    wishes = {name: wish(t) for name, t in graph.tensors.items()}
+    apart = {op.output for op in graph.ops if reducible(op.kind) and _cut_along(op, wishes)}
+    steps, statistics = pieces(graph, apart)
+    graph = with_statistics(graph, statistics)
+    wishes |= {name: wish(t) for name, t in statistics.items()}
+    wanted = {name: {p.rule.mesh: position for p, position in found} for name, found in wishes.items()}
+    # Which token is in which slot of which expert is known of a few of all pairs: nothing of that shape is stored.
+    sparse = {graph.tensors[op.output].axes for op in graph.ops if op.kind == "route"}
+    memory = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.rule.rests)
+    stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in sparse}
+    resting = frozenset((name, mesh) for name, mesh in memory if name in stored)
+    shards = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.axes is None)
+    # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier.
+    meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
+
+    def keeps(name: str, mesh: str) -> bool:
+        if graph.tensors[name].role == "weight":
+            return accounting.gathered_weights == "keep"
+        if accounting.gathered_activations == "regather_sequence":
+            return (name, mesh) not in resting
+        return accounting.gathered_activations == "keep"
+
+    problem = Problem(graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph))
+    return _Planner(problem, problem.solve(), strategy).run()
+
+
+def _cut_along(op: Op, wishes: Mapping[str, tuple[tuple[Placed, int], ...]]) -> bool:
+    """Whether a strategy wants the axis cut that a map works along."""
+    along = whole_indices(op)
+    ends = ((op.inputs[0], op.indices[0]), (op.output, op.output_indices))
+    return any(indices[position] in along for name, indices in ends for _, position in wishes[name])
 
 
 @dataclass
 class _Planner:
-    graph: Graph
+    """Writes down the steps of a choice: each result is brought to its place as it is made, copies as they are read."""
+
+    problem: Problem
+    choice: Choice
     strategy: Strategy
-    accounting: Accounting
     steps: list[Collective | Compute] = field(default_factory=list)
-    layouts: dict[str, dict[str, int]] = field(default_factory=dict)
-    copies: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    layouts: dict[str, Positions] = field(default_factory=dict)
+    copies: dict[str, dict[str, tuple[Positions, frozenset[str]]]] = field(default_factory=dict)
     computed: dict[str, Compute] = field(default_factory=dict)
     phase: RunPhase = "forward"
 
     def run(self) -> Plan:
-        forward_only = self.graph
-        rules = resolve(
-            self.strategy, replace(forward_only, ops=tuple(o for o in self.graph.ops if o.phase == "forward"))
-        )
-        if any(op.phase == "backward" for op in self.graph.ops):
-            self.graph = update_ops(self.graph)
-        graph = self.graph
-        self.wanted = {name: dict(self.wish(t, rules)) for name, t in graph.tensors.items()}
-        # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier: it is gathered first.
-        self.meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
+        self.graph, self.meshes = self.problem.graph, self.problem.meshes
         self.order = {mesh: n for n, mesh in enumerate(self.meshes)}
-        named = tuple(p for p in rules if p.axes is not None)
-        self.shards = {
-            (weight.name, mesh)
-            for weight in graph.weights
-            for mesh, _ in place(weight, graph, rules)
-            if mesh not in dict(place(weight, graph, named))
-        }
-        for name in graph.tensors:
-            if name not in graph.producers:
-                self.layouts[name] = dict(self.wanted[name])
-        for op in graph.ops:
-            phase: RunPhase = "update" if op.kind == "update" else op.phase
+        placements = {}
+        for name in self.graph.tensors:
+            rest = self.rest(name) if name in self.problem.readers or name in self.problem.made else None
+            placements[name] = self.layout(self.problem.wanted[name] if rest is None else rest)
+            if name not in self.problem.made:
+                self.layouts[name] = dict(placements[name])
+        for number, step in enumerate(self.problem.steps):
+            phase = phase_of(step)
             if phase != self.phase:
                 self.new_phase(phase)
-            self.run_op(op)
-        placements = {name: self.layout(d) for name, d in self.wanted.items()}
-        return Plan(graph, self.strategy, tuple(self.steps), placements)
+            self.run_step(number, step)
+        return Plan(self.graph, self.strategy, tuple(self.steps), placements)
 
-    def wish(self, tensor: Tensor, rules: tuple[Placed, ...]) -> Layout:
-        if tensor.name.startswith("state(") and tensor.of:
-            return place(tensor, self.graph, rules, "state")
-        if tensor.name.startswith("new(") and tensor.of:
-            return place(tensor, self.graph, rules, "weight")
-        if tensor.role == "constant" and tensor.name not in self.graph.producers:
-            return ()  # every rank has or makes it; a part of it costs nothing
-        return place(tensor, self.graph, rules)
+    def rest(self, name: str) -> dict[str, int]:
+        """Where a tensor rests."""
+        places = {mesh: self.choice.rests[mesh][name].place for mesh in self.meshes}
+        return {mesh: place for mesh, place in places.items() if place != WHOLE}
 
     def new_phase(self, phase: RunPhase) -> None:
-        """Drops the copies that the accounting does not keep from one phase to the next."""
+        """Drops the copies that are not kept from one phase to the next."""
         self.phase = phase
-        for tensor, stored in list(self.copies):
-            weight = self.graph.tensors[tensor].role == "weight"
-            keep = self.accounting.gathered_weights if weight else self.accounting.gathered_activations
-            if keep != "keep":
-                del self.copies[tensor, stored]
+        for name, copies in self.copies.items():
+            gone = [s for s, (_, over) in copies.items() if not all(self.problem.keeps(name, m) for m in over)]
+            for stored in gone:
+                del copies[stored]
 
-    # -- one op --------------------------------------------------------------------------------
-
-    def run_op(self, op: Op) -> None:
-        whole = whole_indices(op)
-        states: dict[str, list[str | int | None]] = {}
-        for mesh in self.meshes:
-            states[mesh] = [self.state(name, ix, mesh) for name, ix in zip(op.inputs, op.indices, strict=True)]
-        passing: list[str] = []
-        cuts: dict[str, int] = {}
-        unfinished: dict[str, None] = {}
-        for mesh in self.meshes:
-            pending = [j for j, s in enumerate(states[mesh]) if s == "partial"]
-            if pending and self.may_pass(op, pending, states[mesh]):
-                passing.append(mesh)
-                continue
-            unfinished.update((op.inputs[j], None) for j in pending)
-            chosen = self.choose(op, mesh, whole)
-            if chosen is not None:
-                cuts[mesh] = chosen
-        for name in unfinished:
-            self.finish(name, op.indices[op.inputs.index(name)], cuts, passing, op)
-        reads, layouts = [], []
-        for name, indices in zip(op.inputs, op.indices, strict=True):
-            stored, layout = self.bring(name, indices, cuts, op)
-            reads.append(stored)
-            layouts.append(self.layout(layout))
-        out: dict[str, int] = {}
-        once: list[tuple[int, str]] = []
-        for mesh in self.meshes:
-            if mesh in passing:
-                out[mesh] = PARTIAL
-                if op.kind == "add":
-                    once += [(j, mesh) for j, s in enumerate(states[mesh]) if s != "partial"]
-            elif mesh in cuts:
-                out[mesh] = op.output_indices.index(cuts[mesh]) if cuts[mesh] in op.output_indices else PARTIAL
-        self.layouts[op.output] = out
-        step = Compute(op, tuple(cuts.items()), tuple(reads), tuple(layouts), self.layout(out), tuple(once))
-        self.steps.append(step)
-        self.computed[op.output] = step
-        self.after(op)
-
-    def after(self, op: Op) -> None:
-        """Brings a result to its place where that costs nothing, where it is needed soon, or where it stays."""
-        name, out = op.output, self.layouts[op.output]
-        tensor = self.graph.tensors[name]
-        readers = self.graph.consumers.get(name, ())
-        pending = [m for m, p in out.items() if p == PARTIAL]
-        # A part of a weight's gradient waits for the others: sums with one target are added before they are reduced.
-        waits = any(reader.kind == "add" for reader in readers)
-        stays = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight" and not waits
-        # A pending sum that several ops read is finished once, here; with one reader it may still pass through.
-        # The end of the graph finishes it as well; a loss may stay a sum, since no op reads it.
-        if pending and (len(readers) > 1 or (stays and any(m in self.wanted[name] for m in pending))):
-            self.restore(name, op, "sum")
-        elif not readers and tensor.axes:
-            self.restore(name, op, "result")
-        elif not pending:
-            for mesh, position in self.wanted[name].items():
-                if mesh not in self.layouts[name]:
-                    self.layouts[name][mesh] = position  # each rank keeps its part: free
-
-    def state(self, name: str, indices: tuple[int, ...], mesh: str) -> str | int | None:
-        """Where an operand is along a mesh axis: the loop index that is cut, ``partial``, or None for whole."""
-        position = self.layouts[name].get(mesh)
-        return None if position is None else "partial" if position == PARTIAL else indices[position]
-
-    def may_pass(self, op: Op, pending: list[int], states: list[str | int | None]) -> bool:
-        """Whether an op may work on partial sums: it is linear in them, nobody else reads them, nothing is cut."""
-        if any(len(self.graph.consumers[op.inputs[j]]) > 1 for j in pending):
-            return False
-        if any(s not in ("partial", None) for s in states):
-            return False
-        if op.kind == "add":
-            return True
-        if op.kind == "contraction":
-            return len(pending) == 1 and op.inputs.count(op.inputs[pending[0]]) == 1
-        if op.kind.endswith("_gradient"):
-            return pending == [0]  # every gradient is linear in what arrives
-        return op.kind in MAP and MAP[op.kind].linear and pending == [0]
-
-    def choose(self, op: Op, mesh: str, whole: tuple[int, ...]) -> int | None:
-        """The loop index that a mesh axis cuts: that on which most operands agree, then the result, then the first.
-
-        A shard of a weight is a way to store it, not to compute with it: it has no say but in the update.
-        """
-        votes: dict[int, list[int]] = {}
-        for name, indices in zip(op.inputs, op.indices, strict=True):
-            if op.kind != "update" and (name, mesh) in self.shards:
-                continue
-            index = self.state(name, indices, mesh)
-            if isinstance(index, int) and index not in whole:
-                votes.setdefault(index, [0, 0])[0] += 1
-        wanted = self.wanted[op.output].get(mesh)
-        if wanted is not None and op.output_indices[wanted] not in whole:
-            votes.setdefault(op.output_indices[wanted], [0, 0])[1] += 1
-        if not votes:
-            return None
-        return max(votes, key=lambda index: votes[index])
+    def run_step(self, number: int, step: Piece) -> None:
+        op = step.op
+        modes = {mesh: self.choice.modes[mesh][number] for mesh in self.meshes}
+        reads = [self.bring(j, step, modes) for j in range(len(step.inputs))]
+        out = {mesh: self.problem.makes(number, mesh, mode) for mesh, mode in modes.items()}
+        out = {mesh: place for mesh, place in out.items() if place != WHOLE}
+        once = [
+            (j, mesh) for mesh, mode in modes.items() if mode.passing and op.kind == "add"
+            for j, (_, at) in enumerate(reads) if at.get(mesh) != PARTIAL
+        ]  # fmt: skip
+        cuts = {mesh: mode.cut for mesh, mode in modes.items()}
+        made = Compute(
+            step, tuple((m, c) for m, c in cuts.items() if c is not None), tuple(stored for stored, _ in reads),
+            tuple(self.layout(at) for _, at in reads), self.layout(out), tuple(once),
+        )  # fmt: skip
+        self.steps.append(made)
+        self.computed[step.output] = made
+        rest = self.rest(step.output)
+        self.move(step.output, step.output, out, rest, step, "result" if self.problem.leaves(step.output) else "sum")
+        self.layouts[step.output] = rest
 
     # -- moving --------------------------------------------------------------------------------
 
-    def bring(self, name: str, indices: tuple[int, ...], cuts: dict[str, int], op: Op) -> tuple[str, dict[str, int]]:
-        """An operand as an op needs it: the tensor itself, or a copy that is gathered or exchanged."""
+    def bring(self, j: int, step: Piece, modes: Mapping[str, Mode]) -> tuple[str, Positions]:
+        """An operand as a step needs it: the tensor itself, or a copy that is gathered or exchanged."""
+        name = step.inputs[j]
         have = self.layouts[name]
         need = dict(have)
-        for mesh, position in have.items():
-            if position == PARTIAL:
-                continue
-            chosen = cuts.get(mesh)
-            if chosen is None or chosen not in indices:
+        for mesh, mode in modes.items():
+            place = self.problem.needs(step, mode, j)
+            rest = self.choice.rests[mesh][name]
+            if mesh in need and need[mesh] != PARTIAL and need[mesh] != place:
+                # Where another reader of this phase needs it whole, one copy serves both.
+                whole = place == WHOLE or rest.has(self.phase, WHOLE, self.problem.keeps(name, mesh))
                 del need[mesh]
-            elif indices[position] != chosen:
-                need[mesh] = indices.index(chosen)
+                need |= {} if whole else {mesh: place}
         if need == have:
-            return name, dict(have)
-        stored = f"{name} @ {self.said(need)}"
-        if (name, stored) not in self.copies:
-            self.move(name, stored, dict(have), need, op, "operand")
-            self.copies[name, stored] = need
-        return stored, dict(need)
+            return name, have
+        known = self.copies.setdefault(name, {})
+        for stored, (at, _) in known.items():
+            if all(at.get(mesh, WHOLE) in (need.get(mesh, WHOLE), WHOLE) for mesh in self.meshes):
+                return stored, at
+        # What is left to move is least from one of the copies, or from the tensor itself.
+        starts = [(name, have, frozenset[str]()), *((s, at, over) for s, (at, over) in known.items())]
+        ways = [(sum(1 for _ in moves(at, need, self.meshes)), n) for n, (_, at, _) in enumerate(starts)]
+        source, at, over = starts[min(ways)[1]]
+        said = ", ".join(f"{mesh}:{position}" for mesh, position in sorted(need.items())) or "whole"
+        stored = f"{name} @ {said}"
+        self.move(source, stored, at, need, step, "operand")
+        known[stored] = need, over | {m for m in self.meshes if at.get(m) != need.get(m)}
+        return stored, need
 
-    def said(self, layout: Mapping[str, int]) -> str:
-        return ", ".join(f"{mesh}:{position}" for mesh, position in sorted(layout.items())) or "whole"
-
-    def finish(self, name: str, indices: tuple[int, ...], cuts: dict[str, int], passing: list[str], op: Op) -> None:
-        """Ends a pending sum before an op that cannot work on it.
-
-        It is scattered where its own place or the op that reads it wants a part, and reduced to all ranks elsewhere.
-        """
-        have = self.layouts[name]
-        need = dict(have)
-        for mesh, position in have.items():
-            if position != PARTIAL or mesh in passing:
-                continue
-            place = self.wanted[name].get(mesh)
-            if place is None and cuts.get(mesh) in indices:
-                place = indices.index(cuts[mesh])
-            if place is None:
-                del need[mesh]
-            else:
-                need[mesh] = place
-        if need != have:
-            self.move(name, name, dict(have), need, op, "sum")
-            self.layouts[name] = need
-
-    def restore(self, name: str, op: Op, why: str) -> None:
-        """Brings a tensor to its wanted layout in place."""
-        have, need = self.layouts[name], self.wanted[name]
-        if have == need:
-            return
-        self.move(name, name, dict(have), dict(need), op, why)
-        self.layouts[name] = dict(need)
-
-    def move(self, name: str, stored: str, have: dict[str, int], need: dict[str, int], op: Op, why: str) -> None:
-        """The collectives between two layouts; sums are scattered before they are reduced."""
-        now = dict(have)
-        made = self.graph.producers.get(name)
-        summing = made.phase if made is not None and made.kind != "update" else self.phase
-        at, source = self.graph.tensors[name], name
-
-        def call(kind: CollectiveKind, mesh: str, after: dict[str, int], phase: RunPhase, text: str) -> None:
-            nonlocal now, source
-            others = [m for m in self.meshes if m != mesh and now.get(m, PARTIAL) != PARTIAL]
-            elements = self.graph.elements(name)
-            for other in others:
-                elements = elements / self.degree(other)
-            self.steps.append(
-                Collective(
-                    kind, source, elements, mesh, phase, op.name, text, self.layout(now), self.layout(after), stored
-                )
-            )
-            now, source = after, stored
+    def move(self, source: str, stored: str, have: Positions, need: Positions, step: Piece, why: str) -> None:
+        """The collectives between two layouts."""
+        name = stored.partition(" @ ")[0]
+        tensor, made = self.graph.tensors[name], self.computed.get(name)
+        now = have
 
         def axis(position: int) -> str:
-            return f"`{self.graph.axes[at.axes[position]].label}`"
+            return f"`{self.graph.axes[tensor.axes[position]].label}`"
 
-        for mesh in self.meshes:
-            if now.get(mesh) == PARTIAL and need.get(mesh, PARTIAL) != PARTIAL:
-                over = self.summed_over(made, mesh)
-                text = f"each rank has a partial sum{over}; a part along {axis(need[mesh])} is wanted"
-                call("reduce-scatter", mesh, now | {mesh: need[mesh]}, summing, text)
-        for mesh in self.meshes:
-            if now.get(mesh) == PARTIAL and mesh not in need:
-                text = f"each rank has a partial sum{self.summed_over(made, mesh)}; the whole sum is wanted"
-                call("all-reduce", mesh, {m: p for m, p in now.items() if m != mesh}, summing, text)
-        for mesh in reversed(self.meshes):
-            if mesh in now and mesh not in need:
-                text = f"it is cut along {axis(now[mesh])}, but the op that reads it needs it whole"
-                if why != "operand":
-                    text = f"it is cut along {axis(now[mesh])} and is wanted whole"
-                call("all-gather", mesh, {m: p for m, p in now.items() if m != mesh}, self.phase, text)
-        for mesh in self.meshes:
-            if mesh in now and mesh in need and now[mesh] != need[mesh]:
-                text = f"it is cut along {axis(now[mesh])}, but is needed cut along {axis(need[mesh])}"
-                call("all-to-all", mesh, now | {mesh: need[mesh]}, self.phase, text)
+        for kind, group, after in moves(have, need, self.meshes):
+            elements = self.graph.elements(name)
+            for mesh in self.meshes:
+                if mesh not in group and now.get(mesh, PARTIAL) != PARTIAL:
+                    elements = elements / self.degree(mesh)
+            (first, *_), each = group, "each rank has a partial sum"
+            reduces = made.step.reduces if made is not None else "sum"
+            if kind in ("all-reduce", "reduce-scatter"):
+                each = "each rank has the largest" if reduces == "max" else each
+                each += next(filter(None, (self.summed_over(made, mesh) for mesh in group)), "")
+            if kind == "reduce-scatter":
+                text = f"{each}; a part along {axis(need[first])} is wanted"
+            elif kind == "all-reduce":
+                text = f"{each}; the {'largest of all' if reduces == 'max' else 'whole sum'} is wanted"
+            elif kind == "all-gather":
+                wants = ", but the op that reads it needs it whole" if why == "operand" else " and is wanted whole"
+                text = f"it is cut along {axis(now[first])}{wants}"
+            else:
+                text = f"it is cut along {axis(now[first])}, but is needed cut along {axis(need[first])}"
+            self.steps.append(
+                Collective(kind, source, elements, group, self.phase, step.op.name, text, self.layout(now),
+                           self.layout(after), stored, reduces)
+            )  # fmt: skip
+            now, source = after, stored
         # What is left differs only where a rank drops a part of what it has, which costs nothing.
 
-    def summed_over(self, made: Op | None, mesh: str) -> str:
+    def summed_over(self, made: Compute | None, mesh: str) -> str:
         """Which cut axis was summed, for the reason of an all-reduce; sums that passed other ops are followed back."""
         while made is not None:
-            step = self.computed[made.output]
-            cut = dict(step.cuts).get(mesh)
+            cut = dict(made.cuts).get(mesh)
             if cut is not None:
-                return f" over its part of `{self.graph.axes[self.graph.index_axes(step.op)[cut]].label}`"
-            pending = [n for n, at in zip(made.inputs, step.layouts, strict=True) if (mesh, PARTIAL) in at]
-            made = self.graph.producers.get(pending[0]) if pending else None
+                return f" over its part of `{self.graph.axes[self.graph.index_axes(made.op)[cut]].label}`"
+            pending = [n for n, at in zip(made.inputs, made.layouts, strict=True) if (mesh, PARTIAL) in at]
+            made = self.computed.get(pending[0]) if pending else None
         return ""
 
     def degree(self, mesh: str) -> Expr:
@@ -409,7 +347,7 @@ class _Planner:
 
         return value(self.strategy.sizes[mesh])
 
-    def layout(self, positions: Mapping[str, int]) -> Layout:
+    def layout(self, positions: Positions) -> Layout:
         return tuple(sorted(positions.items(), key=lambda pair: self.order[pair[0]]))
 
 
@@ -430,10 +368,16 @@ def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, t
 
 
 def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
-    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size."""
+    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size.
+
+    The stages of a pipeline must divide the layers as well.
+    """
     from symcomm.form import evaluate, from_expr, names
+    from symcomm.parallel.pipeline import check_stages
 
     sizes = strategy.sizes
+    if strategy.pipeline is not None:
+        check_stages(graph, strategy.pipeline, values)
     for tensor, axis, meshes in cut_axes(graph, strategy):
         size = from_expr(axis.size)
         parts = [sizes[m] for m in meshes]

@@ -7,14 +7,14 @@ placements which collectives the ops then need.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from symcomm.errors import StrategyError, nearest
-from symcomm.form import Form, Num, Sym, num
-from symcomm.graph.graph import Graph, Op
-from symcomm.graph.graph import Tensor as GraphTensor
+from symcomm.form import Form, Num, Sym, num, product
+from symcomm.graph.axis_roles import batch_axes, expert_axes, paired_axes, sequence_axes, vocabulary_axes
+from symcomm.graph.graph import Graph
 
 # Which tensors a rule may cut. A gradient of an activation is placed as the activation.
 EVERYTHING = frozenset({"input", "activation", "weight", "gradient", "state"})
@@ -25,23 +25,29 @@ SHARDS = frozenset({"weight", "gradient", "state"})
 class Rule:
     """``axis -> mesh``: the first axis of a tensor that ``axis`` names is cut along the mesh axis.
 
-    ``axis`` is a label of the table (``"L"``) or one of ``batch``, ``sequence``, ``paired``, ``experts``, ``first``,
-    which are found in the graph. ``on`` says which tensors take the rule: activations, weights, the gradients of
-    weights, the states of the optimizer.
+    ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``paired``, ``experts``, ``vocabulary``,
+    which are found in the graph (``symcomm.graph.axis_roles``), or ``first``: whichever axis comes first. ``on`` says
+    which tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer. ``rests``
+    says that the cut is there to save memory: what it cuts rests so between ops, wherever it would be cheaper.
     """
 
     axis: str
     mesh: str
     on: frozenset[str] = EVERYTHING
+    rests: bool = False
 
 
 @dataclass(frozen=True)
 class PipelineCut:
-    """The repeated graph is cut into stages; ``microbatches`` is the number a batch is split into."""
+    """The repeated region is cut into stages; ``microbatches`` is the number a batch is split into.
+
+    ``layers`` are those of each stage where they are not all as many.
+    """
 
     stages: Form | None
     layers_per_stage: Form | None
     microbatches: Form
+    layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,10 @@ class Strategy:
             if size is None:
                 raise StrategyError(f"the mesh axis '{axis}' has no size", hint=f"combine with a strategy on '{axis}'")
         return {axis: size for axis, size in self.mesh if size is not None}
+
+    def ranks(self, meshes: Iterable[str]) -> Form:
+        """The number of ranks of a group over some axes of the mesh, those of one rank left out."""
+        return product(*(self.sizes[axis] for axis in meshes))
 
 
 def _said(size: Form) -> str:
@@ -191,7 +201,8 @@ def Sequence(size: Size | None = None, mesh: str = "tensor") -> Strategy:  # noq
     """
     on = frozenset({"input", "activation"})
     return Strategy(
-        "Sequence", ((_SEQUENCE, Rule("sequence", mesh, on)),), ((mesh, None if size is None else degree(size)),),
+        "Sequence", ((_SEQUENCE, Rule("sequence", mesh, on, rests=True)),),
+        ((mesh, None if size is None else degree(size)),),
         "Activations that tensor parallelism leaves whole are cut along the sequence over the same ranks.",
     )  # fmt: skip
 
@@ -217,15 +228,29 @@ def Expert(size: Size | None = None, mesh: str = "data") -> Strategy:  # noqa: N
 
 
 def Pipeline(  # noqa: N802
-    stages: Size | None = None, *, layers_per_stage: Size | None = None, microbatches: Size = "m"
-) -> Strategy:
+    stages: Size | None = None, *, layers_per_stage: Size | None = None, microbatches: Size = "m",
+    layers: str | Iterable[int] | None = None,
+) -> Strategy:  # fmt: skip
     """Pipeline parallelism: the stack of layers is cut into stages.
+
+    ``layers`` are those of each stage (``"7:8:8:7"``), where stages are uneven. Raises ``StrategyError`` where the
+    stages are given in two ways.
+
+    >>> Pipeline(layers="7:8:8:7").pipeline.layers
+    (7, 8, 8, 7)
 
     Source: Huang et al., arXiv 1811.06965 (GPipe).
     """
-    if stages is not None and layers_per_stage is not None:
-        raise StrategyError("a pipeline is given by its stages or by its layers per stage, not by both")
-    if stages is None and layers_per_stage is None:
+    if (stages is not None) + (layers_per_stage is not None) + (layers is not None) > 1:
+        raise StrategyError("a pipeline is given by its stages, by its layers per stage or by its layers, not by two")
+    each: tuple[int, ...] = ()
+    if layers is not None:
+        said = layers.split(":") if isinstance(layers, str) else [str(n) for n in layers]
+        if not all(n.strip().isdecimal() and 0 < int(n) < 10**6 for n in said) or len(said) > 4096:
+            raise StrategyError(f"'{str(layers)[:60]}' are no layers of stages", hint="for instance layers=7:8:8:7")
+        each = tuple(int(n) for n in said)
+        stages = len(each)
+    elif stages is None and layers_per_stage is None:
         stages = "N_PP"
     return Strategy(
         "Pipeline", (), (), "Consecutive layers form stages; what flows between two stages is sent.",
@@ -233,6 +258,7 @@ def Pipeline(  # noqa: N802
             None if stages is None else degree(stages),
             None if layers_per_stage is None else degree(layers_per_stage),
             degree(microbatches),
+            each,
         ),
     )  # fmt: skip
 
@@ -326,148 +352,14 @@ def _make(name: str, named: dict[str, Any], placed: list[Any]) -> Strategy:
         raise StrategyError(f"{key} takes {', '.join(known)}: {error}") from None
 
 
-# -- which axes the named selectors mean in a graph ---------------------------------------------
-
-
-def data_tensor(graph: Graph) -> GraphTensor:
-    """The tensor the model reads first: token ids or activations from outside."""
-    for op in graph.ops:
-        for name in op.inputs:
-            tensor = graph.tensors[name]
-            if tensor.role in ("input", "constant") and tensor.name not in graph.producers:
-                return tensor
-    raise StrategyError(f"{graph.name} reads no input")
-
-
-def _repeated(graph: Graph) -> set[str]:
-    """The axes that one op uses under two indices, as attention does with positions."""
-    found: set[str] = set()
-    for op in graph.ops:
-        seen: dict[str, int] = {}
-        for name, indices in (*zip(op.inputs, op.indices, strict=True), (op.output, op.output_indices)):
-            if graph.tensors[name].role == "weight":
-                continue
-            for axis, index in zip(graph.tensors[name].axes, indices, strict=True):
-                if seen.setdefault(axis, index) != index:
-                    found.add(axis)
-    return found
-
-
-def whole_indices(op: Op) -> tuple[int, ...]:
-    """The loop indices an op needs whole: the axis a map works along, the positions of a convolution."""
-    along, whole = op.attribute("along", ()), op.attribute("whole", ())
-    assert isinstance(along, tuple)
-    assert isinstance(whole, tuple)
-    return (*along, *whole)
-
-
-def _worked_along(graph: Graph) -> set[str]:
-    found: set[str] = set()
-    for op in graph.ops:
-        axes = graph.index_axes(op)
-        found |= {axes[i] for i in whole_indices(op)}
-    return found
-
-
-def batch_axes(graph: Graph) -> tuple[str, ...]:
-    """The axis along which examples are independent: no op mixes its positions and no weight has it."""
-    mixed = _repeated(graph) | _worked_along(graph)
-    carried = {a for t in graph.weights for a in t.axes}
-    for axis in data_tensor(graph).axes:
-        if axis not in mixed and axis not in carried:
-            return (axis,)
-    raise StrategyError(
-        f"{graph.name} has no batch axis to cut: its examples are not independent along any axis of "
-        f"{data_tensor(graph).name}",
-        hint="say 'batch: B' where the table leaves the batch out",
-    )
-
-
-def sequence_axes(graph: Graph) -> tuple[str, ...]:
-    """The positions: the axes of the input between the batch and the features, which are what weights sum away."""
-    data = data_tensor(graph)
-    tokens = data.role == "constant"
-    weights = {t.name for t in graph.weights}
-    features = {graph.index_axes(op)[i] for op in graph.ops if weights & {*op.inputs} for i in op.summed}
-    found = [axis for axis in (data.axes[1:] if tokens else data.axes[1:-1]) if axis not in features]
-    if not found:
-        raise StrategyError(
-            f"{graph.name} has no sequence axis to cut",
-            hint=f"it stands between the batch and the features of {data.name}",
-        )
-    return tuple(found[:1])
-
-
-def expert_axes(graph: Graph) -> tuple[str, ...]:
-    """The experts: an axis that a weight shares with the operand it multiplies and with the result."""
-    found: dict[str, None] = {}
-    for op in graph.ops:
-        if op.kind != "contraction" or op.phase != "forward":
-            continue
-        for j, name in enumerate(op.inputs):
-            if graph.tensors[name].role != "weight" or not set(op.indices[j]) & set(op.summed):
-                continue
-            others = {i for k, ix in enumerate(op.indices) if k != j for i in ix}
-            for index, axis in zip(op.indices[j], graph.tensors[name].axes, strict=True):
-                if index in others and index in op.output_indices:
-                    found.setdefault(axis)
-    if not found:
-        raise StrategyError(f"{graph.name} has no experts to spread", hint="experts are weights with an index: W_e")
-    return tuple(found)
-
-
-def paired_axes(graph: Graph) -> tuple[str, ...]:
-    """The axes that one weight introduces and another sums away, each weight used for one axis.
-
-    Taken in the order of the graph, so that weights pair up two by two: the projections to heads with the one that
-    sums the heads, the first matrix of a feed-forward block with the second.
-    """
-    introduces: dict[str, list[str]] = {}
-    sums: dict[str, list[str]] = {}
-    for op in graph.ops:
-        if op.phase != "forward" or op.kind not in ("contraction", "convolution") or op.attribute("lookup"):
-            continue
-        for j, name in enumerate(op.inputs):
-            if graph.tensors[name].role != "weight":
-                continue
-            others = {i for k, ix in enumerate(op.indices) if k != j for i in ix}
-            for index, axis in zip(op.indices[j], graph.tensors[name].axes, strict=True):
-                if index in whole_indices(op):
-                    continue
-                if index in op.output_indices and index not in others:
-                    introduces.setdefault(name, []).append(axis)
-                elif index in others and index not in op.output_indices:
-                    sums.setdefault(name, []).append(axis)
-    summing: dict[str, list[str]] = {}
-    having: dict[str, list[str]] = {}
-    for name, axes in sums.items():
-        for axis in axes:
-            summing.setdefault(axis, []).append(name)
-    for name in {**introduces, **sums}:
-        for axis in graph.tensors[name].axes:
-            having.setdefault(axis, []).append(name)
-    blocked = _worked_along(graph) | {a for t in graph.inputs for a in t.axes}
-    taken: set[str] = set()
-    found: list[str] = []
-    for name, axes in introduces.items():
-        for axis in axes:
-            partners = [w for w in summing.get(axis, ()) if w != name and w not in taken]
-            if name not in taken and axis not in blocked and partners:
-                found.append(axis)
-                taken.update(having[axis])
-    if not found:
-        raise StrategyError(
-            f"{graph.name} has no pair of weights for tensor parallelism",
-            hint="one weight must introduce an axis that a later weight sums away; or cut an axis by name: cut(D, 8)",
-        )
-    return tuple(found)
-
+# -- which axes the rules mean in a graph ----------------------------------------------------------------
 
 _SELECTORS: Mapping[str, Callable[[Graph], tuple[str, ...]]] = {
     "batch": batch_axes,
     "sequence": sequence_axes,
     "experts": expert_axes,
     "paired": paired_axes,
+    "vocabulary": vocabulary_axes,
 }
 
 

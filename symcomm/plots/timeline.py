@@ -14,14 +14,14 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, evaluate
 from symcomm.model import Model
 from symcomm.parallel.strategy import Strategy, parse_strategy
-from symcomm.parts import Parts
 from symcomm.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
+from symcomm.program.program import ONE_RANK
+from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.memory.activation_memory import named
 from symcomm.quantities.memory.course import Course
 from symcomm.quantities.memory.peak_memory import KINDS
-from symcomm.quantities.memory.saved import ONE_RANK, RERUN
 from symcomm.quantities.memory.state_memory import recipe_of
-from symcomm.quantities.memory.stretches import Part, Run, Stretch, add
+from symcomm.quantities.memory.stretches import Part, Run, add
 from symcomm.quantities.setting import Setting
 
 _LAYERS, _POINTS = 400, 60_000
@@ -67,10 +67,7 @@ def timeline(
     model.peak_memory(placed, accounting=accounting, **options)  # refuses what does not fit
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
     known = model.graph.relations.complete(model.values)
-    for graph in model.graphs if isinstance(model, Parts) else ():
-        known = graph.relations.complete(known)
     setting = Setting(model.graph, chosen, dtype or model.dtype, model.notation, known)
-    stretches = model.stretches if isinstance(model, Parts) else (Stretch(model.graph.name, model.graph),)
     run = Run(
         placed or ONE_RANK,
         recipe_of(recipe),
@@ -82,7 +79,7 @@ def timeline(
         buckets=buckets == "copy",
         every=int(every or 0),
     )
-    return _Layers(Course(setting, stretches, run), known).points()
+    return _Layers(Course(setting, run), known).points()
 
 
 @dataclass

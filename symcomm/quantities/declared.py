@@ -56,10 +56,6 @@ class OneOf:
         return tuple(self.names() if callable(self.names) else self.names)
 
 
-class Internal:
-    """Marks a parameter that other code hands over and no user names."""
-
-
 # -- what is read -------------------------------------------------------------------------------------------
 
 
@@ -111,7 +107,6 @@ class DeclaredQuantity:
     options: tuple[Option, ...]
     needs_model: bool
     derive: Callable[..., Derivation]
-    internal: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """The declaration as plain data."""
@@ -131,8 +126,7 @@ class DeclaredQuantity:
     def check(self, options: Mapping[str, object]) -> None:
         """Raises ``ValuesError`` for an unknown option, a choice that there is not, or a required one left out."""
         for name, value in options.items():
-            if name not in self.internal:
-                self.option(name).check(value)
+            self.option(name).check(value)
         for option in self.options:
             if option.required and options.get(option.name) in (None, ""):
                 raise ValuesError(f"'{self.name}' needs the option '{option.name}'", hint=option.meaning)
@@ -176,7 +170,6 @@ def _declared(package: str, group: str, name: str) -> DeclaredQuantity:
     hints = get_type_hints(derive, include_extras=True)
     first, *parameters = inspect.signature(derive).parameters.values()
     options: list[Option] = []
-    internal: list[str] = []
     for parameter in parameters:
         hint = hints[parameter.name]
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # options that several quantities share: a TypedDict
@@ -184,15 +177,13 @@ def _declared(package: str, group: str, name: str) -> DeclaredQuantity:
             (fields,) = get_args(hint)
             for key, inner in get_type_hints(fields, include_extras=True).items():
                 options.append(_option(key, inner, None, required=False, positional=False))
-        elif Internal in _marks(hint):
-            internal.append(parameter.name)
         else:
             required = parameter.default is inspect.Parameter.empty
             options.append(_option(parameter.name, hint, None if required else parameter.default, required=required))
     text = inspect.cleandoc(derive.__doc__ or "")
     summary = text.partition("\n")[0].removesuffix(".")
     needs_model = get_origin(hints[first.name]) is not Annotated
-    return DeclaredQuantity(name, group, summary, text, tuple(options), needs_model, derive, tuple(internal))
+    return DeclaredQuantity(name, group, summary, text, tuple(options), needs_model, derive)
 
 
 def _option(name: str, hint: Any, default: Any, *, required: bool, positional: bool = True) -> Option:

@@ -132,6 +132,7 @@ class DerivedQuantities:
         strategy: Strategy | str | None = None,
         recipe: str = "mixed_adam",
         frozen: object = None,
+        stage: object = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -260,6 +261,7 @@ class DerivedQuantities:
         phase: Literal["forward", "backward", "update"] | None = None,
         dtype: str | None = None,
         gradient_dtype: str | None = None,
+        stage: object = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

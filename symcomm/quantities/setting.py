@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import gcd, lcm
 from typing import TYPE_CHECKING
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
-from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Sym, num, product
-from symcomm.graph.graph import Graph, Op
+from symcomm.graph.graph import Graph, Op, Region
 from symcomm.notation import Notation
 from symcomm.units import Unit
 
@@ -38,7 +37,19 @@ class Setting:
         found = {s.name for axis in self.graph.axes.values() for s in axis.size.free_symbols}
         for name, right in self.graph.relations.equations:
             found |= {name, *forms.names(right)}
-        return frozenset({*found, self.graph.repeat})
+        return frozenset({*found, *(region.times for region in self.graph.regions)})
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The regions of the graph, in order."""
+        return self.graph.regions or (Region(self.graph.name),)
+
+    @property
+    def parts(self) -> tuple[Setting, ...]:
+        """The same setting for each region alone."""
+        if len(self.graph.regions) < 2:
+            return (self,)
+        return tuple(replace(self, graph=self.graph.region(region.name)) for region in self.graph.regions)
 
     @property
     def repeat(self) -> Form:
@@ -84,12 +95,9 @@ class Setting:
         """
         if op is None:
             return self.graph
-        from dataclasses import replace
-
-        found = self.graph.producers.get(op) or self.graph.producers.get(f"{op}_i")
-        if found is None:
-            raise ValuesError(f"no row computes '{op[:60]}'", hint=nearest(op, [*self.graph.producers]))
-        return replace(self.graph, ops=tuple(o for o in self.graph.ops if o.row == found.row), repeat="", carried=())
+        found = self.graph.producers[self.graph.find(op, made=True).name]
+        ops = tuple(o for o in self.graph.ops if o.row == found.row)
+        return replace(self.graph, ops=ops, regions=(Region(found.region),))
 
     def derivation(
         self, title: str, steps: Sequence[Step], touched: Sequence[str] = (), exhibits: Sequence[Exhibit] = (),
@@ -209,13 +217,23 @@ class Work:
         return Sym(name)
 
 
+def mark(region: Region) -> str:
+    """What tells the steps of one region from those of another."""
+    return region.name.split()[0]
+
+
+def times(region: Region, form: Form) -> Form:
+    """A count of one repetition for all of them."""
+    return product(Sym(region.times), form) if region.times else form
+
+
 def slug(name: str) -> str:
     """A tensor's name as part of a step's name: ``score_i`` becomes ``score``, ``W^Q`` becomes ``WQ``.
 
     >>> slug("score_i"), slug("A'"), slug("W_up^Q")
     ('score', "A'", 'W,upQ')
     """
-    base = name.split("·")[0].replace("d(", "d").replace(")", "")
+    base = name.split("·")[0].rpartition(":")[2].replace("d(", "d").replace(")", "")
     head, _, index = base.rpartition("_")
     base = head if head and len(index) == 1 and index.islower() else base
     return re.sub(r"[^\w',]", "", base.replace("_", ","))

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from symcomm.errors import SymcommError
+from symcomm.graph.regions import chain, joined, split
 
 if TYPE_CHECKING:
     from symcomm.graph.graph import Graph
@@ -23,9 +24,8 @@ class ReaderError(SymcommError):
 class PartTable:
     """A part of a model: a layer table, and the symbol that says how often the part stands (or nothing).
 
-    ``inputs`` and ``weights`` say what a tensor is where the table alone would mislead. ``mark`` stands behind the
-    names of the part's own steps where several parts have them. ``layers_before`` names the tensor that stands for the
-    result of the layers: what makes it runs before them, the rest after them.
+    ``inputs`` and ``weights`` say what a tensor is where the table alone would mislead. ``layers_before`` names the
+    tensor that stands for the result of the layers: what makes it runs before them, the rest after them.
 
     >>> PartTable("head", "y = xW\\tx [B, D], W [D, F]\\ty [B, F]\\n").graph().weights[0].name
     'W'
@@ -36,7 +36,6 @@ class PartTable:
     repeat: str = ""
     inputs: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()
-    mark: str = ""
     layers_before: str = ""
 
     @property
@@ -56,7 +55,6 @@ class PartGraph:
     name: str
     made: Graph
     text: str = ""
-    mark: str = ""
     layers_before: str = ""
 
     def graph(self) -> Graph:
@@ -79,7 +77,8 @@ class Blueprint:
     """The parts of a model with the sizes a reader found.
 
     ``meanings`` explains the symbols. ``notes`` say what was repaired or left out. ``flow`` is false where only the
-    weights are known and not what feeds what. ``literal`` is the other reading of a damaged text.
+    weights are known and not what feeds what. ``literal`` is the other reading of a damaged text. ``one_axis`` are
+    sizes that mean one axis in all parts, such as the vocabulary.
     """
 
     name: str
@@ -89,11 +88,28 @@ class Blueprint:
     notes: tuple[str, ...] = ()
     flow: bool = True
     literal: Blueprint | None = None
+    one_axis: tuple[str, ...] = ()
 
     @cached_property
-    def graphs(self) -> tuple[Graph, ...]:
-        """The graph of each part."""
-        return tuple(part.graph() for part in self.parts)
+    def graph(self) -> Graph:
+        """One graph of all parts, in the order in which they run; a part that the layers stand in becomes two."""
+        before: list[Graph] = []
+        after: list[Graph] = []
+        middle: list[Graph] = []
+        ties: list[tuple[tuple[str, str], tuple[str, str]]] = []
+        for part in self.parts:
+            made = replace(part.graph(), name=part.name)
+            if not part.layers_before:
+                middle.append(_region(made, part.name))
+                continue
+            first, last = split(made, part.layers_before)
+            shared = {w.name for w in first.weights} & {w.name for w in last.weights}
+            ties += [((first.name, name), (last.name, name)) for name in sorted(shared)]
+            before.append(first)
+            after.append(last)
+        graphs = [*before, *middle, *after]
+        edges = chain(graphs) if self.flow else ()
+        return joined(self.name, graphs, edges, ties=ties, one_axis=self.one_axis, notes=self.notes, flow=self.flow)
 
     def count(self) -> int | None:
         """The number of parameters, or None where a size is unknown."""
@@ -101,14 +117,21 @@ class Blueprint:
 
         from symcomm import form as forms
 
+        graph = self.graph
+        known = graph.relations.complete({name: Fraction(value) for name, value in self.values.items()})
+        repeats = {region.name: region.times for region in graph.regions}
         total = Fraction(0)
-        for graph in self.graphs:
-            known = graph.relations.complete({name: Fraction(value) for name, value in self.values.items()})
-            if graph.repeat and graph.repeat not in known:
+        for weight in graph.weights:
+            size = forms.from_expr(graph.relations.gather(graph.elements(weight.name)))
+            times = repeats[graph.consumers[weight.name][0].region]
+            if any(name not in known for name in (*forms.names(size), *([times] if times else []))):
                 return None
-            for weight in graph.weights:
-                size = forms.from_expr(graph.relations.gather(graph.elements(weight.name)))
-                if any(name not in known for name in forms.names(size)):
-                    return None
-                total += forms.evaluate(size, known) * (known[graph.repeat] if graph.repeat else 1)
+            total += forms.evaluate(size, known) * (known[times] if times else 1)
         return int(total)
+
+
+def _region(graph: Graph, name: str) -> Graph:
+    """A graph of one region under a name."""
+    [region] = graph.regions
+    ops = tuple(replace(op, region=name) for op in graph.ops)
+    return replace(graph, name=name, ops=ops, regions=(replace(region, name=name),))

@@ -152,8 +152,10 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def read_config(source: str | Config, file: str = "<config>", architecture: str = "") -> Blueprint:
+def read_config(source: str | Config, file: str = "<config>", architecture: str = "", loss: bool = False) -> Blueprint:
     """The blueprint of a configuration; ``architecture`` is a class name, over the one the file says.
+
+    ``loss`` adds the cross-entropy of a language model's head behind it.
 
     >>> made = read_config('{"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, '
     ...                    '"vocab_size": 50257, "n_positions": 1024}')
@@ -177,7 +179,7 @@ def read_config(source: str | Config, file: str = "<config>", architecture: str 
             hint="the whole config.json of the model has these keys",
         )
     values = {symbol: config.size(key) for symbol, key in sizes.items()}
-    return _Writer(config, record, head, name, values).blueprint()
+    return _Writer(config, record, head, name, values, loss).blueprint()
 
 
 def _which(config: Config, architecture: str) -> tuple[Architecture, Head, str]:
@@ -216,6 +218,7 @@ class _Writer:
     head: Head
     name: str
     values: dict[str, int]
+    loss: bool = False
     notes: list[str] = field(default_factory=list)
 
     def blueprint(self) -> Blueprint:
@@ -230,7 +233,7 @@ class _Writer:
             values["F"] = config.size("n_inner", 4 * values["D"])
         layers = self.layers()
         parts = (self.ends(), *layers)
-        return Blueprint(self.name, parts, values, MEANINGS, tuple(dict.fromkeys(self.notes)))
+        return Blueprint(self.name, parts, values, MEANINGS, tuple(dict.fromkeys(self.notes)), one_axis=("V",))
 
     def choice(self, name: str) -> bool:
         choice = getattr(self.record, name)
@@ -258,9 +261,8 @@ class _Writer:
         if self.drops[0]:
             rows.add(f"x = dropout({last})", last, to=f"x [{STREAM}]")
         rows.add("h = x", "x", to=f"h [{STREAM}]")
-        self.notes.append("the row h = x stands for the layers between the embedding and the head")
         self.tail(rows)
-        return PartTable("embedding and head", rows.text, mark="ends", layers_before="h")
+        return PartTable("embedding and head", rows.text, layers_before="h")
 
     def tail(self, rows: Rows) -> None:
         """The rows behind the last layer."""
@@ -287,25 +289,32 @@ class _Writer:
             rows.add(f"o = {last} {matrix}{bias}", last, shape, "b^U [V]" if bias else "", to="o [B, L, V]")
             if tied:
                 self.notes.append("the head uses the word embedding W^E (tied): it is one tensor, counted once")
+            if self.loss:
+                target = r"\ell \in \mathbb{R}"
+                rows.add(r"\ell = CrossEntropy(o, r)", "o", r"r \in \mathbb{Z}^{B \times L}", to=target)
+            self.notes.append(f"the cross-entropy of the logits is {'counted' if self.loss else 'not counted'}")
+        elif self.loss:
+            self.config.fail(f"the class {self.name} has no logits over a vocabulary", "architectures",
+                             "loss is the cross-entropy of a language model's head")  # fmt: skip
 
     # -- layers --------------------------------------------------------------------------------
 
     def layers(self) -> tuple[PartTable, ...]:
         """The repeated layers: one table for each kind of layer."""
         if self.record.block != "experts after dense":
-            return (PartTable("layer", self.layer(self.record.block == "experts"), "N_layer", mark="layers"),)
+            return (PartTable("layer", self.layer(self.record.block == "experts"), "N_layer"),)
         count = self.values["N_layer"]
         if "E" not in self.values:
-            return (PartTable("layer", self.layer(False), "N_layer", mark="layers"),)
+            return (PartTable("layer", self.layer(False), "N_layer"),)
         if self.config.size("moe_layer_freq", 1) != 1:
             self.config.fail("moe_layer_freq is not 1: experts in some layers only are not read", "moe_layer_freq")
         dense = min(self.config.size("first_k_dense_replace", 0, least=0), count)
         found = []
         if dense:
-            found.append(PartTable("dense layer", self.layer(False), "N_dense", mark="dense"))
+            found.append(PartTable("dense layer", self.layer(False), "N_dense"))
             self.values["N_dense"] = dense
         if count > dense:
-            found.append(PartTable("layer with experts", self.layer(True), "N_moe", mark="moe"))
+            found.append(PartTable("layer with experts", self.layer(True), "N_moe"))
             self.values["N_moe"] = count - dense
         del self.values["N_layer"]
         if not dense:
@@ -395,10 +404,12 @@ class _Writer:
         if heads % few:
             config.fail(f"{few} key/value heads do not divide {heads} heads", "num_key_value_heads")
         grouped = few != heads
-        if grouped:
+        # One key head is an axis of size 1 and not of a size that happens to be 1: nothing can cut it.
+        shared = few == 1
+        if grouped and not shared:
             values["n_kv"] = few
         wide = "D" if heads * values["H"] == width else "D_q"
         attention(rows, source, "o", Attention(
             bias, self.choice("out_bias"), grouped, not record.learned_positions, record.head_norm, record.causal,
-            self.drops[1], wide, "D_{kv}" if grouped else wide,
+            self.drops[1], wide, ("H" if shared else "D_{kv}") if grouped else wide, "1" if shared else "n_{kv}",
         ))  # fmt: skip

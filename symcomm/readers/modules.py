@@ -245,8 +245,7 @@ def from_tree(module: Module, notes: tuple[str, ...] = ()) -> Blueprint:
     repeats = sorted(times for times in parts if times > 1)
     symbols = {times: "N_layer" if len(repeats) == 1 else f"N_{n}" for n, times in enumerate(repeats, start=1)}
     tables = tuple(
-        PartTable(f"{symbols[t]} times" if t > 1 else "once", "".join(rows), symbols.get(t, ""), ("z",),
-                  mark="once" if t == 1 else "layers" if len(repeats) == 1 else f"x{t}")
+        PartTable(f"{symbols[t]} times" if t > 1 else "once", "".join(rows), symbols.get(t, ""), ("z",))
         for t, rows in sorted(parts.items())
     )  # fmt: skip
     values = {symbol: times for times, symbol in symbols.items()}

@@ -56,6 +56,7 @@ class Attention:
     dropout: bool = False
     width: str = "D"  # heads times head dimension
     narrow: str = "D"  # key/value heads times head dimension
+    few: str = "n_{kv}"  # key/value heads, where they are fewer
 
 
 def linear(
@@ -97,7 +98,7 @@ def attention(rows: Rows, source: str, target: str, a: Attention) -> None:
     rows.declared(f"{source} [{STREAM}]")
     for letter, width in (("Q", a.width), ("K", a.narrow), ("V", a.narrow)):
         linear(rows, letter, source, letter, f"D, {width}", f"B, L, {width}", letter if a.qkv_bias else "")
-    few, j = ("n_{kv}", "j") if a.grouped else ("n_H", "i")
+    few, j = (a.few, "j") if a.grouped else ("n_H", "i")
     _parts(rows, "Q", "H", "n_H")
     _parts(rows, "K", "H", few, j)
     _parts(rows, "V", "H", few, j)

@@ -10,10 +10,11 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import exact
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
+from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph
 from symcomm.model import Model
 from symcomm.parallel.pipeline import messages
-from symcomm.parallel.strategy import Strategy, batch_axes, resolve
+from symcomm.parallel.strategy import Strategy, resolve
 from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
@@ -34,10 +35,8 @@ PLANS = ("1f1b", "gpipe")  # the schedules whose slots the time of a step counts
 
 
 def check(model: Model, devices: int, top: int, jobs: int | None, accounting: Accounting) -> None:
-    from symcomm.parts import Parts
-
-    if isinstance(model, Parts):
-        names = " or ".join(f"part('{g.name}')" for g in model.graphs[:3])
+    if len(model.graph.regions) > 1:
+        names = " or ".join(f"part('{region.name}')" for region in model.graph.regions[:3])
         raise ValuesError("a model of several parts has no time of a step", hint=f"search one part: {names}")
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= LARGEST_MESH:
         raise ValuesError(f"devices = {str(devices)[:40]}: a whole number from 1 to {LARGEST_MESH:,}")

@@ -20,15 +20,16 @@ from symcomm.derivation import Step
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Largest, Num, Product, Ratio, Smallest, Sym, Total, num, product
+from symcomm.graph.axis_roles import batch_axes
 from symcomm.notation import symbol
 from symcomm.parallel.placement import cut_axes
-from symcomm.parallel.strategy import Strategy, batch_axes
+from symcomm.parallel.strategy import Strategy
+from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.communication import buckets
-from symcomm.quantities.communication.communication import Call
+from symcomm.quantities.communication.communication import Call, joint
 from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
-from symcomm.quantities.memory.saved import RERUN
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time import time as layer_time
@@ -285,14 +286,14 @@ def _network(made: step_time.StepTime) -> tuple[tuple[str, bool, Form], ...]:
     found: dict[tuple[str, bool], list[Form]] = {}
     for phase, call in made.load.calls:
         if _ranks(made, call) is not None:
-            label = f"{call.kind} of {_moved(call, phase)} over {call.mesh}"
+            label = f"{call.kind} of {_moved(call, phase)} over {joint(call.meshes)}"
             found.setdefault((label, phase == "end"), []).append(_seconds(made, call))
     return tuple((label, end, Total(tuple(parts))) for (label, end), parts in found.items())
 
 
 def _ranks(made: step_time.StepTime, call: Call) -> Form | None:
     """How many ranks a call has; None for one rank, and for messages between stages."""
-    k = degrees(made.strategy).get(call.mesh)
+    k = None if call.kind == "send" else made.strategy.ranks(call.meshes)
     return None if k == num(1) else k
 
 

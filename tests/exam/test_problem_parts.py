@@ -7,7 +7,7 @@ import pytest
 from symcomm.errors import SymcommError
 from symcomm.exam.problem import parse_problem
 from symcomm.exam.solve import load_model, solve
-from symcomm.parts import Parts
+from symcomm.model import Model
 from symcomm.render import source
 
 HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
@@ -39,7 +39,7 @@ def test_a_model_of_parts_has_the_sums_and_the_peak_of_its_parts():
     assert parameters.quantity.value == 5 * 64
     assert states.quantity.value == 8 * 5 * 64
     assert peak.quantity.value == 6 * 256 + 7 * 32000  # as counted in the tests of peaks
-    assert isinstance(load_model(parse_problem(FILE)), Parts)
+    assert isinstance(load_model(parse_problem(FILE)), Model)
 
 
 def test_printed_numbers_stand_beside_derived_ones_in_one_table_for_each_heading():

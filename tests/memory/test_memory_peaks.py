@@ -16,7 +16,7 @@ from symcomm.collectives.cost import Case
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.exam.deriving import no_model
 from symcomm.form import Sym, evaluate, num
-from symcomm.parts import model_of_parts
+from symcomm.model import model_of_parts
 from symcomm.quantities.memory.allocated_memory import block
 
 ENTRIES = json.loads((tables.DATA / "golden_memory_measured.json").read_text(encoding="utf-8"))
@@ -55,7 +55,7 @@ def forward(length: int) -> Fraction:
 
 @cache
 def whole_step(length: int, step: str = "first"):
-    return models.language_model(L=length).peak_memory(step=step, held="z", update_copies=5, **ALLOCATOR)
+    return models.language_model(L=length).peak_memory(step=step, held="head:z", update_copies=5, **ALLOCATOR)
 
 
 @pytest.mark.parametrize("length", [128, 256])
@@ -261,7 +261,7 @@ def test_the_step_of_a_toy_peaks_at_its_first_gradient_of_a_weight():
     peak = models.toy().peak_memory(recipe="fp32_sgd")
     assert peak.at().value == 6 * WEIGHT + 7 * TOKENS
     assert any("backward pass of the head" in step.reason.text for step in peak.steps)
-    held = models.toy().peak_memory(recipe="fp32_sgd", held="y").at().value
+    held = models.toy().peak_memory(recipe="fp32_sgd", held="head:y").at().value
     assert held == 6 * WEIGHT + 8 * TOKENS
 
 

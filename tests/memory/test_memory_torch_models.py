@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch_memory import dropout, joined, kept_bytes, repeated, split, turned  # noqa: E402  (needs torch)
 
-from symcomm.parts import Parts, load_parts  # noqa: E402
+from symcomm.model import Model, load_known  # noqa: E402
 
 pytestmark = pytest.mark.torch
 nn, functional = torch.nn, torch.nn.functional
@@ -194,13 +194,13 @@ def configuration(n: dict[str, Any], name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def read(source: Any) -> Parts:
-    made = load_parts(source, dtype="fp32")
+def read(source: Any) -> Model:
+    made = load_known(source, dtype="fp32")
     assert made is not None
     return made
 
 
-def readings(module: Any, n: dict[str, Any], name: str) -> dict[str, Parts]:
+def readings(module: Any, n: dict[str, Any], name: str) -> dict[str, Model]:
     """The same model from its configuration, from its print-out and from the module itself.
 
     A printed head does not say that its decoder is tied, so only a model without one is read from its print-out.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import memory_tables as tables
 
-from symcomm import parts
+import symcomm as sc
 
 # A layer as a course hands it out: RMSNorm, rotations and SwiGLU written by hand, so that every factor is kept.
 HAND_WRITTEN_LAYER = tables.table(
@@ -49,21 +49,21 @@ LANGUAGE_SIZES = {"B": 4, "L": 128, "D": 2560, "F": 10240, "n_h": 32, "N_layer":
 BERT_SIZES = {"D": 768, "F": 3072, "N_layer": 12, "n_h": 12, "V": 30522, "L": 512, "P": 512, "S": 2}
 
 
-def whole(ends: str, layer: str, values: dict[str, int]) -> parts.Parts:
+def whole(ends: str, layer: str, values: dict[str, int]) -> sc.Model:
     """The fp32 model of two tables; ``h`` is where the layers stand."""
     around = tables.load(ends, dtype="fp32", name="ends")
-    return parts.model_of_parts(
+    return sc.model_of_parts(
         [(around, "h"), (tables.load(layer, repeat="N_layer", dtype="fp32"), "")], values=values
     )
 
 
-def language_model(**values: int) -> parts.Parts:
+def language_model(**values: int) -> sc.Model:
     return whole(UNTIED_ENDS, HAND_WRITTEN_LAYER, LANGUAGE_SIZES | values)
 
 
-def bert(**values: int) -> parts.Parts:
+def bert(**values: int) -> sc.Model:
     return whole(BERT_ENDS, tables.BERT_LAYER, BERT_SIZES | values)
 
 
-def toy(**values: int) -> parts.Parts:
+def toy(**values: int) -> sc.Model:
     return whole(TOY_ENDS, TOY_LAYER, {"T": 1000, "D": 8, "N_layer": 3} | values)

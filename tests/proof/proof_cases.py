@@ -73,7 +73,8 @@ def case(layer: str, strategy: str, accounting: Accounting | None = None, passes
     assert made.graph.ops == sizes.graph.ops
     for kind in {op.kind for op in made.graph.ops}:
         RAN[kind, strategy] = RAN.get((kind, strategy), 0) + 1
-    return Case(made, sizes, mesh, accounting, given, reference)
+    # The statistics of maps are tensors of the plan, but of no table.
+    return Case(made, Sizes(made.graph, sizes.values), mesh, accounting, given, reference)
 
 
 def superfluous(one: Case) -> list[Collective]:

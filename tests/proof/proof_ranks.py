@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
+from proof_maps import compute_part, parts
 from proof_reference import Array, ShapeMismatchError, Sizes, compute
 
 from symcomm.accounting import Accounting
@@ -55,12 +56,12 @@ class Mesh:
     def coordinate(self, rank: Coordinates, name: str) -> int:
         return rank[self.names.index(name)]
 
-    def groups(self, name: str) -> list[list[Coordinates]]:
-        """The ranks that differ only along one axis of the mesh, in the order of that coordinate."""
-        at = self.names.index(name)
+    def groups(self, names: tuple[str, ...]) -> list[list[Coordinates]]:
+        """The ranks that differ only along some axes of the mesh, in the order of those coordinates."""
         found: dict[Coordinates, list[Coordinates]] = {}
         for rank in self.ranks:
-            found.setdefault(rank[:at] + rank[at + 1 :], []).append(rank)
+            same = tuple(c for c, name in zip(rank, self.names, strict=True) if name not in names)
+            found.setdefault(same, []).append(rank)
         return list(found.values())
 
     def part(self, length: int, meshes: Iterable[str], rank: Coordinates) -> tuple[int, int]:
@@ -80,6 +81,10 @@ def inside(block: Block, other: Block) -> bool:
 
 def volume(block: Block) -> int:
     return int(np.prod([b - a for a, b in block], dtype=int))
+
+
+def common(block: Block, other: Block) -> int:
+    return int(np.prod([max(0, min(b, d) - max(a, c)) for (a, b), (c, d) in zip(block, other, strict=True)], dtype=int))
 
 
 def cut_out(array: Array, held: Block, wanted: Block) -> Array:
@@ -111,7 +116,9 @@ class Ranks:
     accounting: Accounting = field(default_factory=Accounting)
     store: dict[str, Held] = field(default_factory=dict)
     owner: dict[str, str] = field(default_factory=dict)  # gathered copy -> its tensor
+    dropped: frozenset[str] = frozenset()  # copies that do not outlive their phase
     phase: str = "forward"
+    sent: int = 0  # numbers, over all links, by the least that each collective must send
     known: dict[tuple[str, Layout], dict[Coordinates, Block]] = field(default_factory=dict)
 
     def fork(self) -> Ranks:
@@ -173,12 +180,10 @@ class Ranks:
     def enter(self, phase: str) -> None:
         """Drops the copies that the accounting says are not kept from one phase to the next."""
         self.phase = phase
-        for stored, tensor in list(self.owner.items()):
-            weight = self.plan.graph.tensors[tensor].role == "weight"
-            kept = self.accounting.gathered_weights if weight else self.accounting.gathered_activations
-            if kept != "keep":
-                self.store.pop(stored, None)
-                del self.owner[stored]
+        for stored in self.dropped & self.owner.keys():
+            self.store.pop(stored, None)
+            del self.owner[stored]
+        self.dropped = frozenset()
 
     def run(self, step: Compute) -> None:
         """One op on every rank."""
@@ -193,12 +198,14 @@ class Ranks:
         results: dict[Coordinates, Array] = {}
         operands = [
             self.narrow(stored, name, layout)
-            for stored, name, layout in zip(step.reads, op.inputs, step.layouts, strict=True)
+            for stored, name, layout in zip(step.reads, step.inputs, step.layouts, strict=True)
         ]
+        whole = step.part == "whole"
+        inside, made = (op.indices, op.output_indices) if whole else (step.step.indices, step.step.output_indices)
         for rank in self.mesh.ranks:
             ranges = {i: self.mesh.part(n, cut.get(i, ()), rank) for i, n in lengths.items()}
             arrays = []
-            for held, name, indices in zip(operands, op.inputs, op.indices, strict=True):
+            for held, name, indices in zip(operands, step.inputs, inside, strict=True):
                 wanted = tuple(ranges[i] for i in indices)
                 arrays.append(cut_out(held.blocks[rank], self.block(name, held.layout, rank), wanted))
             for j, mesh in step.once:
@@ -206,26 +213,34 @@ class Ranks:
                     arrays[j] = np.zeros_like(arrays[j])
             local = {i: b - a for i, (a, b) in ranges.items()}
             starts = {i: a for i, (a, _) in ranges.items()}
-            results[rank] = compute(op, arrays, self.sizes, local, starts)
-            if tuple(ranges[i] for i in op.output_indices) != self.block(op.output, step.output, rank):
-                raise ShapeMismatchError(f"{op.output} has another block than {step.output} says")
-        self.store[op.output] = Held(step.output, results)
+            if whole:
+                results[rank] = compute(op, arrays, self.sizes, local, starts)
+            else:
+                results[rank] = compute_part(step, arrays, self.statistics, local, lengths)
+            if tuple(ranges[i] for i in made) != self.block(step.makes, step.output, rank):
+                raise ShapeMismatchError(f"{step.makes} has another block than {step.output} says")
+        self.store[step.makes] = Held(step.output, results)
+
+    @cached_property
+    def statistics(self) -> dict[str, str]:
+        return parts(self.plan.steps)
 
     def call(self, step: Collective) -> None:
         """One collective: the ranks of each group exchange blocks."""
         tensor = self.begin(step)
         held = self.narrow(step.tensor, tensor, step.before)
         before, after = dict(step.before), dict(step.after)
-        was, becomes = before.pop(step.mesh, None), after.pop(step.mesh, None)
+        (was,), (becomes,) = ({places.pop(m, None) for m in step.meshes} for places in (before, after))
         form = (was == PARTIAL, becomes is not None)
         self.check(before == after and was is not None and form == FORMS[step.kind], step)
+        self.check(len(step.meshes) == 1 or step.kind == "all-reduce", step)
         results: dict[Coordinates, Array] = {}
-        for group in self.mesh.groups(step.mesh):
+        for group in self.mesh.groups(step.meshes):
             have = [self.block(tensor, step.before, r) for r in group]
             want = [self.block(tensor, step.after, r) for r in group]
             sent = [held.blocks[r] for r in group]
             if was == PARTIAL:
-                total = np.sum(sent, axis=0)
+                total = np.max(sent, axis=0) if step.reduces == "max" else np.sum(sent, axis=0)
                 for rank, mine, theirs in zip(group, want, have, strict=True):
                     results[rank] = cut_out(total, theirs, mine).copy()
                 moved = sum(map(volume, want)) // (1 if becomes is not None else len(group))
@@ -237,6 +252,12 @@ class Ranks:
                 self.check(sum(map(volume, have)) == distinct, step)
             size = volume(have[0]) if was == PARTIAL else sum(map(volume, have))
             self.check(size == self.sizes.number(step.elements), step)
+            # Each number of a sum meets those of the k - 1 other ranks, and then goes to as many; what is gathered or
+            # exchanged is what a rank does not hold.
+            if was == PARTIAL:
+                self.sent += (len(group) - 1) * volume(have[0]) * (2 if becomes is None else 1)
+            else:
+                self.sent += sum(volume(mine) - common(mine, held) for mine, held in zip(want, have, strict=True))
         self.keep(step, tensor, Held(step.after, results))
 
     def begin(self, step: Collective) -> str:
@@ -249,6 +270,20 @@ class Ranks:
         self.store[step.stored] = held
         if step.stored != tensor:
             self.owner[step.stored] = tensor
+            if step.tensor in self.dropped or not self.outlives(step, tensor):
+                self.dropped |= {step.stored}
+
+    def outlives(self, step: Collective, tensor: str) -> bool:
+        """Whether the accounting keeps a copy from one phase to the next."""
+        if self.plan.graph.tensors[tensor].role == "weight":
+            return self.accounting.gathered_weights == "keep"
+        if self.accounting.gathered_activations != "regather_sequence":
+            return self.accounting.gathered_activations == "keep"
+        # Sequence parallelism keeps its parts of the sequence, along the mesh axis that it shares with others.
+        mine = {rule.mesh for _, rule in self.plan.strategy.rules if rule.rests}
+        axes = self.plan.graph.tensors[tensor].axes
+        labels = [self.plan.graph.axes[axes[p]].label for m, p in step.before if m in mine and m in step.meshes]
+        return not {*labels} & {"L"}
 
     def tensor(self, stored: str) -> str:
         """The tensor that a stored name is a copy of."""
@@ -256,7 +291,7 @@ class Ranks:
 
     def check(self, fits: bool, step: Collective) -> None:
         if not fits:
-            raise WrongCallError(f"{step.kind} of {step.tensor} over {step.mesh}: {step.before} to {step.after}")
+            raise WrongCallError(f"{step.kind} of {step.tensor} over {step.meshes}: {step.before} to {step.after}")
 
     def joined(self, arrays: list[Array], blocks: list[Block], wanted: Block) -> Array:
         """A block put together from those of a group."""

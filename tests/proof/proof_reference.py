@@ -145,7 +145,7 @@ def interpreted(expression: Any) -> Callable[[Environment, tuple[int, ...]], Any
     return lambda environment, along: function(*(part(environment, along) for part in parts))
 
 
-def _aligned(array: Array, indices: Sequence[int], loops: Sequence[int]) -> Array:
+def aligned(array: Array, indices: Sequence[int], loops: Sequence[int]) -> Array:
     """The array with its axes in the order of the loops, and an axis of one where it has none."""
     order = sorted(range(len(indices)), key=lambda n: loops.index(indices[n]))
     lengths = dict(zip(indices, array.shape, strict=True))
@@ -159,7 +159,7 @@ def _map(op: Op, operands: Sequence[Array], sizes: Sizes) -> Array:
     along = op.attribute("along", ())
     loops = sorted({i for indices in (*op.indices, op.output_indices) for i in indices})
     environment: dict[str, Any] = {
-        name: _aligned(array, indices, loops) for name, array, indices in zip(names, operands, op.indices, strict=True)
+        name: aligned(array, indices, loops) for name, array, indices in zip(names, operands, op.indices, strict=True)
     }
     environment["epsilon"] = EPSILON_VALUE
     if op.attribute("scale") is not None:
@@ -262,7 +262,7 @@ def compute(
         order = sorted(op.output_indices)
         total: Any = 0
         for sign, array, indices in zip(signs, operands, op.indices, strict=True):
-            total = total + sign * _aligned(array, indices, order)
+            total = total + sign * aligned(array, indices, order)
         total = np.broadcast_to(total, [loops[i] for i in order])
         return total.transpose([order.index(i) for i in op.output_indices])
     if op.kind == "convolution":

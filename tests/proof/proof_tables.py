@@ -234,6 +234,7 @@ LAYERS: dict[str, Layer] = {
     for layer in (
         Layer("homework", HOMEWORK, _DENSE),
         Layer("pre-norm", PRENORM, _DENSE),
+        Layer("sequence first", PRENORM.replace("[B,L,", "[L,B,"), _DENSE),
         Layer("gpt", GPT, _DENSE),
         Layer("llama", LLAMA, _DENSE, {"n_h": "1 side side"}),
         Layer("multi-query", MULTI_QUERY, _DENSE),

@@ -72,7 +72,7 @@ def ring(made: Plan) -> Any:
     """What one rank of each ring sends, in elements."""
     total = []
     for c in made.collectives:
-        k = value(made.strategy.sizes[c.mesh])
+        k = value(made.strategy.sizes[c.meshes[0]])
         total.append((2 if c.kind == "all-reduce" else 1) * (k - 1) / k * c.elements)
     return sp.Add(*total)
 
@@ -167,7 +167,7 @@ def test_experts_with_tensor_parallelism_inside_keep_the_sums_of_tokens_apart() 
     made = planned("mixture of experts", "data(a) + tensor(b) + expert")
     assert counted(made, "forward") == {"all-to-all": 2, "all-reduce": 1}
     assert counted(made, "backward") == {"all-to-all": 2, "all-reduce": 2}
-    assert {c.mesh for c in made.collectives if c.kind == "all-to-all"} == {"data"}
+    assert {c.meshes for c in made.collectives if c.kind == "all-to-all"} == {("data",)}
 
 
 @pytest.mark.parametrize("layer", DENSE)
@@ -176,12 +176,12 @@ def test_hybrid_sharding_scatters_inside_a_group_and_sums_the_shard_across_group
     s = sp.Symbol("s", integer=True, positive=True)
     for tensor in graph(layer).weights:
         of = [c for c in made.collectives if c.tensor == f"d({tensor.name})"]
-        assert [(c.kind, c.mesh) for c in of] == [("reduce-scatter", "shard"), ("all-reduce", "replicate")]
+        assert [(c.kind, c.meshes) for c in of] == [("reduce-scatter", ("shard",)), ("all-reduce", ("replicate",))]
         whole, part = of[0].elements, of[1].elements
         assert whole == size(layer, tensor.name)
         ratio = sp.cancel(whole / part)
         assert ratio.name == s.name
-    assert {c.mesh for c in made.collectives if c.kind == "all-gather"} == {"shard"}
+    assert {c.meshes for c in made.collectives if c.kind == "all-gather"} == {("shard",)}
 
 
 def test_context_parallelism_gathers_keys_and_values_and_scatters_their_gradients() -> None:
@@ -227,9 +227,9 @@ def test_sequence_parallelism_sums_the_gradients_of_gains_and_biases() -> None:
 def test_of_two_cuts_of_one_axis_the_inner_one_is_gathered_first() -> None:
     made = planned("homework", "tensor(t) + sequence + context(c)")
     first = next(c for c in made.collectives if c.kind == "all-gather")
-    assert (first.tensor, first.mesh, first.before) == ("x", "tensor", (("context", 1), ("tensor", 1)))
+    assert (first.tensor, first.meshes, first.before) == ("x", ("tensor",), (("context", 1), ("tensor", 1)))
     both = [c for c in planned("gpt", "fully-sharded(k) + tensor(t)").collectives if c.tensor == "b^1"]
-    assert [(c.kind, c.mesh, c.before) for c in both] == [("all-gather", "data", (("tensor", 0), ("data", 0)))]
+    assert [(c.kind, c.meshes, c.before) for c in both] == [("all-gather", ("data",), (("tensor", 0), ("data", 0)))]
 
 
 def test_a_convolution_has_no_sequence() -> None:

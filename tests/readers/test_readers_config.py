@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import symcomm as sc
-from symcomm.errors import StrategyError, SymcommError, ValuesError
-from symcomm.parts import ADDED, Parts, load_parts
+from symcomm.errors import SymcommError, ValuesError
+from symcomm.model import Model, load_known
 from symcomm.readers.architectures import ARCHITECTURES
 from symcomm.readers.config import read_config
 
@@ -53,8 +53,8 @@ PUBLISHED: list[tuple[str, dict[str, Any], int]] = [
 ]  # fmt: skip
 
 
-def load(config: dict[str, Any], **options: Any) -> Parts:
-    made = load_parts(json.dumps(config), **options)
+def load(config: dict[str, Any], **options: Any) -> Model:
+    made = load_known(json.dumps(config), **options)
     assert made is not None
     return made
 
@@ -63,7 +63,7 @@ def load(config: dict[str, Any], **options: Any) -> Parts:
 def test_the_parameters_are_the_published_ones(config: dict[str, Any], parameters: int) -> None:
     model = load(config)
     assert model.parameters().at().value == parameters
-    assert model.blueprint.count() == parameters
+    assert read_config(json.dumps(config)).count() == parameters
 
 
 def test_every_architecture_has_a_published_count() -> None:
@@ -102,7 +102,7 @@ def test_the_pooler_reads_the_first_position_for_nothing_and_its_gradient_is_red
     model = load(BERT, dtype="fp32")
     assert model.communication("data(4)").at().value == 4 * 109_482_240
     assert model.flops(op="c").at(B=2, L=16).value == 0
-    assert model.flops(op="y").at(B=2, L=16).value == 2 * 2 * 768 * 768
+    assert model.flops(op="head:y").at(B=2, L=16).value == 2 * 2 * 768 * 768
 
 
 def test_fully_sharded_bert_sends_the_golden_bytes_where_units_are_gathered_whole() -> None:
@@ -148,8 +148,11 @@ def test_the_flops_of_a_mixture_are_those_of_the_experts_a_token_goes_to() -> No
 def test_training_flops_and_state_memory_are_sums_over_the_parts() -> None:
     model = load(BERT)
     for quantity, options in (("flops", {"scope": "training"}), ("state_memory", {})):
-        parts = [model.part(g.name).derive(quantity, **options).at(B=2, L=16).value for g in model.graphs]
+        parts = [model.part(g.name).derive(quantity, **options).at(B=2, L=16).value for g in model.graph.regions]
         assert model.derive(quantity, **options).at(B=2, L=16).value == sum(parts)
+
+
+ADDED = ("parameters", "flops", "communication", "state_memory", "activation_memory", "recomputation")
 
 
 @pytest.mark.parametrize("quantity", ADDED)
@@ -164,25 +167,33 @@ def test_an_added_quantity_grows_by_the_same_amount_with_each_layer(quantity: st
 
 def test_the_work_of_deriving_does_not_grow_with_the_number_of_layers() -> None:
     few, many = load(BERT), load(BERT | {"num_hidden_layers": 100_000})
-    assert sum(len(g.ops) for g in few.graphs) == sum(len(g.ops) for g in many.graphs)
+    assert len(few.graph.ops) == len(many.graph.ops)
     assert many.parameters().at().value == 109_482_240 + (100_000 - 12) * 7_087_872
 
 
-def test_the_layer_of_a_llama_has_the_four_all_reduces_of_tensor_parallelism() -> None:
+def test_the_layers_of_a_llama_have_the_four_all_reduces_of_tensor_parallelism() -> None:
     model = load(decoder("llama", 4096, 32, 32, 8, 14336, 128256))
-    with pytest.raises(StrategyError, match=r"no pair of weights") as caught:
-        model.communication("tensor(8)")
-    assert "part('layer')" in caught.value.hint
     layer = model.part("layer").communication("tensor(8)", collective="all-reduce")
     assert layer.at(B=1, L=8).value == 32 * 4 * 8 * 4096 * 2
 
 
-def test_a_quantity_that_is_no_sum_is_asked_of_a_part() -> None:
+def test_the_traffic_of_a_whole_model_is_that_of_its_layers_and_its_head() -> None:
+    """Each product reads both operands and writes its result: 2 bytes an element."""
+    config = decoder("llama", 8, 3, 2, 2, 16, 100)
+    tokens, d, f, v = 2 * 6, 8, 16, 100
+    linears = 4 * (2 * tokens * d + d * d) + 3 * (tokens * (d + f) + d * f)
+    attention = 2 * (2 * tokens * d + 2 * 2 * 6 * 6)  # heads x sequences x positions squared, read or written
+    head = tokens * (d + v) + d * v
+    assert load(config).traffic().at(B=2, L=6).value == 2 * (3 * (linears + attention) + head)
+
+
+def test_a_tensor_that_several_parts_have_needs_the_name_of_its_part() -> None:
     model = load(BERT)
-    with pytest.raises(ValuesError, match=r"no sum over its parts") as caught:
-        model.intensity()
-    assert "part('layer')" in caught.value.hint
     assert model.tensor_size("W^E").at().value == 30522 * 768 * 2
+    with pytest.raises(ValuesError, match="several tensors are called y: layer:y, head:y") as caught:
+        model.tensor_size("y")
+    assert caught.value.hint == "write for instance head:y"
+    assert model.tensor_size("head:y").at(B=3).value == 3 * 768 * 2
 
 
 def test_a_file_a_text_and_a_mapping_are_loaded_alike(tmp_path: Path) -> None:
@@ -238,7 +249,7 @@ BAD: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("text", "message"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
 def test_bad_configurations_are_refused_with_words(text: str, message: str) -> None:
     with pytest.raises(SymcommError) as caught:
-        load_parts(text)
+        load_known(text)
     assert message in str(caught.value)
 
 
@@ -281,7 +292,7 @@ def test_a_byte_order_mark_is_no_part_of_a_text_or_a_file(tmp_path: Path) -> Non
     path = tmp_path / "config.json"
     path.write_text("\ufeff" + text, encoding="utf-8")
     table = "\ufeffComputation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n"
-    known = str(load_parts(BERT).parameters().at())  # type: ignore[union-attr]
+    known = str(load_known(BERT).parameters().at())  # type: ignore[union-attr]
     assert [str(sc.load(source).parameters().at()) for source in ("\ufeff" + text, path)] == [known, known]
     assert str(sc.load(table).parameters().at(D=3, F=5)) == "15 parameter"
 

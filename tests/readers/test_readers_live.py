@@ -8,7 +8,7 @@ import pytest
 
 import symcomm as sc
 from symcomm.errors import SymcommError
-from symcomm.parts import Parts, load_parts
+from symcomm.model import Model, load_known
 from symcomm.readers.live import module_tree
 
 pytestmark = pytest.mark.torch
@@ -20,8 +20,8 @@ def numel(module: Any) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-def load(source: Any) -> Parts:
-    made = load_parts(source, dtype="fp32")
+def load(source: Any) -> Model:
+    made = load_known(source, dtype="fp32")
     assert made is not None
     return made
 
@@ -69,7 +69,7 @@ def bert(layers: int = 3, d: int = 24, f: int = 96, v: int = 50, masked: bool = 
 def test_bert_is_recognised_and_has_as_many_parameters_as_torch_says(layers: int, masked: bool) -> None:
     module = bert(layers, masked=masked)
     model = load(module)
-    assert model.blueprint.flow
+    assert model.graph.flow
     assert model.parameters().at().value == numel(module)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import symcomm as sc
 from symcomm.errors import SymcommError, ValuesError
-from symcomm.parts import Parts
+from symcomm.model import Model
 from symcomm.readers.module_text import parse_module
 from symcomm.readers.modules import LEAVES, Module, count
 
@@ -76,9 +76,9 @@ GPT2 = """GPT2Model(
 """
 
 
-def load(text: str, **options: object) -> Parts:
+def load(text: str, **options: object) -> Model:
     made = sc.load(text, **options)
-    assert isinstance(made, Parts)
+    assert isinstance(made, Model)
     return made
 
 
@@ -129,22 +129,22 @@ def test_the_repeated_layer_and_its_projections_have_their_golden_counts() -> No
 
 def test_a_recognised_tree_gives_the_graph_of_its_architecture() -> None:
     printed, config = load(PRINTED), load(LLAMA)
-    assert printed.blueprint.flow
-    assert config.blueprint.flow
+    assert printed.graph.flow
+    assert config.graph.flow
     assert printed.flops("training").at(B=1, L=128, n_H=12).value > 0
     assert config.parameters().at().value == 8_030_261_248
     assert config.part("layer").communication("tensor(8)").at(B=1, L=8, n_H=32).value == 32 * 4 * 8 * 4096 * 2
 
 
 def test_gpt2_is_recognised_by_its_turned_linear_layers() -> None:
-    assert load(GPT2).blueprint.flow
+    assert load(GPT2).graph.flow
     assert load(GPT2).parameters().at().value == 124_439_808
 
 
 def test_a_damaged_tree_that_is_not_the_architecture_is_not_taken_for_it() -> None:
     literal = load(PRINTED).literal
     assert literal is not None
-    assert not literal.blueprint.flow
+    assert not literal.graph.flow
 
 
 def test_a_tree_without_an_architecture_knows_its_weights_only() -> None:

@@ -68,7 +68,7 @@ def test_a_device_that_does_not_compute_in_a_format_is_refused() -> None:
         (lambda m: m.bound(tensor="Q"), "there is no tensor 'Q'"),
         (lambda m: m.step_time(of="exposed"), "sends nothing"),
         (lambda m: m.step_time("data(2)", of="wasted"), "unknown choice 'wasted' of 'of'"),
-        (lambda m: m.step_time("pipeline(2)"), "no output has the shape of an input|needs a stack"),
+        (lambda m: m.step_time("pipeline(2)"), "no output has the shape of an input|one layer cannot be cut"),
         (lambda m: m.throughput(of="gold"), "unknown choice 'gold' of 'of'"),
         (lambda m: m.throughput(mfu="3/2"), "at most 1"),
         (lambda m: m.throughput(of="days", budget="3 GB"), "it is a number of tokens"),
@@ -84,7 +84,7 @@ def test_a_question_that_makes_no_sense_is_refused(call, said: str) -> None:
 
 
 def test_a_layer_alone_has_no_pipeline() -> None:
-    with pytest.raises(SymcommError, match="needs a stack of layers"):
+    with pytest.raises(SymcommError, match="one layer cannot be cut into stages"):
         block("").step_time("pipeline(2, microbatches=4)")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,15 +12,18 @@ from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import algorithm, share
 from symcomm.collectives.cost import Case
 from symcomm.derivation import Derivation, Exhibit
-from symcomm.dtypes import element_bytes, said_bytes
+from symcomm.dtypes import element_bytes, row_dtype, said_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
-from symcomm.graph.gradient import backward
+from symcomm.graph.gradient import gradient_name
+from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
-from symcomm.parallel.placement import check_divisible, plan
-from symcomm.parallel.strategy import PipelineCut, Strategy, parse_strategy
+from symcomm.parallel.placement import check_divisible
+from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.program.program import Program, program
+from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.declared import Meaning, OneOf
-from symcomm.quantities.options import Dtype, GradientDtype, StrategyOption
+from symcomm.quantities.options import Dtype, GradientDtype, StageNumber, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT, ONE
 
@@ -27,34 +31,43 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
-_PHASES = {"forward": "fwd", "backward": "bwd", "update": "upd"}
+_PHASES = {"forward": "fwd", "recompute": "again", "backward": "bwd", "update": "upd"}
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call as it is counted: a collective, or a message over a pipeline boundary."""
+    """One call as it is counted: a collective, or a message over a pipeline boundary, of one region."""
 
     kind: str
     tensor: str
     what: str
     elements: Expr
-    mesh: str
+    meshes: tuple[str, ...]
     phase: str
     why: str
     dtype: str
+    region: Region
     every_layer: bool = True
     op: str = ""
+    finishes: bool = False
+
+    def ranks(self, strategy: Strategy) -> Form:
+        """The ranks between which it runs: those of a group of the mesh, or the two stages of a pipeline."""
+        return num(2) if self.meshes == ("pipe",) else strategy.ranks(self.meshes)
+
+
+def joint(meshes: tuple[str, ...]) -> str:
+    """How a group over some axes of the mesh is called."""
+    return " × ".join(meshes)
 
 
 def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> tuple[Call, ...]:
-    """Every call of one layer and training iteration, in order."""
+    """Every call of one repetition of each region and training iteration, in order."""
     graph, accounting = setting.graph, setting.accounting
     found: list[Call] = []
-    needed = accounting.input_gradient == "needed"
-    made = plan(backward(graph, input_gradient=needed or bool(graph.repeat)), strategy, accounting)
-    fewer = made if needed else plan(backward(graph, input_gradient=False), strategy, accounting)
-    spared = {(c.kind, c.tensor, c.phase) for c in fewer.collectives}
-    for c in made.collectives:
+    made = program(graph, strategy, accounting)
+    regions = {region.name: region for region in made.graph.regions}
+    for c in made.plan.collectives:
         tensor = made.graph.tensors[c.tensor.split(" @ ")[0]]
         of = made.graph.tensors.get(tensor.of, tensor)
         weight_gradient = tensor.role == "gradient" and of.role == "weight"
@@ -62,36 +75,92 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
         what = "updated weight " if tensor.name.startswith("new(") else what
         what = what if what else "activation " if tensor.role == "activation" else "input "
         dtype = (gradient_dtype if weight_gradient else None) or of.dtype or setting.dtype
-        every = needed or (c.kind, c.tensor, c.phase) in spared
-        found.append(Call(c.kind, of.name, what, c.elements, c.mesh, c.phase, c.why, dtype, every, c.op))
-    if accounting.gathered_weights == "whole_units":
-        again = {(c.tensor, c.mesh) for c in found if c.kind == "all-gather" and c.phase == "backward"}
-        why = "the unit it belongs to is gathered as a whole, though no gradient reads it"
-        found += [
-            replace(c, phase="backward", why=why)
-            for c in found
-            if (c.kind, c.phase, c.what) == ("all-gather", "forward", "weight ") and (c.tensor, c.mesh) not in again
-        ]
+        if tensor.role == "statistic":
+            of, what, dtype = tensor, "statistics ", row_dtype(tensor.dtype or setting.dtype)
+        region = regions.get(made.region_of(c)) or Region(graph.name)
+        every = (c.kind, c.tensor, c.phase) not in made.spared
+        finishes = made.phase_of(c) in ("gradients", "update")
+        found.append(
+            Call(c.kind, of.name, what, c.elements, c.meshes, c.phase, c.why, dtype, region, every, c.op, finishes)
+        )
+    found = gathered_units(found, accounting.gathered_weights)
+    again = run_again(graph, RERUN[accounting.recomputation])
+    why = "the forward pass of the layer is computed again, with its collectives"
+    weights = {w.name for w in graph.weights}  # for weights, what runs again and backward are one phase
+    found += [
+        replace(c, phase="recompute", why=why)
+        for c in found
+        if c.phase == "forward" and c.op in again and c.tensor not in weights
+    ]
     if strategy.pipeline is not None:
-        for message in pipeline.messages(graph):
-            tensor = graph.tensors[message.tensor]
-            elements = graph.elements(tensor.name)
-            for mesh, position in made.placements[tensor.name]:
-                elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
-            what = "gradient of " if message.phase == "backward" else "activation "
-            found.append(
-                Call(
-                    "send",
-                    tensor.name,
-                    what,
-                    elements,
-                    "pipe",
-                    message.phase,
-                    message.why,
-                    tensor.dtype or setting.dtype,
-                )
-            )
-    return tuple(found)
+        found += _ties(setting, strategy, made, found)
+    return (*found, *_messages(setting, strategy, made))
+
+
+def gathered_units(found: list[Call], convention: str) -> list[Call]:
+    """The gathers of sharded weights where units of modules are gathered as a whole.
+
+    ``whole_units`` gathers all of them again for backward, also those that no gradient reads; ``layers`` keeps what
+    stands before and behind the layers.
+    """
+    if convention not in ("whole_units", "layers"):
+        return found
+    gathers = [c for c in found if c.kind == "all-gather" and c.what == "weight "]
+    if convention == "layers":
+        kept = [c for c in gathers if not c.region.times]
+        found = [c for c in found if c.phase != "backward" or c not in kept]
+        gathers = [c for c in gathers if c.region.times]
+    again = {(c.tensor, c.meshes) for c in gathers if c.phase == "backward"}
+    why = "the unit it belongs to is gathered as a whole, though no gradient reads it"
+    return found + [
+        replace(c, phase="backward", why=why)
+        for c in gathers
+        if c.phase == "forward" and (c.tensor, c.meshes) not in again
+    ]
+
+
+def _ties(setting: Setting, strategy: Strategy, made: Program, found: list[Call]) -> list[Call]:
+    """What weights need that the first and the last stage of a pipeline share.
+
+    Each of the two stages finishes its own part of the gradient over the data, and then the two add them.
+    """
+    graph, sizes = setting.graph, strategy.sizes
+    placed = {name: made.plan.placements[gradient_name(name)] for name in (w.name for w in graph.weights)
+              if gradient_name(name) in made.plan.placements}  # fmt: skip
+    at = graph.regions.index(pipeline.stacked(graph))
+    before, after = ({r.name for r in some} for some in (graph.regions[:at], graph.regions[at + 1 :]))
+    ties: list[Call] = []
+    for weight in graph.weights:
+        homes = {op.region for op in graph.consumers[weight.name]}
+        if not (homes & before and homes & after):
+            continue
+        last = next(r for r in graph.regions[at + 1 :] if r.name in homes)
+        mine = [c for c in found if c.tensor == weight.name and c.finishes]
+        ties += [replace(c, region=last) for c in mine]
+        # Cut as the weight is: the gradients of both stages are placed alike.
+        elements = graph.elements(weight.name)
+        for mesh, position in placed[weight.name]:
+            elements = elements / forms.value(sizes[mesh]) if position >= 0 else elements
+        why = "the first and the last stage use the same weight, and each has a part of its gradient"
+        dtype = mine[0].dtype if mine else weight.dtype or setting.dtype
+        ties.append(Call("all-reduce", weight.name, "gradient of ", elements, ("pipe",), "backward", why, dtype, last,
+                         finishes=True))  # fmt: skip
+    return ties
+
+
+def _messages(setting: Setting, strategy: Strategy, made: Program) -> Iterator[Call]:
+    """What the stages of a pipeline send: what one repetition of the layers hands to the next one."""
+    if strategy.pipeline is None:
+        return
+    region = pipeline.stacked(setting.graph)
+    for message in pipeline.messages(setting.graph.region(region.name)):
+        tensor = setting.graph.tensors[message.tensor]
+        elements = setting.graph.elements(tensor.name)
+        for mesh, position in made.plan.placements[tensor.name]:
+            elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
+        what = "gradient of " if message.phase == "backward" else "activation "
+        dtype = tensor.dtype or setting.dtype
+        yield Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region)
 
 
 def derive(
@@ -101,11 +170,13 @@ def derive(
     phase: Annotated[Literal["forward", "backward", "update"] | None, Meaning("only calls of this phase")] = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
+    stage: StageNumber | None = None,
 ) -> Derivation:
     """The bytes that a parallel strategy moves in a training iteration.
 
-    Those of its collectives and messages; ``collective`` and ``phase`` choose some of them. Which bytes
-    are meant, the accounting says. Raises ``StrategyError`` where the strategy cannot be applied.
+    ``collective`` and ``phase`` choose some of the calls. Which bytes are meant, the accounting says. ``stage`` is that
+    of the rank whose bytes are counted, where the bytes of one rank are and the stages of a pipeline differ; 0 is the
+    first one. Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.
     """
     if strategy is None:
         raise StrategyError("no strategy is named", hint="for instance data(k)")
@@ -118,7 +189,14 @@ def derive(
         setting = replace(setting, dtype=dtype)
     check_divisible(setting.graph, strategy, setting.values)
     every = calls(setting, strategy, gradient_dtype)
-    chosen = [c for c in every if collective in (None, c.kind) and phase in (None, c.phase)]
+    per_rank = setting.accounting.communication.endswith("per_rank")
+    if stage is not None and not (per_rank and strategy.pipeline is not None):
+        hint = "accounting: sent_per_rank"
+        raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
+    held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
+    chosen = [
+        c for c in every if collective in (None, c.kind) and phase in (None, c.phase) and c.region.name in held.regions
+    ]
     work = Work(setting, *strategy.sizes.values())
     touched = _touched(setting, strategy, chosen)
     title = (
@@ -131,23 +209,31 @@ def derive(
         text = f"The strategy needs none; it needs {kinds}."
         work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text)
         return setting.derivation(title, work.steps, touched)
-    groups: dict[tuple[str, str, str, str, bool], list[Call]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...], str, str, bool], list[Call]] = {}
     for c in chosen:
-        groups.setdefault((c.kind, c.phase, c.mesh, c.dtype, c.every_layer), []).append(c)
+        groups.setdefault((c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.every_layer), []).append(c)
     several = {(kind, p) for kind, p, *_ in groups}
+    regions = {c.region.name for c in chosen}
     counted: list[Form] = []
-    for (kind, p, mesh, fmt, every_layer), members in groups.items():
+    sends: list[Form] = []
+    for (kind, p, meshes, fmt, region, _), members in groups.items():
         name = SHORT[kind]
         if len([1 for k, _ in several if k == kind]) > 1:
             name += f",{_PHASES[p]}"
+        if len(regions) > 1 and kind != "send":
+            name += f",{region.split()[0]}"
         while f"n_{name}" in work.known:
-            name += f",{mesh}" if f"n_{name},{mesh}" not in work.known else f",{fmt}"
+            name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
                         _rule(kind), _text(members))  # fmt: skip
-        counted.append(_volume(work, strategy, name, n, kind, mesh, fmt, every_layer))
-    _answer(work, strategy, chosen, counted, phase)
-    return setting.derivation(title, work.steps, touched, [_exhibit(setting, strategy, chosen)])
+        volume = _volume(work, strategy, name, n, members[0], held)
+        (sends if kind == "send" else counted).append(volume)
+    if sends:
+        counted.append(_sent_over_boundaries(work, strategy, sends, phase))
+    if len(counted) > 1:
+        work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.")
+    return setting.derivation(title, work.steps, touched, [_exhibit(setting, strategy, chosen, held)], held.notes)
 
 
 def _title(strategy: Strategy) -> str:
@@ -179,7 +265,7 @@ def _text(members: list[Call]) -> str:
     listed = ", ".join(dict.fromkeys(f"`{c.tensor}`" for c in members[:8])) + (" and more" if len(members) > 8 else "")
     what = first.what.strip()
     plural = {"gradient of": "the gradients of", "weight": "the weights", "updated weight": "the updated weights",
-              "activation": "the activations", "input": "the inputs"}  # fmt: skip
+              "activation": "the activations", "input": "the inputs", "statistics": "the statistics"}  # fmt: skip
     same = all(c.what == first.what for c in members)
     moved = (
         f"{plural[what] if len(members) > 1 else what} {listed}"
@@ -197,40 +283,25 @@ def _text(members: list[Call]) -> str:
     return f"{head}. {why[0].upper()}{why[1:]}." if why else f"{head}."
 
 
-def _layers(strategy: Strategy, setting: Setting, every_layer: bool) -> Form:
-    """How many layers make the call: all of them, or for a count per rank those of one stage."""
-    if not setting.graph.repeat:
-        return num(1) if every_layer else num(0)
-    count: Form = Sym(setting.graph.repeat)
-    per_rank = setting.accounting.communication.endswith("per_rank")
-    if strategy.pipeline is not None and per_rank:
-        count = strategy.pipeline.layers_per_stage or Ratio(
-            count, pipeline.stage_count(strategy.pipeline, setting.graph.repeat)
-        )
-    return count if every_layer else Total((count, num(-1)))
-
-
-def _volume(work: Work, strategy: Strategy, name: str, n: Form, kind: str, mesh: str, fmt: str, every: bool) -> Form:
+def _volume(work: Work, strategy: Strategy, name: str, n: Form, call: Call, held: pipeline.Held) -> Form:
     setting = work.setting
-    size = element_bytes(fmt)
-    if kind == "send":
-        text = f"An element takes {said_bytes(size)} in {fmt}."
-        return work.define(f"V_{name}", product(n, size), BYTE, "bytes", text)
-    times = _layers(strategy, setting, every)
-    text = f"An element takes {said_bytes(size)} in {fmt}"
-    text += "; every layer makes the calls." if every else "; every layer but the first makes the calls."
-    if not setting.graph.repeat:
-        text = f"An element takes {said_bytes(size)} in {fmt}."
-    volume = work.define(f"V_{name}", product(times, n, size), BYTE, "bytes", text)
+    size = element_bytes(call.dtype)
+    text = f"An element takes {said_bytes(size)} in {call.dtype}"
+    if call.kind == "send":
+        return work.define(f"V_{name}", product(n, size), BYTE, "bytes", f"{text}.")
+    times = held.times(call.region, call.every_layer)
+    if call.region.times:
+        text += "; every layer makes the calls" if call.every_layer else "; every layer but the first makes the calls"
+    volume = work.define(f"V_{name}", product(times, n, size), BYTE, "bytes", f"{text}.")
     accounting = setting.accounting
     if accounting.communication == "payload":
         return volume
-    k = strategy.sizes[mesh]
-    groups = product(*(s for m, s in strategy.sizes.items() if m != mesh))
-    part = share(kind, accounting.communication, accounting.algorithm, k, groups)
+    k = call.ranks(strategy)
+    groups = strategy.ranks(m for m in strategy.sizes if m not in call.meshes)
+    part = share(call.kind, accounting.communication, accounting.algorithm, k, groups)
     if part == num(1):
         return volume
-    text = _counted_text(accounting, kind)
+    text = _counted_text(accounting, call.kind)
     return work.define(f"S_{name}", product(part, volume), BYTE, accounting.communication.replace("_", " "), text)
 
 
@@ -252,39 +323,41 @@ def _counted_text(accounting: Accounting, kind: str) -> str:
     return record.statement + said[accounting.communication]
 
 
-def _answer(work: Work, strategy: Strategy, chosen: list[Call], counted: list[Form], phase: str | None) -> None:
-    """The last steps: one answer from the groups, pipeline messages counted as the accounting says."""
-    cut = strategy.pipeline
-    sends = [c for c in chosen if c.kind == "send"]
-    if cut is not None and len(sends) == len(chosen):
-        _pipeline_answer(work, cut, counted, phase)
-    elif len(counted) > 1:
-        work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.")
-
-
-def _pipeline_answer(work: Work, cut: PipelineCut, counted: list[Form], phase: str | None) -> None:
-    choice, repeat = work.setting.accounting.pipeline, work.setting.graph.repeat
+def _sent_over_boundaries(work: Work, strategy: Strategy, counted: list[Form], phase: str | None) -> Form:
+    """What stages send, as the accounting says: one direction or both, one boundary or all, of one pipeline or all."""
+    cut, accounting = strategy.pipeline, work.setting.accounting
+    assert cut is not None
+    choice = accounting.pipeline
+    sent = counted[0]
     if choice == "one_direction" and phase is None and len(counted) > 1:
-        work.define("V_direction", counted[0], BYTE, "one direction",
-                    "Stage i sends activations to stage i + 1; as many bytes of gradients come back.")  # fmt: skip
-        return
-    both = counted[0]
-    if len(counted) > 1:
-        both = work.define("V_boundary", Total(tuple(counted)), BYTE, "both directions", "Over one boundary.")
+        text = "Stage i sends activations to stage i + 1; as many bytes of gradients come back."
+        sent = work.define("V_direction", sent, BYTE, "one direction", text)
+    elif len(counted) > 1:
+        sent = work.define("V_boundary", Total(tuple(counted)), BYTE, "both directions", "Over one boundary.")
     if choice == "per_microbatch":
-        work.define("V_microbatch", Ratio(counted[0] if phase else both, cut.microbatches), BYTE, "one microbatch",
-                    "The batch is sent in equal microbatches.")  # fmt: skip
+        sent = work.define("V_microbatch", Ratio(sent, cut.microbatches), BYTE, "one microbatch",
+                           "The batch is sent in equal microbatches.")  # fmt: skip
     elif choice == "all_boundaries":
-        stages = work.define("p", pipeline.stage_count(cut, repeat), ONE, "stages", "The number of stages.")
-        work.define("V", product(Total((stages, num(-1))), both), BYTE, "all boundaries",
-                    "p stages have p - 1 boundaries.")  # fmt: skip
+        stages = work.define("p", pipeline.stage_count(cut, work.setting.graph), ONE, "stages", "The number of stages.")
+        sent = work.define("V_all", product(Total((stages, num(-1))), sent), BYTE, "all boundaries",
+                           f"{maths_name(stages)} stages have {maths_name(stages)} - 1 boundaries.")  # fmt: skip
+    ranks = [size for size in strategy.sizes.values() if size != num(1)]
+    if accounting.communication in ("all_links", "contributed") and ranks:
+        sent = work.define("V_pipelines", product(*ranks, sent), BYTE, "all pipelines",
+                           "Every rank of a stage sends what it has to the same rank of the next stage.")  # fmt: skip
+    return sent
 
 
-def _exhibit(setting: Setting, strategy: Strategy, chosen: list[Call]) -> Exhibit:
+def maths_name(form: Form) -> str:
+    """A symbol as it stands in a sentence."""
+    return f"`{form.name}`" if isinstance(form, Sym) else "the"
+
+
+def _exhibit(setting: Setting, strategy: Strategy, chosen: list[Call], held: pipeline.Held) -> Exhibit:
     """Which tensor, which collective, when and why: calls that are alike in all but the tensor share a row."""
     rows: dict[tuple[str, str, str, str, Form, Form], list[str]] = {}
     for c in chosen:
-        count = num(1) if c.kind == "send" else _layers(strategy, setting, c.every_layer)
+        count = num(1) if c.kind == "send" else held.times(c.region, c.every_layer)
         size = forms.from_expr(forms.value(product(setting.written(c.elements), Num(element_bytes(c.dtype).number))))
         rows.setdefault((c.what.strip(), c.kind, c.phase, c.why, size, count), []).append(c.tensor)
     return Exhibit(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from symcomm import form as forms
 from symcomm.derivation import Derivation
 from symcomm.errors import AccountingError
-from symcomm.form import Form, Ratio, Sym, Total, num, product
-from symcomm.graph.gradient import backward
-from symcomm.graph.graph import Graph, Op
+from symcomm.form import Form, Ratio, Total, num, product
+from symcomm.graph.gradient import backward, inputs_to_train, training
+from symcomm.graph.graph import Graph, Op, Region
 from symcomm.graph.ops import MAP, operations
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import OpName
-from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.quantities.setting import Setting, Work, mark, slug, times
 from symcomm.units import FLOP
 
 if TYPE_CHECKING:
@@ -169,36 +169,47 @@ def derive(
 ) -> Derivation:
     """The floating-point operations of a pass, of all layers or of one row."""
     graph, work = setting.graph, Work(setting)
-    fields = [*touched(setting, graph, setting.rows(op).ops)]
+    chosen = setting.rows(op)
+    fields = [*touched(setting, graph, chosen.ops)]
     needs = setting.accounting.input_gradient == "needed"
-    both = backward(graph, input_gradient=needs or bool(graph.repeat))
-    wanted = {o.row for o in setting.rows(op).ops}
+    both = training(graph, needs)
+    wanted = {o.row for o in chosen.ops}
+    regions = chosen.regions or (Region(graph.name),)
     phases = ["forward", "backward"] if scope == "training" else [scope]
-    parts: list[Form] = []
-    for phase in phases:
-        short = {"forward": "fwd", "backward": "bwd"}[phase]
-        suffix = f"^{short}" if len(phases) > 1 else ""
-        ops = [o for o in both.ops if o.phase == phase and (o.row in wanted or (op is None and not o.row))]
-        names = row_totals(work, both, ops, suffix)
-        if len(names) > 1:
-            whole = work.define(
-                f"F_layer{suffix}" if graph.repeat and op is None else f"F_total{suffix}", Total(tuple(names)), FLOP,
-                "add the rows", f"The {phase} pass of one layer." if graph.repeat else f"The {phase} pass.",
-            )  # fmt: skip
-        else:
-            whole = names[0] if names else num(0)
-        parts.append(whole)
-        fields += ["input_gradient"] if phase == "backward" else []
-    answer: Form = parts[0] if len(parts) == 1 else Total(tuple(parts))
-    if graph.repeat and op is None:
-        answer = product(Sym(graph.repeat), answer)
-        every = work.define("F", answer, FLOP, "repeat", "All layers are alike.")
+    answers: list[Form] = []
+    pieces = 0
+    for region in regions:
+        parts: list[Form] = []
+        for phase in phases:
+            short = {"forward": "fwd", "backward": "bwd"}[phase]
+            suffix = f"^{short}" if len(phases) > 1 else ""
+            ops = [
+                o for o in both.ops
+                if o.phase == phase and o.region == region.name and (o.row in wanted or (op is None and not o.row))
+            ]  # fmt: skip
+            names = row_totals(work, both, ops, suffix)
+            if len(names) > 1:
+                called = mark(region) if len(regions) > 1 else "layer" if region.times else "total"
+                what = f"the {region.name}" if len(regions) > 1 else "one layer"
+                text = f"The {phase} pass of {what}." if called != "total" else f"The {phase} pass."
+                parts.append(work.define(f"F_{called}{suffix}", Total(tuple(names)), FLOP, "add the rows", text))
+            else:
+                parts += names
+        pieces += len(parts)
+        if parts:
+            answers.append(times(region, parts[0] if len(parts) == 1 else Total(tuple(parts))))
+    if "backward" in phases:
+        fields += ["input_gradient"]
+    if not answers:
+        work.define("F", num(0), FLOP, "add", "Nothing is counted.")
+    elif len(answers) > 1:
+        work.define("F", Total(tuple(answers)), FLOP, "add the parts", "All parts of the model together.")
+    elif regions[0].times:
+        every = work.define("F", answers[0], FLOP, "repeat", "All layers are alike.")
         if not needs and scope != "forward":
             _without_first_input(work, setting, every)
-    elif len(parts) > 1 or isinstance(answer, forms.Num):
-        work.define(
-            "F", answer, FLOP, "add", "Forward and backward together." if len(parts) > 1 else "Nothing is counted."
-        )
+    elif pieces > 1:
+        work.define("F", answers[0], FLOP, "add", "Forward and backward together.")
     return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps, fields)
 
 
@@ -206,10 +217,10 @@ def _without_first_input(work: Work, setting: Setting, every: Form) -> None:
     """Takes off what the first layer saves when its input needs no gradient."""
     graph = setting.graph
     totals = []
-    for needed in (True, False):
-        both = backward(graph, input_gradient=needed)
-        ops = [o for o in both.ops if o.phase == "backward"]
-        totals.append(forms.value(Total(tuple(f for _, f in counted(setting, both, ops)) or (num(0),))))
+    for inputs in (inputs_to_train(graph), frozenset[str]()):
+        both = backward(graph, inputs)
+        found = counted(setting, both, [o for o in both.ops if o.phase == "backward"])
+        totals.append(forms.value(Total(tuple(f for _, f in found) or (num(0),))))
     saved = setting.graph.relations.gather((totals[0] - totals[1]).expand())
     spared = work.define(
         "F_first", forms.from_expr(saved), FLOP, "first layer", "The gradient of the model's input is not computed."

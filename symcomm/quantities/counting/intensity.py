@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError
-from symcomm.form import Ratio, Total
+from symcomm.form import Form, Ratio, Total
+from symcomm.graph.graph import Region
 from symcomm.quantities.counting import flops, traffic
 from symcomm.quantities.options import Dtype, OpName
-from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.setting import Setting, Work, times
 from symcomm.units import FLOP, Unit
 
 
@@ -19,12 +20,20 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     Source: Williams, Waterman and Patterson, Roofline, 2009.
     """
     work = Work(setting)
-    names = flops.row_totals(work, setting.graph, setting.rows(op).ops, "")
-    if not names:
+    chosen = setting.rows(op)
+    terms: list[Form] = []
+    for region in chosen.regions or (Region(setting.graph.name),):
+        names = flops.row_totals(work, setting.graph, [o for o in chosen.ops if o.region == region.name], "")
+        if names:
+            count = Total(tuple(names)) if len(names) > 1 else names[0]
+            terms.append(times(region, count) if len(chosen.regions) > 1 else count)
+    if not terms:
         raise ValuesError(f"{op or setting.graph.name} has no op that is counted", hint="use operations: all_ops")
-    count = names[0]
-    if len(names) > 1:
-        count = work.define("F", Total(tuple(names)), FLOP, "add the rows", "The forward pass of one layer.")
+    count = terms[0]
+    if len(terms) > 1 or isinstance(count, Total):
+        text = "All parts of the model together." if len(terms) > 1 else "The forward pass of one layer."
+        whole = Total(tuple(terms)) if len(terms) > 1 else count
+        count = work.define("F", whole, FLOP, "add the parts" if len(terms) > 1 else "add the rows", text)
     moved = traffic.write_down(work, op, dtype)
     work.define(
         "I", Ratio(count, moved), Unit.parse("FLOP/byte"), "definition", "Operations for each byte that is moved."

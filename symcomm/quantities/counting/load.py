@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from symcomm import form as forms
 from symcomm.errors import AccountingError
 from symcomm.form import Form, Ratio, num, product
-from symcomm.graph.gradient import backward
-from symcomm.graph.graph import Graph, Op
-from symcomm.parallel.placement import PARTIAL, Compute, plan
+from symcomm.graph.axis_roles import batch_axes
+from symcomm.graph.graph import Graph, Op, Region
+from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
+from symcomm.program.program import program
+from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.communication.communication import Call, calls
 from symcomm.quantities.counting.flops import counted
-from symcomm.quantities.counting.recomputation import run_again
-from symcomm.quantities.memory.saved import RERUN
 from symcomm.quantities.setting import Setting
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")
@@ -74,7 +74,7 @@ class OpLoad:
 
 @dataclass(frozen=True)
 class Load:
-    """What one rank does for one layer: counted ops by phase, and calls by phase (``end`` after the batch)."""
+    """What a rank does for one repetition of each region: counted ops and calls by phase (``end`` after the batch)."""
 
     graph: Graph
     strategy: Strategy
@@ -88,6 +88,20 @@ class Load:
             ops=tuple(o for o in self.ops if o.phase in phases),
             calls=tuple((p, c) for p, c in self.calls if p in phases),
         )
+
+    def region(self, name: str) -> Load:
+        """The part of one region."""
+        return replace(
+            self,
+            ops=tuple(o for o in self.ops if o.op.region == name),
+            calls=tuple((p, c) for p, c in self.calls if c.region.name == name),
+        )
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The regions that do anything, in order."""
+        busy = {o.op.region for o in self.ops} | {c.region.name for _, c in self.calls}
+        return tuple(region for region in self.graph.regions if region.name in busy)
 
     def row(self, setting: Setting, op: str | None) -> Load:
         """The part of the table row that computes one tensor; its calls are left out."""
@@ -104,41 +118,32 @@ def divided(form: Form, strategy: Strategy, meshes: tuple[str, ...]) -> Form:
 
 
 def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> Load:
-    """What one rank does for one layer and one microbatch.
+    """What one rank does for one repetition of each region and one microbatch.
 
     Raises ``AccountingError`` where exact additions are asked for and a summed axis is cut.
     """
     accounting = setting.accounting
-    needed = accounting.input_gradient == "needed" or bool(setting.graph.repeat)
-    made = plan(backward(setting.graph, input_gradient=needed), strategy, accounting)
+    made = program(setting.graph, strategy, accounting).plan
     graph = made.graph
     ops: list[OpLoad] = []
     for step in made.steps:
-        if not isinstance(step, Compute):
+        if not isinstance(step, Compute) or step.part == "statistics":  # an op is counted once, with all its parts
             continue
+        cut = made.cuts[step.op.output]
         for op, flops in counted(setting, graph, [step.op]):
-            if accounting.flops == "exact_adds" and any(index in op.summed for _, index in step.cuts):
+            if accounting.flops == "exact_adds" and any(index in op.summed for index in cut.values()):
                 raise AccountingError("exact additions of a sum over several ranks", hint="use fma2 or mac")
-            share = divided(flops, strategy, tuple(m for m, _ in step.cuts))
-            cuts = tuple((index, mesh) for mesh, index in step.cuts)
-            ops.append(OpLoad(op, op.phase, share, _moved(setting, graph, strategy, step), cuts))
-    made_calls = [(_phase_of(setting, c), c) for c in calls(setting, strategy, gradient_dtype)]
+            share = divided(flops, strategy, tuple(cut))
+            cuts = tuple((index, mesh) for mesh, index in cut.items())
+            ops.append(OpLoad(op, op.phase, share, _moved(setting, made, strategy, op), cuts))
+    phases = {"recompute": "backward"}
+    every = calls(setting, strategy, gradient_dtype)
+    made_calls = [("end" if c.finishes else phases.get(c.phase, c.phase), c) for c in every]
     names = run_again(setting.graph, RERUN[accounting.recomputation])
     if names:
         again = [o for o in ops if o.phase == "forward" and o.op.output in names]
         ops += [replace(o, phase="backward", again=True) for o in again]
-        weights = {t.name for t in setting.graph.weights}
-        made_calls += [
-            ("backward", c) for p, c in made_calls if p == "forward" and c.op in names and c.tensor not in weights
-        ]
     return Load(graph, strategy, tuple(ops), tuple(made_calls))
-
-
-def _phase_of(setting: Setting, call: Call) -> str:
-    """The phase of a call; those of gradients and updated weights come at the end of the batch."""
-    tensor = setting.graph.tensors[call.tensor]
-    synchronises = call.phase == "update" or (call.what.startswith("gradient") and tensor.role == "weight")
-    return "end" if synchronises else call.phase
 
 
 def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
@@ -155,10 +160,10 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     return {name: (use, times) for name, (use, times) in moved.items() if times and not graph.tensors[name].virtual}
 
 
-def _moved(setting: Setting, graph: Graph, strategy: Strategy, step: Compute) -> tuple[Moved, ...]:
-    layouts = dict(zip(step.op.inputs, step.layouts, strict=True)) | {step.op.output: step.output}
+def _moved(setting: Setting, made: Plan, strategy: Strategy, op: Op) -> tuple[Moved, ...]:
+    graph, layouts = made.graph, made.layouts[op.output]
     found: list[Moved] = []
-    for name, (use, times) in uses(setting, graph, step.op).items():
+    for name, (use, times) in uses(setting, graph, op).items():
         tensor, layout = graph.tensors[name], layouts[name]
         size = setting.sizes([graph.axes[a].size for a in tensor.axes])
         share = divided(size, strategy, tuple(m for m, position in layout if position != PARTIAL))
@@ -168,13 +173,15 @@ def _moved(setting: Setting, graph: Graph, strategy: Strategy, step: Compute) ->
 
 
 def microbatched(setting: Setting, microbatches: Form) -> Setting:
-    """The same setting with the batch divided into microbatches."""
-    from symcomm.parallel.strategy import batch_axes
-
+    """The same setting with the batch divided into microbatches, wherever a size is that of the batch."""
     if microbatches == num(1):
         return setting
-    (batch,) = batch_axes(setting.graph)
-    axis = setting.graph.axes[batch]
-    size = axis.size / forms.value(microbatches)
-    axes = dict(setting.graph.axes) | {batch: replace(axis, size=size)}
-    return replace(setting, graph=replace(setting.graph, axes=axes))
+    graph = setting.graph
+    (batch,) = batch_axes(graph)
+    size, parts = graph.axes[batch].size, forms.value(microbatches)
+    axes = {
+        name: replace(axis, size=axis.size.xreplace({size: size / parts}))
+        if size.is_Symbol or name == batch else axis
+        for name, axis in graph.axes.items()
+    }  # fmt: skip
+    return replace(setting, graph=replace(graph, axes=axes))

@@ -9,31 +9,20 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError, nearest
-from symcomm.form import Form, Sym, Total, num, product
+from symcomm.form import Form, Total, num, product
 from symcomm.graph.gradient import backward
 from symcomm.graph.graph import Graph
-from symcomm.parallel.placement import Collective, plan
+from symcomm.parallel.placement import Collective
 from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.program.program import program
+from symcomm.program.rewrites.recomputation import run_again
 from symcomm.quantities.counting.flops import row_totals, touched
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.memory.saved import has_scores, rerun_ops
 from symcomm.quantities.options import Recomputation, StrategyOption
-from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.setting import Setting, Work, mark, times
 from symcomm.units import BYTE, FLOP, ONE
 
 COUNTS = ("flops", "hardware_flops", "all-reduces", "bytes")
-
-
-def run_again(graph: Graph, recomputation: str) -> frozenset[str]:
-    """The forward ops that run a second time.
-
-    Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
-    """
-    found = rerun_ops(graph, recomputation)
-    if recomputation == "selective":
-        core = {op.output for op in graph.ops if op.phase == "forward" and any(has_scores(graph, n) for n in op.inputs)}
-        return found | core
-    return found
 
 
 def derive(
@@ -75,29 +64,41 @@ def _called(again: str) -> str:
 
 def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> Derivation:
     graph, work = setting.graph, Work(setting)
-    both = backward(graph, input_gradient=True)
-    repeat: Form = Sym(graph.repeat) if graph.repeat else num(1)
-    totals: dict[str, Form] = {}
-    phases = {"again": [o for o in graph.ops if o.output in names]}
-    if count == "hardware_flops":
-        every = [o for o in both.ops if o.phase == "forward"], [o for o in both.ops if o.phase == "backward"]
-        phases = {"fwd": every[0], "bwd": every[1], **phases}
-    for short, ops in phases.items():
-        rows = row_totals(work, both, ops, f"^{short}")
-        what = {"fwd": "The forward pass", "bwd": "The backward pass", "again": "What runs again"}[short]
-        form = Total(tuple(rows)) if len(rows) > 1 else rows[0] if rows else forms.Num(Fraction(0), FLOP)
-        totals[short] = work.define(f"F_layer^{short}", form, FLOP, "add the rows", f"{what}, in one layer.")
-    parts = tuple(totals.values())
-    whole = product(repeat, Total(parts) if len(parts) > 1 else parts[0])
-    text = "Forward, backward and what runs again." if len(parts) > 1 else "What runs again."
+    both = backward(graph)
+    terms: list[Form] = []
+    alone = len(setting.regions) == 1
+    for region in setting.regions:
+        mine = [o for o in both.ops if o.region == region.name]
+        again = [o for o in mine if o.phase == "forward" and o.output in names]
+        phases = {"again": again} if again or alone else {}
+        if count == "hardware_flops":
+            phases = {short: [o for o in mine if o.phase == phase]
+                      for short, phase in (("fwd", "forward"), ("bwd", "backward"))} | phases  # fmt: skip
+        totals: list[Form] = []
+        for short, ops in phases.items():
+            rows = row_totals(work, both, ops, f"^{short}")
+            if not rows and not alone:
+                continue
+            what = {"fwd": "The forward pass", "bwd": "The backward pass", "again": "What runs again"}[short]
+            form = Total(tuple(rows)) if len(rows) > 1 else rows[0] if rows else forms.Num(Fraction(0), FLOP)
+            called, where = ("layer", "in one layer") if alone else (mark(region), f"in the {region.name}")
+            totals.append(work.define(f"F_{called}^{short}", form, FLOP, "add the rows", f"{what}, {where}."))
+        if totals:
+            terms.append(times(region, Total(tuple(totals)) if len(totals) > 1 else totals[0]))
+    whole = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else forms.Num(Fraction(0), FLOP)
+    text = "Forward, backward and what runs again." if count == "hardware_flops" else "What runs again."
     work.define("F", whole, FLOP, "repeat" if graph.repeat else "add", text)
     return setting.derivation(title, work.steps, touched(setting, both, both.ops))
 
 
 def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: Strategy, title: str) -> Derivation:
     work = Work(setting, *strategy.sizes.values())
-    made = plan(backward(setting.graph, input_gradient=True), strategy, setting.accounting)
-    moved = [c for c in made.collectives if _of_activations(made.graph, c)]
+    made = program(setting.graph, strategy, setting.accounting, input_gradient=True).plan
+    stacked = {region.name for region in setting.regions if region.times} or {r.name for r in setting.regions}
+    moved = [
+        c for c in made.collectives
+        if _of_activations(made.graph, c) and made.graph.producers[c.op].region in stacked
+    ]  # fmt: skip
     again = [c for c in moved if c.phase == "forward" and c.op in names]
     if count == "all-reduces":
         groups = {
@@ -105,20 +106,26 @@ def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: 
             "bwd": ("The backward pass", [c for c in moved if c.phase == "backward"]),
             "again": ("The forward pass that runs again", again),
         }
-        parts = []
+        counts: list[Form] = []
         for short, (what, calls) in groups.items():
             number = len([c for c in calls if c.kind == "all-reduce"])
             listed = ", ".join(f"`{c.tensor}`" for c in calls if c.kind == "all-reduce") or "none"
-            parts.append(work.define(f"c_{short}", num(number), ONE, "all-reduces", f"{what} of one layer: {listed}."))
-        work.define("c", Total(tuple(parts)), ONE, "add", "All-reduces of activations, in one layer and iteration.")
+            counts.append(work.define(f"c_{short}", num(number), ONE, "all-reduces", f"{what} of one layer: {listed}."))
+        work.define("c", Total(tuple(counts)), ONE, "add", "All-reduces of activations, in one layer and iteration.")
         return setting.derivation(title, work.steps, ["communication"])
     size = element_bytes(setting.dtype)
-    terms: list[Form] = [product(setting.written(c.elements), size) for c in again]
-    listed = ", ".join(f"{c.kind} of `{c.tensor}`" for c in again) or "none"
-    form = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else forms.Num(Fraction(0), BYTE)
-    one = work.define("V_layer", form, BYTE, "collectives that run again", f"In one layer: {listed}.")
-    work.define("V", product(Sym(setting.graph.repeat), one) if setting.graph.repeat else one, BYTE, "repeat",
-                "All layers are alike.")  # fmt: skip
+    parts: list[Form] = []
+    for region in setting.regions:
+        mine = [c for c in again if made.graph.producers[c.op].region == region.name]
+        if not mine and len(setting.regions) > 1:
+            continue
+        sizes: list[Form] = [product(setting.written(c.elements), size) for c in mine]
+        listed = ", ".join(f"{c.kind} of `{c.tensor}`" for c in mine) or "none"
+        form = Total(tuple(sizes)) if len(sizes) > 1 else sizes[0] if sizes else forms.Num(Fraction(0), BYTE)
+        one = work.define("V_layer", form, BYTE, "collectives that run again", f"In one layer: {listed}.")
+        parts.append(times(region, one))
+    whole = Total(tuple(parts)) if len(parts) > 1 else parts[0] if parts else forms.Num(Fraction(0), BYTE)
+    work.define("V", whole, BYTE, "repeat", "All layers are alike.")
     return setting.derivation(title, work.steps, ["communication"])
 
 

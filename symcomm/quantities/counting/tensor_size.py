@@ -6,7 +6,6 @@ from typing import Annotated
 
 from symcomm.derivation import Derivation
 from symcomm.dtypes import element_bytes, said_bytes
-from symcomm.errors import ValuesError, nearest
 from symcomm.form import product
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype
@@ -24,9 +23,7 @@ def derive(
     The bytes of a tensor of one layer, all members of a family together.
     """
     graph, work = setting.graph, Work(setting)
-    found = graph.tensors.get(tensor) or graph.tensors.get(f"{tensor}_i")
-    if found is None:
-        raise ValuesError(f"there is no tensor '{tensor[:60]}'", hint=nearest(tensor, [*graph.tensors]))
+    found = graph.find(tensor)
     family = ", for all members of the family" if found.shape and len(found.axes) > len(found.shape) else ""
     sizes = setting.sizes([graph.axes[a].size for a in found.axes])
     n = work.define("n", sizes, ELEMENT, "count the elements", f"The product of its sizes{family}.")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from symcomm.derivation import Derivation
 from symcomm.dtypes import element_bytes
-from symcomm.errors import ValuesError
 from symcomm.form import Form, Num, Total, num, product
 from symcomm.graph.graph import Graph, Op
 from symcomm.quantities.counting.flops import counted, touched
 from symcomm.quantities.counting.load import uses
 from symcomm.quantities.options import Dtype, OpName
-from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.quantities.setting import Setting, Work, slug, times
 from symcomm.units import BYTE
 
 
@@ -38,9 +38,7 @@ def parse_formats(dtype: str | None, setting: Setting) -> dict[str, str]:
             continue
         element_bytes(given if equals else name)  # refuses unknown formats
         if equals:
-            if name.strip() not in setting.graph.tensors:
-                raise ValuesError(f"there is no tensor '{name.strip()[:40]}'", hint=", ".join(setting.graph.tensors))
-            found[name.strip()] = given.strip()
+            found[setting.graph.find(name.strip()).name] = given.strip()
         else:
             found.update(dict.fromkeys(setting.graph.tensors, name.strip()))
     return found
@@ -51,7 +49,8 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
     setting = work.setting
     dtypes = parse_formats(dtype, setting)
     names: list[Form] = []
-    ops = [o for o, _ in counted(setting, setting.graph, setting.rows(op).ops)]
+    chosen = setting.rows(op)
+    ops = [o for o, _ in counted(setting, setting.graph, chosen.ops)]
     for one in ops:
         name = "M" if len(ops) == 1 else f"M_{slug(one.output)}"
         moved = uses(setting, setting.graph, one)
@@ -63,13 +62,26 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
         )
     if not names:
         return work.define("M", num(0), BYTE, "nothing moves", "No op is counted.")
+    if len(chosen.regions) > 1:
+        text = "All parts of the model together."
+        return work.define("M", Total(per_region(chosen, ops, names)), BYTE, "add the parts", text)
     return names[0] if len(names) == 1 else work.define("M", Total(tuple(names)), BYTE, "add", "All ops together.")
+
+
+def per_region(graph: Graph, ops: Sequence[Op], counts: Sequence[Form]) -> tuple[Form, ...]:
+    """Counts of ops as terms of a sum over the regions of a graph, each as often as the region stands."""
+    found: list[Form] = []
+    for region in graph.regions:
+        mine = tuple(count for op, count in zip(ops, counts, strict=True) if op.region == region.name)
+        if mine:
+            found.append(times(region, Total(mine) if len(mine) > 1 else mine[0]))
+    return tuple(found)
 
 
 def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = None) -> Derivation:
     """The bytes moved when each operand is read and each result written once.
 
-    The bytes moved by the counted ops of the forward pass of one layer, or of one row.
+    The counted ops of the forward pass: of one layer, of all parts of a model, or of one row.
     """
     work = Work(setting)
     write_down(work, op, dtype)

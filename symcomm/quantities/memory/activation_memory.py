@@ -10,12 +10,15 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import StrategyError, ValuesError, nearest
-from symcomm.form import Form, Ratio, Smallest, Sym, Total, num, product
+from symcomm.form import Form, Num, Ratio, Smallest, Sym, Total, num, product
+from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.schedule import SCHEDULES
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
-from symcomm.quantities.memory.saved import RERUN, Saved, conventions, saved_tensors
+from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.quantities.counting.load import microbatched
+from symcomm.quantities.memory.saved import Saved, conventions, saved_regions
 from symcomm.quantities.options import (
     Chunks,
     Dtype,
@@ -26,8 +29,10 @@ from symcomm.quantities.options import (
     StageNumber,
     StrategyOption,
 )
-from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.quantities.setting import Setting, Work, mark, slug
 from symcomm.units import BYTE, ONE
+
+NOTHING: Form = Num(Fraction(0), BYTE)
 
 
 def named(said: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -70,23 +75,36 @@ def derive(
     if every is not None:
         if again not in ("none", "full"):
             raise ValuesError("'every' goes with full recomputation", hint="leave one of the two out")
-        if not setting.graph.repeat:
+        if not any(region.times for region in setting.regions):
             raise ValuesError("every n-th layer is kept, but the model has one layer", hint="say 'repeat: N_layer'")
         again = "full"
     if strategy is not None:
         check_divisible(setting.graph, strategy, setting.values)
-    kept = saved_tensors(setting, strategy, again, named(frozen))
+    cut = strategy.pipeline if strategy is not None else None
+    if cut is None:
+        for option, value in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):
+            if value is not None:
+                raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
+    held = pipeline.held(setting.graph, cut, stage, setting.values)
+    if cut is not None:  # what is kept is counted for one microbatch at a time
+        setting = microbatched(setting, cut.microbatches)
+    regions = saved_regions(setting, strategy, again, named(frozen))
     work = Work(setting, *(strategy.sizes.values() if strategy else ()))
-    layer = _layer(work, kept)
-    _all_layers(work, layer, strategy, every, schedule, stage, chunks)
+    mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
+            if region.name in held.regions]  # fmt: skip
+    layers = [(region, _layer(work, part, region, kept, len(mine) == 1)) for region, part, kept in mine]
+    _all_layers(work, layers, strategy, held, every, schedule, stage, chunks)
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
-    touched = conventions(setting.accounting, (setting.graph,), strategy)
-    notes: tuple[str, ...] = ()
+    touched = conventions(setting.accounting, [part.graph for _, part, _ in mine], strategy)
+    notes: tuple[str, ...] = held.notes
     if again != "none":
-        notes = ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)
-    return setting.derivation(title, work.steps, touched, [_exhibit(setting, kept)], notes)
+        notes += ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)
+        if len(mine) > 1:
+            notes += ("The layers that are repeated are computed again; what stands before and behind them is not.",)
+    exhibits = [_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1]
+    return setting.derivation(title, work.steps, touched, exhibits, notes)
 
 
 def bytes_of(setting: Setting, item: Saved) -> Form:
@@ -94,10 +112,9 @@ def bytes_of(setting: Setting, item: Saved) -> Form:
     return product(setting.written(item.elements), element_bytes(item.dtype))
 
 
-def _layer(work: Work, kept: tuple[Saved, ...]) -> Form:
-    """One step a row of the table, and their sum."""
-    setting = work.setting
-    if not kept:
+def _layer(work: Work, setting: Setting, region: Region, kept: tuple[Saved, ...], alone: bool) -> Form:
+    """One step a row of the table of a region, and their sum."""
+    if not kept and alone:
         return work.define("A", forms.Num(Fraction(0), BYTE), BYTE, "nothing", "No gradient reads an activation.")
     rows: dict[int, list[Saved]] = {}
     for item in kept:
@@ -111,10 +128,11 @@ def _layer(work: Work, kept: tuple[Saved, ...]) -> Form:
         name = "A_in" if not row else f"A_{slug(targets[row])}"
         form = written[0] if len(written) == 1 else Total(tuple(written))
         parts.append(work.define(name, form, BYTE, "what gradients read", _reason(items)))
-    if len(parts) == 1 and not setting.graph.repeat:
-        return parts[0]
-    repeated = bool(setting.graph.repeat)
-    name, text = ("A_layer", "one layer keeps") if repeated else ("A_saved", "is kept")
+    if not parts or (len(parts) == 1 and alone and not region.times):
+        return parts[0] if parts else NOTHING
+    name, text = ("A_layer", "one layer keeps") if region.times else ("A_saved", "is kept")
+    if not alone:
+        name, text = f"A_{mark(region)}", f"the {region.name} keeps"
     text = f"What {text} for the backward pass."
     return work.define(name, Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add the rows", text)
 
@@ -137,32 +155,28 @@ def _reason(items: list[Saved]) -> str:
 
 
 def _all_layers(
-    work: Work, layer: Form, strategy: Strategy | None, every: int | str | None, schedule: str | None,
-    stage: int | str | None, chunks: int | str | None,
+    work: Work, parts: list[tuple[Region, Form]], strategy: Strategy | None, held: pipeline.Held,
+    every: int | str | None, schedule: str | None, stage: int | str | None, chunks: int | str | None,
 ) -> None:  # fmt: skip
-    repeat = work.setting.graph.repeat
     cut = strategy.pipeline if strategy else None
-    if cut is None:
-        for option, value in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):
-            if value is not None:
-                raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
-    layers: Form = Sym(repeat) if repeat else num(1)
+    flying: Form = num(1)
     text = "All layers are alike."
     if cut is not None:
-        if not repeat:
-            raise StrategyError("one layer cannot be cut into stages", hint="say 'repeat: N_layer'")
-        stages = pipeline.stage_count(cut, repeat)
+        stages = pipeline.stage_count(cut, work.setting.graph)
         p = stages if isinstance(stages, (Sym, forms.Num)) else work.define("p", stages, ONE, "stages", "The stages.")
-        layers = cut.layers_per_stage or Ratio(layers, p)
-        layer = work.define("A_mb", Ratio(layer, cut.microbatches), BYTE, "one microbatch",
-                            "The batch is split into equal microbatches.")  # fmt: skip
         flying, text = _in_flight(work, cut, p, schedule or "1f1b", stage, chunks)
-        layers = product(layers, flying)
-    if every is not None:
-        group = degree(every)
-        layers, text = Ratio(layers, group), "Only the input of the first layer of each group is kept."
-    if repeat:
-        work.define("A", product(layers, layer), BYTE, "repeat", text)
+    terms: list[Form] = []
+    for region, layer in parts:
+        times = held.times(region)
+        if every is not None and region.times:
+            times, text = Ratio(times, degree(every)), "Only the input of the first layer of each group is kept."
+        if layer != NOTHING:
+            terms.append(product(product(times, flying), layer))
+    if len(parts) > 1:
+        text = "Together: " + ", ".join(region.name for region, _ in parts) + "."
+        work.define("A", Total(tuple(terms)) if len(terms) > 1 else terms[0], BYTE, "add the parts", text)
+    elif parts[0][0].times:
+        work.define("A", terms[0], BYTE, "repeat", text)
 
 
 def _in_flight(
@@ -191,12 +205,13 @@ def _in_flight(
     return Ratio(count, v), "Each chunk in flight is one part of the rank's layers."
 
 
-def _exhibit(setting: Setting, kept: tuple[Saved, ...]) -> Exhibit:
+def _exhibit(setting: Setting, region: Region, kept: tuple[Saved, ...], alone: bool) -> Exhibit:
     rows = []
     for item in kept:
         readers = ", ".join(f"`{r}`" for r in item.readers[:6]) + (" …" if len(item.readers) > 6 else "")
         size = forms.from_expr(forms.value(bytes_of(setting, item)))
         rows.append((f"`{item.tensor}`", item.what, readers, item.dtype, size))
     columns = ("tensor", "what", "for the gradient of", "format", "bytes")
-    title = "What one layer keeps for backward" if setting.graph.repeat else "What is kept for backward"
+    title = "What one layer keeps for backward" if region.times else "What is kept for backward"
+    title = title if alone else f"What the {region.name} keeps for backward"
     return Exhibit(title, columns, tuple(rows))

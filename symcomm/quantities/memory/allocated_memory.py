@@ -64,9 +64,7 @@ def derive(
         parts.append(_given(work, name, bytes_of(setting, item), rounding, f"`{item.tensor.split('·')[0]}`: {text}."))
     roots = {item.tensor for item in kept}
     for name in named(held):
-        tensor = graph.tensors.get(name) or graph.tensors.get(f"{name}_i")
-        if tensor is None:
-            raise ValuesError(f"there is no tensor '{name[:60]}'", hint=nearest(name, [*graph.tensors]))
+        tensor = graph.find(name)
         root = storage(graph, tensor.name, eager)
         if root in roots:
             continue

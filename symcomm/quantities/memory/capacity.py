@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import prod
@@ -16,20 +14,18 @@ from symcomm.accounting import CONVENTIONS
 from symcomm.derivation import Derivation, Reason, Step
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
-from symcomm.graph.graph import Graph
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
-from symcomm.quantities.declared import Internal, Meaning
+from symcomm.program.program import ONE_RANK
+from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory import activation_memory, state_memory
-from symcomm.quantities.memory.saved import ONE_RANK
 from symcomm.quantities.options import Amount, CapacityIs, Frozen, RecipeName, Recomputation, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, ONE, Quantity
 
 if TYPE_CHECKING:
     from sympy import Expr
-
 
 
 MEANINGS = {c.name: c.statement for c in CONVENTIONS if c.field == "capacity" and c.name != "unnamed"}
@@ -101,13 +97,12 @@ def derive(
     ] = "states and activations",
     recomputation: Recomputation | None = None,
     frozen: Frozen | None = None,
-    graphs: Annotated[Sequence[Graph], Internal] = (),
 ) -> Derivation:
     """The fewest ranks, or the largest size, with which one rank's memory fits a device.
 
     ``solve_for`` is a symbol: a degree of the strategy (the fewest that fit) or a size of the model (the largest that
-    fits). ``include`` is ``states``, ``activations`` or ``states and activations``.
-    Raises ``ValuesError`` where nothing fits, or where the meaning of the capacity is not said.
+    fits). ``include`` is ``states``, ``activations`` or ``states and activations``. Raises ``ValuesError`` where
+    nothing fits, or where the meaning of the capacity is not said.
     """
     if capacity is None:
         raise ValuesError("no capacity is given", hint="capacity: 80 GB, and capacity_is")
@@ -115,26 +110,21 @@ def derive(
         capacity_is = setting.accounting.capacity
     size = capacity_of(capacity, capacity_is)
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    parts: list[tuple[str, str, list[Derivation]]] = []
+    parts: list[tuple[str, str, Derivation]] = []
     touched: list[str] = []
-    settings = [replace(setting, graph=graph) for graph in graphs] or [setting]
     if "states" in include:
-        states = [state_memory.derive(s, strategy, recipe, frozen) for s in settings]
+        states = state_memory.derive(setting, strategy, recipe, frozen)
         parts.append(("M_state", "weights, gradients and optimizer states", states))
     if "activations" in include:
-        kept = [
-            activation_memory.derive(s, strategy, frozen=frozen,
-                                     recomputation=recomputation if s.graph.repeat or not graphs else "none")
-            for s in settings
-        ]  # fmt: skip
+        kept = activation_memory.derive(setting, strategy, frozen=frozen, recomputation=recomputation)
         parts.append(("M_act", "activations kept for backward", kept))
-        touched += [name for d in kept for name in d.touched]
+        touched += kept.touched
     if not parts:
         raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
     work = Work(setting, *(strategy.sizes.values() if strategy else ()))
     for name, what, found in parts:
-        _said(work, name, sp.Add(*(d.expr for d in found)), f"The {what} of one rank.")
-    whole = sp.Add(*(d.expr for _, _, found in parts for d in found))
+        _said(work, name, found.expr, f"The {what} of one rank.")
+    whole = sp.Add(*(found.expr for _, _, found in parts))
     wanted = next((s for s in whole.free_symbols if s.name == solve_for), None)
     if wanted is None:
         known = sorted(s.name for s in whole.free_symbols)
@@ -171,8 +161,8 @@ def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
             factors = [values[n] for n in forms.names(right) if n in values]
             found = int(prod(factors)) if factors and all(f.denominator == 1 for f in factors) else 1
     degrees = [int(d.number) for d in strategy.sizes.values() if isinstance(d, Num)] if strategy else []
-    if strategy is not None and strategy.pipeline is not None and name == setting.graph.repeat:
-        stages = pipeline.stage_count(strategy.pipeline, name)
+    if strategy is not None and strategy.pipeline is not None and name == pipeline.stacked(setting.graph).times:
+        stages = pipeline.stage_count(strategy.pipeline, setting.graph)
         found = int(stages.number) if isinstance(stages, Num) else found
     products = {prod(chosen) for n in range(len(degrees) + 1) for chosen in combinations(degrees, n)}
     for more in sorted(products):

@@ -1,14 +1,15 @@
-"""A training step of a model that is several stretches, op by op, and what is alive at each op."""
+"""A training step of a model, region by region and op by op, and what is alive at each op."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Total, num, product
-from symcomm.quantities.memory.saved import storage
-from symcomm.quantities.memory.stretches import NOTHING, Fresh, Part, Run, Stretch, add, named_by
+from symcomm.parallel.strategy import resolve
+from symcomm.program.program import program
+from symcomm.quantities.memory.saved import frozen_weights, storage
+from symcomm.quantities.memory.stretches import NOTHING, Fresh, Part, Run, add
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE
 
@@ -45,40 +46,41 @@ class Base:
 
 @dataclass
 class Course:
-    """The step of a whole model: forward through its stretches, backward through them, then the update."""
+    """The step of a whole model: forward through its regions, backward through them, then the update."""
 
     setting: Setting
-    stretches: tuple[Stretch, ...]
     run: Run
+    regions: frozenset[str] | None = None
     parts: list[Part] = field(init=False)
 
     def __post_init__(self) -> None:
-        alone = len(self.stretches) == 1
-        needed = replace(self.setting.accounting, input_gradient="needed")
+        graph = self.setting.graph
+        frozen = frozen_weights(graph, self.run.frozen)
+        made = program(graph, self.run.strategy, self.setting.accounting, frozen)
+        rules = resolve(self.run.strategy, graph)
+        on_rank = [
+            (region, part) for region, part in zip(self.setting.regions, self.setting.parts, strict=True)
+            if self.regions is None or region.name in self.regions
+        ]  # fmt: skip
+        weights = [{w.name for w in part.graph.weights} for _, part in on_rank]
         self.parts = []
-        for n, stretch in enumerate(self.stretches):
-            accounting = self.setting.accounting if n == 0 else needed
-            setting = replace(self.setting, graph=stretch.graph, accounting=accounting)
-            tied = frozenset(name for later in self.stretches[n + 1 :] for name in later.shared)
-            tied &= {w.name for w in stretch.graph.weights}
-            self.parts.append(Part(stretch, setting, self.run, alone, tied))
-        for name in () if alone else self.run.frozen:
-            known = [w.name for part in self.parts for w in part.stretch.graph.weights]
-            if not any(named_by(name, w) for w in known):
-                raise ValuesError(f"no weight is called '{name[:60]}'", hint=nearest(name, known))
+        for n, (region, part) in enumerate(on_rank):
+            shared = frozenset(weights[n].intersection(set().union(*weights[:n])))
+            tied = frozenset(weights[n].intersection(set().union(*weights[n + 1 :])))
+            plan = made.region(region.name)
+            self.parts.append(Part(region, part, plan, rules, self.run, len(on_rank) == 1, shared, tied))
         self.held = [self.find(name) for name in self.run.held]
 
     def find(self, name: str) -> tuple[int, str, Form]:
-        """The stretch that makes a tensor, its storage and its size."""
+        """The part that makes a tensor, its storage and its size."""
         eager = self.setting.accounting.saved == "pytorch"
-        for n, part in reversed([*enumerate(self.parts)]):
-            graph = part.stretch.graph
-            tensor = graph.tensors.get(name) or graph.tensors.get(f"{name}_i")
-            if tensor is not None:
-                made = part.line.plan.placements.get(tensor.name, ())
-                return n, storage(graph, tensor.name, eager), part.line.size(tensor, part.line.part(made))
-        known = [n for part in self.parts for n in part.stretch.graph.tensors]
-        raise ValuesError(f"there is no tensor '{name[:60]}'", hint=nearest(name, known))
+        found = self.setting.graph.find(name).name
+        homes = [n for n, part in enumerate(self.parts) if found in part.setting.graph.tensors]
+        n = next((n for n in homes if found in self.parts[n].setting.graph.producers), homes[-1])
+        part = self.parts[n]
+        graph = part.setting.graph
+        layout = part.line.plan.placements.get(found, ())
+        return n, storage(graph, found, eager), part.line.size(graph.tensors[found], part.line.part(layout))
 
     def on_rank(self, part: Part, form: Form, but: int = 0) -> Form:
         """A size of one repetition, for all that the rank has, or for all but so many."""
@@ -193,7 +195,7 @@ class Course:
 
     def where(self, part: Part, place: str) -> str:
         """The stretch of a moment, for a reader: a place is an ordinal, with the group where there are groups."""
-        name = "layer" if part.alone else part.stretch.name
+        name = "layer" if part.alone else part.region.name
         ordinal, _, group = place.partition(" ")
         return " ".join(filter(None, (ordinal, name, group))) if part.alone or part.repeated else name
 

@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from symcomm import form as forms
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
-from symcomm.graph.graph import Graph
 from symcomm.parallel import pipeline
 from symcomm.parallel.schedule import Task, schedule
-from symcomm.parallel.strategy import PipelineCut, batch_axes
+from symcomm.parallel.strategy import PipelineCut
+from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.course import Base, Course, Moment
-from symcomm.quantities.memory.stretches import Run, Stretch, add
+from symcomm.quantities.memory.stretches import Run, add
 from symcomm.quantities.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
@@ -68,31 +67,29 @@ def instants(tasks: Sequence[Task]) -> list[Instant]:
     return found
 
 
-def moments(setting: Setting, stretches: tuple[Stretch, ...], run: Run, cut: PipelineCut, at: Stage) -> list[Moment]:
+def moments(setting: Setting, run: Run, cut: PipelineCut, at: Stage) -> list[Moment]:
     """What is alive on a stage at every op that may be the peak; of tasks that differ in nothing but in what else is
     there, the one with the most.
 
     Raises ``ValuesError`` and ``StrategyError`` for sizes that are not known, layers that the chunks do not divide, a
     stage that there is not, and what the schedule refuses.
     """
-    values = setting.graph.relations.complete(setting.values)
-    repeat = setting.graph.repeat
-    if not repeat:
-        raise StrategyError("one layer cannot be cut into stages", hint="say 'repeat: N_layer'")
-    stages = whole(pipeline.stage_count(cut, repeat), values, "stages")
+    graph = setting.graph
+    values = graph.relations.complete(setting.values)
+    repeat = pipeline.stacked(graph).times
+    stages = whole(pipeline.stage_count(cut, graph), values, "stages")
     count = whole(cut.microbatches, values, "microbatches")
     layers = whole(Sym(repeat), values, repeat)
     tasks = [e.task for e in schedule(at.schedule, stages, count, chunks=at.chunks).of_stage(at.stage)]
-    if at.stage >= stages:
-        raise StrategyError(
-            f"there is no stage {at.stage} of {stages}", hint=f"0 is the first one, {stages - 1} the last"
-        )
-    if layers % (stages * at.chunks):
+    held = pipeline.held(graph, cut, at.stage, values)
+    if cut.layers and at.chunks > 1:
+        raise StrategyError("layers are given for each stage, and chunks of a stage as well", hint="leave one out")
+    if not cut.layers and layers % (stages * at.chunks):
         pieces = f"{stages} stages" + (f" of {at.chunks} chunks" if at.chunks > 1 else "")
         raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
-    each = cut.layers_per_stage or Ratio(Sym(repeat), pipeline.stage_count(cut, repeat))
+    each = held.layers or Sym(repeat)
     run = replace(run, layers=Ratio(each, num(at.chunks)) if at.chunks > 1 else each, chunks=at.chunks)
-    course = Course(setting, _on_stage(stretches, cut, at.stage, stages), run)
+    course = Course(microbatched(setting, cut.microbatches), run, held.regions)
     walk = _Walk(course, at, stages, values)
     return [*walk.passes(instants(tasks)), *course.update()]
 
@@ -107,37 +104,6 @@ def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
     if found.denominator != 1 or found < 1:
         raise ValuesError(f"{what} = {found}: a whole number is needed")
     return int(found)
-
-
-def _on_stage(stretches: tuple[Stretch, ...], cut: PipelineCut, stage: int, stages: int) -> tuple[Stretch, ...]:
-    """The stretches of a stage, for one microbatch: the layers, and what stands before or behind all of them.
-
-    A weight that an earlier stretch has, too, is there once more where that one is on another rank.
-    """
-    layers = next(n for n, s in enumerate(stretches) if s.graph.repeat)
-    found = [
-        s for n, s in enumerate(stretches)
-        if s.graph.repeat or (n < layers and stage == 0) or (n > layers and stage == stages - 1)
-    ]  # fmt: skip
-    known: set[str] = set()
-    mine = []
-    for s in found:
-        mine.append(Stretch(s.name, microbatch(s.graph, cut.microbatches), s.shared & known))
-        known |= {w.name for w in s.graph.weights}
-    return tuple(mine)
-
-
-def microbatch(graph: Graph, count: Form) -> Graph:
-    """The graph for one microbatch: its batch is that many times smaller."""
-    (name,) = batch_axes(graph)
-    size, parts = graph.axes[name].size, forms.value(count)
-    axes = {
-        key: replace(
-            axis, size=axis.size.xreplace({size: size / parts}) if size.is_Symbol or key == name else axis.size
-        )
-        for key, axis in graph.axes.items()
-    }
-    return replace(graph, axes=axes)
 
 
 @dataclass

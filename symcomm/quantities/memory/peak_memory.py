@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal
@@ -16,15 +16,17 @@ from symcomm.form import Form, Num, Sym, evaluate, names
 from symcomm.parallel.pipeline import stage_count
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, parse_strategy
-from symcomm.quantities.declared import Internal, Meaning, Reads
+from symcomm.program.program import ONE_RANK
+from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.quantities.declared import Meaning, Reads
 from symcomm.quantities.memory.activation_memory import named
 from symcomm.quantities.memory.allocated_memory import ROUNDINGS, block
 from symcomm.quantities.memory.capacity import in_bytes
 from symcomm.quantities.memory.course import STEPS, Course, Moment
 from symcomm.quantities.memory.microbatches import Stage, moments, whole
-from symcomm.quantities.memory.saved import ONE_RANK, RERUN, conventions
+from symcomm.quantities.memory.saved import conventions
 from symcomm.quantities.memory.state_memory import recipe_of
-from symcomm.quantities.memory.stretches import Run, Stretch, add
+from symcomm.quantities.memory.stretches import Run, add
 from symcomm.quantities.options import (
     Amount,
     Chunks,
@@ -82,7 +84,6 @@ def derive(
     buckets: Annotated[
         Literal["none", "copy"], Meaning("whether data parallelism copies gradients to flat buckets")
     ] = "none",
-    stretches: Annotated[Sequence[Stretch], Internal] = (),
 ) -> Derivation:
     """The most bytes alive at once on one rank in a training step, and the op during which they are.
 
@@ -117,10 +118,8 @@ def derive(
         raise StrategyError(f"'{option}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
     if dtype:
         setting = replace(setting, dtype=dtype)
-    stretches = tuple(stretches) or (Stretch(setting.graph.name, setting.graph),)
     if strategy is not None:
-        for stretch in stretches:
-            check_divisible(stretch.graph, strategy, setting.values)
+        check_divisible(setting.graph, strategy, setting.values)
     if recomputation is None:
         recomputation = RERUN[setting.accounting.recomputation]
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
@@ -138,7 +137,7 @@ def derive(
         buckets == "copy",
         0 if every is None else _number(every, "every", 1),
     )
-    found = follow(setting, stretches, run, schedule, stage, chunks)
+    found = follow(setting, run, schedule, stage, chunks)
     values = setting.graph.relations.complete(setting.values)
     missing = [n for m in found for _, f in m.parts for n in names(f) if n not in values]
     if missing:
@@ -168,18 +167,18 @@ def derive(
     exhibit = _exhibit(found, worth, totals, top)
     title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
     notes: list[str] = []
-    if (again != "none" or run.every) and len(stretches) > 1:
+    if (again != "none" or run.every) and len(setting.parts) > 1:
         notes.append("The layers that are repeated are computed again; what stands before and behind them is not.")
     if strategy is not None and strategy.pipeline is not None:
         notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
-    touched = conventions(setting.accounting, [stretch.graph for stretch in stretches], strategy)
+    touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         touched.append("gathered_weights")
     return setting.derivation(title, work.steps, touched, [exhibit], notes)
 
 
 def follow(
-    setting: Setting, stretches: tuple[Stretch, ...], run: Run, schedule: str | None, stage: object, chunks: object
+    setting: Setting, run: Run, schedule: str | None, stage: object, chunks: object
 ) -> list[Moment]:
     """The moments of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
     cut = run.strategy.pipeline
@@ -188,7 +187,7 @@ def follow(
         for option, given in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):
             if given is not None:
                 raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
-        return Course(setting, stretches, run).moments()
+        return Course(setting, run).moments()
     for option, wrong in (
         ("step: forward", run.step == "forward"), ("held", bool(run.held)), ("units: model", run.single_unit)
     ):  # fmt: skip
@@ -198,7 +197,7 @@ def follow(
     if name == "interleaved" and chunks is None:
         raise StrategyError("an interleaved schedule needs its chunks of layers per rank", hint="chunks=2")
     at = Stage(name, _number(stage or 0, "stage", 0), _number(chunks or 1, "chunks", 1))
-    return moments(setting, stretches, run, cut, at)
+    return moments(setting, run, cut, at)
 
 
 def check_groups(setting: Setting, run: Run, cut: PipelineCut | None, chunks: object) -> None:
@@ -207,13 +206,13 @@ def check_groups(setting: Setting, run: Run, cut: PipelineCut | None, chunks: ob
         return
     if run.recomputation not in ("none", "full"):
         raise ValuesError("'every' goes with full recomputation", hint="leave one of the two out")
-    repeat = setting.graph.repeat
+    repeat = next((region.times for region in setting.regions if region.times), "")
     if not repeat:
         raise ValuesError("every n-th layer is kept, but the model has one layer", hint="say 'repeat: N_layer'")
     values = setting.graph.relations.complete(setting.values)
     layers = whole(Sym(repeat), values, repeat)
     if cut is not None:
-        layers //= whole(stage_count(cut, repeat), values, "stages") * _number(chunks or 1, "chunks", 1)
+        layers //= whole(stage_count(cut, setting.graph), values, "stages") * _number(chunks or 1, "chunks", 1)
     where = " that run one after the other on a stage" if cut is not None else ""
     if run.every > layers:
         raise ValuesError(f"groups of {run.every} layers, but there are {layers}{where}", hint=f"at most {layers}")

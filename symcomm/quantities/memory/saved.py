@@ -15,18 +15,21 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
+from symcomm.dtypes import row_dtype
 from symcomm.errors import ValuesError, nearest
-from symcomm.graph.gradient import backward, differentiable
-from symcomm.graph.graph import Graph, Op, Tensor
+from symcomm.graph.axis_roles import whole_indices
+from symcomm.graph.gradient import differentiable, training
+from symcomm.graph.graph import Graph, Op, Tensor, bare
 from symcomm.graph.ops import BY_HAND, MAP
-from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, plan
-from symcomm.parallel.strategy import Strategy, whole_indices
+from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
+from symcomm.parallel.strategy import Strategy
+from symcomm.program.program import program
+from symcomm.program.rewrites.recomputation import has_scores, rerun_ops
 from symcomm.quantities.setting import Setting
 
 if TYPE_CHECKING:
     from sympy import Expr
 
-ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,8 @@ def training_graph(setting: Setting, frozen: Collection[str] = ()) -> Graph:
 
     Raises ``ValuesError`` for a frozen name that is no weight, or where nothing is left to train.
     """
-    graph = setting.graph
-    names = frozen_weights(graph, frozen)
-    held = {n: replace(graph.tensors[n], role="constant") for n in names}
-    needed = setting.accounting.input_gradient == "needed" or bool(graph.repeat)
-    both = backward(replace(graph, tensors={**graph.tensors, **held}), input_gradient=needed)
-    return replace(both, tensors={n: graph.tensors[n] if n in names else t for n, t in both.tensors.items()})
+    needed = setting.accounting.input_gradient == "needed"
+    return training(setting.graph, needed, frozen_weights(setting.graph, frozen))
 
 
 def frozen_weights(graph: Graph, frozen: Collection[str]) -> frozenset[str]:
@@ -63,7 +62,7 @@ def frozen_weights(graph: Graph, frozen: Collection[str]) -> frozenset[str]:
     weights = [t.name for t in graph.weights]
     found: set[str] = set()
     for name in frozen:
-        mine = [w for w in weights if w == name or (name.endswith("*") and w.startswith(name[:-1]))]
+        mine = [w for w in weights if named_by(name, w)]
         if not mine:
             raise ValuesError(f"no weight is called '{name[:60]}'", hint=nearest(name, weights))
         found.update(mine)
@@ -72,46 +71,13 @@ def frozen_weights(graph: Graph, frozen: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-# What a convention of recomputation computes again, as ``rerun_ops`` calls it.
-RERUN = {"activations_kept": "none", "selective_recomputation": "selective", "full_recomputation": "full"}
+def named_by(said: str, name: str) -> bool:
+    """Whether a person means a weight: by its name, with its region's mark or not, or by how the name begins.
 
-
-def rerun_ops(graph: Graph, recomputation: str) -> frozenset[str]:
-    """The forward ops whose results are computed again instead of kept, by the tensors they make.
-
-    ``none``, ``full``, ``selective`` (what has the positions of queries and keys), or tensors of the table, separated
-    by commas. Raises ``ValuesError`` for a tensor that no row computes.
+    >>> named_by("W*", "head:W^U"), named_by("W", "W^U")
+    (True, False)
     """
-    forward = [op for op in graph.ops if op.phase == "forward"]
-    if recomputation == "none":
-        return frozenset()
-    if recomputation == "full":
-        return frozenset(op.output for op in forward)
-    if recomputation == "selective":
-        found = frozenset(op.output for op in forward if has_scores(graph, op.output))
-        if not found:
-            raise ValuesError(
-                f"{graph.name} has no attention scores to compute again", hint="selective recomputation is of attention"
-            )
-        return found
-    rows: set[int] = set()
-    makers = {op.output: op.row for op in forward}
-    for name in (part.strip() for part in recomputation.split(",")):
-        row = makers.get(name, makers.get(f"{name}_i"))
-        if row is None:
-            known = ["none", "selective", "full", *(n for n in makers if "·" not in n)]
-            raise ValuesError(f"nothing is computed that is called '{name[:60]}'", hint=nearest(name, known))
-        rows.add(row)
-    return frozenset(op.output for op in forward if op.row in rows)
-
-
-def has_scores(graph: Graph, name: str) -> bool:
-    """Whether a tensor has the positions of both queries and keys."""
-    axes = graph.tensors[name].axes
-    for queries, keys in graph.attention_pairs:
-        if queries in axes and keys in [a for n, a in enumerate(axes) if n != axes.index(queries)]:
-            return True
-    return False
+    return any(said == one or (said.endswith("*") and one.startswith(said[:-1])) for one in (name, bare(name)))
 
 
 def storage(graph: Graph, name: str, eager: bool) -> str:
@@ -173,11 +139,10 @@ class Keeper:
         Source: Dao et al., arXiv 2205.14135, section 3.1.
         """
         graph = self.plan.graph
-        step = next(c for c in self.plan.steps if isinstance(c, Compute) and c.op.output == softmax.output)
         kept = [i for i in softmax.output_indices if i not in whole_indices(softmax)]
         axes = graph.index_axes(softmax)
         elements = sp.Mul(*(graph.axes[axes[i]].size for i in kept))
-        for mesh, index in step.cuts:
+        for mesh, index in self.plan.cuts[softmax.output].items():
             elements = elements / self.degree(mesh) if index in kept else elements
         dtype = self.setting.dtype if self.setting.dtype == "fp64" else "fp32"
         self.found[softmax.output, "log-sum-exp", ()] = Saved(
@@ -205,17 +170,34 @@ class Keeper:
         if op.kind.endswith("_gradient"):
             chosen = self.eager_parts(step, kind, gradient_of)
         names = ("dy", *MAP[kind].gradient_reads) if op.kind.endswith("_gradient") else ("",) * len(op.inputs)
-        for name, stored, layout, indices, what in zip(
-            op.inputs, step.reads, step.layouts, op.indices, names, strict=True
-        ):
+        words = dict(zip(op.inputs, names, strict=True))
+        for name, stored, layout, indices in zip(step.inputs, step.reads, step.layouts, step.step.indices, strict=True):
             tensor = graph.tensors[name]
-            if tensor.role in ("gradient", "weight") or (chosen is not None and what not in chosen):
+            if tensor.role == "statistic":
+                self.keep_statistics(step, name, layout, gradient_of)
+                continue
+            if tensor.role in ("gradient", "weight") or (chosen is not None and words[name] not in chosen):
                 continue
             if stored in fresh:
                 continue
             if tensor.role == "constant":  # of a constant only the part that is read has to be there
                 layout = tuple((mesh, indices.index(i)) for mesh, i in step.cuts if i in indices)
             self.keep(self.before_gain(op, name) or stored, layout, gradient_of)
+
+    def keep_statistics(self, step: Compute, name: str, layout: Layout, reader: str) -> None:
+        """Statistics that several ranks have put together are kept, where a framework does not keep them anyway."""
+        graph, tensor = self.plan.graph, self.plan.graph.tensors[name]
+        made = graph.producers[tensor.of]
+        if made.phase == "backward" or made.output in self.rerun:
+            return
+        if self.eager and any(p.startswith("row") for p in MAP[made.kind].eager or ()):
+            return
+        elements = graph.elements(name)
+        for mesh, position in layout:
+            elements = elements / self.degree(mesh) if position != PARTIAL else elements
+        dtype = row_dtype(tensor.dtype or self.setting.dtype)
+        kept = Saved(made.output, f"statistics of its rows: {name}", elements, dtype, made.row, (reader,))
+        self.found[made.output, name, ()] = kept
 
     def before_gain(self, op: Op, name: str) -> str | None:
         """The operand of a norm, where the normalised values are read for the gradient of a gain only."""
@@ -243,7 +225,7 @@ class Keeper:
             return parts
         along = whole_indices(op)
         axes = graph.index_axes(op)
-        cuts = dict(step.cuts)
+        cuts = self.plan.cuts[op.output]
         n = 0
         for part in parts:
             word, _, dtype = part.partition(":")
@@ -299,6 +281,7 @@ class Keeper:
             if made.output in self.rerun:
                 return
             ids = graph.tensors[made.inputs[0]]
+            part = tuple(sorted(m for m, p in layout if p != PARTIAL and made.output_indices[p] in made.indices[0]))
             count = made.attribute("k") if made.kind == "route" else None
             elements = graph.elements(ids.name)
             if count is not None:
@@ -359,9 +342,21 @@ def saved_tensors(
     setting: Setting, strategy: Strategy | None = None, recomputation: str = "none", frozen: Collection[str] = ()
 ) -> tuple[Saved, ...]:
     """What one rank keeps of one layer between its forward and its backward pass."""
-    both = training_graph(setting, frozen)
-    made = plan(both, strategy or ONE_RANK, setting.accounting)
-    return keeper(setting, made, recomputation).collect()
+    [(_, kept)] = saved_regions(setting, strategy, recomputation, frozen)
+    return kept
+
+
+def saved_regions(
+    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none", frozen: Collection[str] = ()
+) -> list[tuple[Setting, tuple[Saved, ...]]]:
+    """What one rank keeps of one repetition of each region; of several, only repeated ones are computed again."""
+    made = program(setting.graph, strategy, setting.accounting, frozen_weights(setting.graph, frozen))
+    alone = len(setting.parts) == 1
+    found = []
+    for region, part in zip(setting.regions, setting.parts, strict=True):
+        again = recomputation if alone or region.times else "none"
+        found.append((part, keeper(part, made.region(region.name), again).collect()))
+    return found
 
 
 def keeper(setting: Setting, made: Plan, recomputation: str = "none") -> Keeper:
@@ -380,7 +375,7 @@ def keeper(setting: Setting, made: Plan, recomputation: str = "none") -> Keeper:
 def conventions(accounting: Accounting, graphs: Sequence[Graph], strategy: Strategy | None) -> list[str]:
     """The conventions that what is kept depends on, by field."""
     found = ["saved"]
-    if any(not graph.repeat and differentiable(graph) != differentiable(graph, False) for graph in graphs):
+    if any(not graph.repeat and differentiable(graph) != differentiable(graph, frozenset()) for graph in graphs):
         found.append("input_gradient")
     if accounting.saved == "pytorch" and any(op.kind == "softmax" for graph in graphs for op in graph.ops):
         found.append("softmax")

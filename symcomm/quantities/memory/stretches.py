@@ -1,4 +1,4 @@
-"""A model as stretches that run one after the other, each a graph that is repeated or not, and what is alive when."""
+"""The regions of a model in a training step: what all repetitions of each keep, and what is alive when."""
 
 from __future__ import annotations
 
@@ -6,55 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
-from symcomm.graph.graph import Graph, Tensor
-from symcomm.parallel.placement import Collective, place
-from symcomm.parallel.strategy import Strategy, resolve
+from symcomm.graph.graph import Region, Tensor
+from symcomm.parallel.placement import Collective, Plan, place
+from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.reruns import made_by
-from symcomm.quantities.memory.saved import frozen_weights
+from symcomm.quantities.memory.saved import named_by
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.quantities.memory.timeline import Timeline, bytes_of_weight
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Rows that run together: a layer that is repeated, or what stands before or behind the layers.
-
-    ``shared`` are weights that an earlier stretch has already: they are one tensor.
-    """
-
-    name: str
-    graph: Graph
-    shared: frozenset[str] = frozenset()
-
-
-def split(graph: Graph, at: str, names: tuple[str, str]) -> tuple[Stretch, Stretch]:
-    """What makes a tensor and what follows from it, as two stretches; the tensor goes from one to the other.
-
-    Raises ``ValuesError`` where no row makes it.
-    """
-    if at not in graph.producers:
-        raise ValuesError(f"no row of {graph.name} computes '{at[:60]}'", hint=nearest(at, [*graph.producers]))
-    needed, queue = set[str](), [at]
-    while queue:
-        made = graph.producers.get(queue.pop())
-        if made is not None and made.output not in needed:
-            needed.add(made.output)
-            queue += made.inputs
-    found = []
-    for n in (0, 1):
-        ops = tuple(op for op in graph.ops if (op.output in needed) == (n == 0))
-        used = {name for op in ops for name in (*op.inputs, op.output)}
-        tensors = {name: t for name, t in graph.tensors.items() if name in used}
-        if n == 1 and at in tensors:
-            tensors[at] = replace(tensors[at], role="input")
-        found.append(replace(graph, name=names[n], ops=ops, tensors=tensors))
-    shared = frozenset(w.name for w in found[1].weights) & {w.name for w in found[0].weights}
-    return Stretch(names[0], found[0]), Stretch(names[1], found[1], shared)
 
 
 @dataclass(frozen=True)
@@ -128,31 +90,34 @@ def scaled(times: int, form: Form) -> Form:
 
 @dataclass
 class Part:
-    """A stretch with its timeline and what all its repetitions have together.
+    """A region with its timeline and what all its repetitions have together.
 
-    ``tied`` are weights that a later stretch on the same rank has, too: their gradients are there already.
+    ``shared`` are weights that an earlier region on the same rank has already: they are one tensor. ``tied`` are those
+    that a later one has, too: their gradients are there already.
     """
 
-    stretch: Stretch
+    region: Region
     setting: Setting
+    plan: Plan
+    rules: tuple[Placed, ...]
     run: Run
     alone: bool
+    shared: frozenset[str] = frozenset()
     tied: frozenset[str] = frozenset()
     lines: dict[tuple[str, bool], Timeline] = field(default_factory=dict)
 
     @property
     def frozen(self) -> frozenset[str]:
-        graph = self.stretch.graph
-        names = [n for n in self.run.frozen if self.alone or any(named_by(n, w.name) for w in graph.weights)]
-        return frozen_weights(graph, names)
+        weights = self.setting.graph.weights
+        return frozenset(w.name for w in weights if any(named_by(n, w.name) for n in self.run.frozen))
 
     def timeline(self, recomputation: str, there: bool = False) -> Timeline:
         """The timeline of one layer; ``there`` says that its weights have gradients already."""
         key = (recomputation, there)
         if key not in self.lines:
-            run, weights = self.run, frozenset(w.name for w in self.stretch.graph.weights)
+            run, weights = self.run, frozenset(w.name for w in self.setting.graph.weights)
             self.lines[key] = Timeline(
-                self.setting, run.strategy, run.recipe, recomputation, self.frozen, run.tables, run.single_unit,
+                self.setting, self.plan, self.rules, run.recipe, recomputation, run.tables, run.single_unit,
                 weights if there else self.tied,
             )  # fmt: skip
         return self.lines[key]
@@ -174,11 +139,11 @@ class Part:
     @property
     def count(self) -> Form:
         """The layers that run one after the other."""
-        return (self.run.layers or Sym(self.stretch.graph.repeat)) if self.repeated else num(1)
+        return (self.run.layers or Sym(self.region.times)) if self.repeated else num(1)
 
     @property
     def repeated(self) -> bool:
-        return bool(self.stretch.graph.repeat)
+        return bool(self.region.times)
 
     def times(self, less: int, form: Form) -> Form:
         """A size times the repetitions, or all but ``less`` of them."""
@@ -194,12 +159,12 @@ class Part:
 
     @property
     def weights(self) -> tuple[Tensor, ...]:
-        return tuple(w for w in self.stretch.graph.weights if w.name not in self.stretch.shared)
+        return tuple(w for w in self.setting.graph.weights if w.name not in self.shared)
 
     def pieces(self, role: str, width: int, whole: bool = False) -> list[Form]:
         """The bytes of each weight, or of its gradient or state, on one rank."""
-        graph, strategy = self.stretch.graph, self.run.strategy
-        rules = () if whole else resolve(strategy, graph)
+        graph, strategy = self.setting.graph, self.run.strategy
+        rules = () if whole else self.rules
         return [
             bytes_of_weight(self.setting, strategy, w, (m for m, _ in place(w, graph, rules, role)), width)
             for w in self.weights
@@ -252,7 +217,7 @@ class Part:
 
     def ticks(self, line: Timeline, phase: str, kept: frozenset[str] | None = None) -> list[Tick]:
         """The steps of a phase; what is not in ``kept`` passes, where that is given."""
-        targets = {op.row: op.output.split("·")[0] for op in self.stretch.graph.ops}
+        targets = {op.row: op.output.split("·")[0] for op in self.setting.graph.ops}
         found, row = [], ""
         for at, turn in enumerate(line.steps):
             work = turn.work
@@ -291,6 +256,3 @@ class Part:
         found = [bytes_of(self.setting, item) for item in self.line.kept if (item.tensor in opening) == inside]
         return found if inside else [*found, *self.line.constants]
 
-
-def named_by(said: str, name: str) -> bool:
-    return said == name or (said.endswith("*") and name.startswith(said[:-1]))

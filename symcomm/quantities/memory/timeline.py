@@ -12,11 +12,12 @@ from symcomm.dtypes import element_bytes
 from symcomm.form import Form, Num, product
 from symcomm.graph.graph import Tensor
 from symcomm.graph.ops import BY_HAND, MAP
-from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, place, plan
-from symcomm.parallel.strategy import Strategy, resolve
+from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
+from symcomm.parallel.strategy import Placed, Strategy
+from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.reruns import Reruns, phase_of
-from symcomm.quantities.memory.saved import Saved, has_scores, keeper, storage, training_graph
+from symcomm.quantities.memory.saved import Saved, keeper, storage
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.quantities.setting import Setting
 
@@ -38,7 +39,7 @@ class Storage:
 
 @dataclass
 class Timeline:
-    """The storages of one layer's plan, with the steps between which they are alive.
+    """The storages of one region's plan, with the steps between which they are alive.
 
     ``recomputation`` may be ``nothing`` besides what ``rerun_ops`` knows: then not even the layer's input is kept,
     as inside of a group of layers that is computed again as a whole. ``tables`` says that each layer makes its masks
@@ -48,10 +49,10 @@ class Timeline:
     """
 
     setting: Setting
-    strategy: Strategy
+    plan: Plan
+    rules: tuple[Placed, ...]
     recipe: Recipe
     recomputation: str
-    frozen: frozenset[str]
     tables: bool = False
     single_unit: bool = False
     added: frozenset[str] = frozenset()
@@ -60,9 +61,8 @@ class Timeline:
     current: dict[Key, Storage] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        both = training_graph(self.setting, tuple(self.frozen))
-        self.plan = plan(both, self.strategy, self.setting.accounting)
         self.graph = self.plan.graph
+        self.strategy = self.plan.strategy
         self.eager = self.setting.accounting.saved == "pytorch"
         nothing = self.recomputation == "nothing"
         self.keeper = keeper(self.setting, self.plan, "none" if nothing else self.recomputation)
@@ -83,7 +83,8 @@ class Timeline:
                 reads = self.sums(reads, at)
             for stored, layout in reads:
                 self.uses(stored, layout, at, turn.again)
-            self.makes(step.op.output, step.output, at)
+            if step.part != "statistics":
+                self.makes(step.op.output, step.output, at)
         self.keep()
         if self.tables:
             self.keep_tables(nothing)
@@ -134,7 +135,7 @@ class Timeline:
     def moves(self, step: Collective, at: int) -> None:
         """A collective works in place where each rank has as much after it as before."""
         base = step.tensor.partition(" @ ")[0]
-        if self.part(step.before) == self.part(step.after):
+        if self.part(step.before) == self.part(step.after) or self.graph.tensors[base].role == "statistic":
             return
         key = self.key(step.stored, step.after)
         if base in self.finished:
@@ -161,8 +162,7 @@ class Timeline:
         """The mesh axes along which the gradient of a weight is cut when it is kept."""
         if self.single_unit:
             return ()
-        rules = resolve(self.strategy, self.setting.graph)
-        return self.part(place(self.graph.tensors[weight], self.setting.graph, rules, "gradient"))
+        return self.part(place(self.graph.tensors[weight], self.setting.graph, self.rules, "gradient"))
 
     @cached_property
     def finished(self) -> frozenset[str]:
@@ -171,7 +171,7 @@ class Timeline:
     def uses(self, stored: str, layout: Layout, at: int, again: bool) -> None:
         base, _, copy = stored.partition(" @ ")
         tensor = self.graph.tensors[base]
-        if tensor.role in ("weight", "constant") and not copy:
+        if tensor.role == "statistic" or (tensor.role in ("weight", "constant") and not copy):
             return
         key = self.key(stored, layout)
         if key not in self.current:  # it was there before the first step: an input, or the gradient of an output
@@ -351,6 +351,8 @@ class Timeline:
         step, again = turn.work, " again" if turn.again else ""
         if isinstance(step, Collective):
             base = graph.tensors[step.tensor.split(" @ ")[0]]
+            if base.role == "statistic":
+                return f"the {step.kind} of `{base.name}`{again}"
             of = f"the gradient of `{base.of.split('·')[0]}`" if base.of else f"`{base.name.split('·')[0]}`"
             return f"the {step.kind} of {of}{again}"
         made = graph.tensors[step.op.output]

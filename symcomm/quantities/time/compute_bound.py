@@ -10,7 +10,8 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Ratio, Sym, num, product
-from symcomm.parallel.strategy import Strategy, batch_axes
+from symcomm.graph.axis_roles import batch_axes
+from symcomm.parallel.strategy import Strategy
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption
 from symcomm.quantities.setting import Setting, Work

@@ -9,10 +9,10 @@ from fractions import Fraction
 
 from symcomm.derivation import Exhibit
 from symcomm.errors import StrategyError, ValuesError, nearest
-from symcomm.form import Form, Ratio, Sym, Total, names, num, product
+from symcomm.form import Form, Ratio, Smallest, Sym, Total, names, num, product
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
-from symcomm.quantities.communication.communication import Call
+from symcomm.quantities.communication.communication import Call, joint
 from symcomm.quantities.counting.load import load
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time.machine import machine
@@ -167,10 +167,14 @@ def write(
         "Operations over the peak rate" + (", of which a part is sustained." if made.utilisation else "."),
     )  # fmt: skip
     sent: dict[str, Form] = {}
-    for mesh, size in strategy.sizes.items():
-        calls = [(p, c) for p, c in part.calls if c.mesh == mesh]
-        if calls and size != num(1):
-            sent[mesh] = _time(writer, mesh, lanes[mesh], calls)
+    groups = dict.fromkeys([*((mesh,) for mesh in strategy.sizes), *(c.meshes for _, c in part.calls if c.kind != "send")])
+    for meshes in groups:
+        calls = [(p, c) for p, c in part.calls if c.meshes == meshes]
+        if calls and strategy.ranks(meshes) != num(1):
+            # A ring over several axes of the mesh goes over links of each: the fewest links are what it has.
+            fewest = list(dict.fromkeys(lanes[m] for m in meshes if strategy.sizes[m] != num(1)))
+            links_of = fewest[0] if len(fewest) == 1 else Smallest(tuple(fewest))
+            sent[joint(meshes)] = _time(writer, joint(meshes), links_of, calls)
     if not sent:
         ranks = "one device" if all(s == num(1) for s in strategy.sizes.values()) else strategy.name.lower()
         raise ValuesError(

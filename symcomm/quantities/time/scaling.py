@@ -9,7 +9,7 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
-from symcomm.parallel.strategy import batch_axes
+from symcomm.graph.axis_roles import batch_axes
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, Microbatches, Rates, StrategyOption
 from symcomm.quantities.setting import Setting, Work

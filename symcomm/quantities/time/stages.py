@@ -17,6 +17,6 @@ def derive(setting: Setting, strategy: StrategyOption) -> Derivation:
     if strategy is None or strategy.pipeline is None:
         raise StrategyError("only a pipeline has stages", hint="for instance pipeline(layers_per_stage=4)")
     work = Work(setting)
-    form = pipeline.stage_count(strategy.pipeline, setting.graph.repeat)
+    form = pipeline.stage_count(strategy.pipeline, setting.graph)
     work.define("p", form, Unit.parse("stage"), "cut", "Each stage holds its share of the layers.")
     return setting.derivation("Pipeline stages", work.steps)

@@ -10,12 +10,12 @@ from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Total, num, product
 from symcomm.parallel.strategy import Strategy
-from symcomm.quantities.communication.communication import SHORT, Call
+from symcomm.quantities.communication.communication import SHORT, Call, joint
 from symcomm.quantities.communication.wire import Wire, wire
 from symcomm.quantities.counting.flops import shown
 from symcomm.quantities.counting.flops import touched as flops_touched
 from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
-from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.quantities.setting import Setting, Work, slug, times
 from symcomm.quantities.time.machine import Machine
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
@@ -75,18 +75,22 @@ class Writer:
 
     def flops(self, ops: Iterable[OpLoad], tag: str = "") -> Form | None:
         """The operations of one rank: a step for each row and phase, then their sum."""
-        rows: dict[tuple[str, bool, int], list[OpLoad]] = {}
+        rows: dict[tuple[str, bool, int, str], list[OpLoad]] = {}
         for one in ops:
-            rows.setdefault((one.phase, one.again, one.op.row), []).append(one)
+            rows.setdefault((one.phase, one.again, one.op.row, one.op.region), []).append(one)
         targets = {op.row: op.output for op in self.setting.graph.ops}
         names: list[Form] = []
-        for (phase, again, row), members in rows.items():
+        for (phase, again, row, region), members in rows.items():
             form = members[0].flops if len(members) == 1 else Total(tuple(m.flops for m in members))
             name = f"F_{slug(targets.get(row, 'sum'))}^{'again' if again else TAGS[phase]}"
-            names.append(
-                self.work.define(name, form, FLOP, "count the loops", self._flops_text(members), members[0].op)
-            )
+            made = self.work.define(name, form, FLOP, "count the loops", self._flops_text(members), members[0].op)
+            names.append(self.often(region, made))
         return self.total(f"F{tag}", names, FLOP, "add", "The operations of one rank.")
+
+    def often(self, region: str, form: Form) -> Form:
+        """A count of one repetition of a region, as often as it stands, where a load is that of several regions."""
+        every = self.load.regions
+        return next((times(r, form) for r in every if r.name == region and len(every) > 1), form)
 
     def _flops_text(self, members: list[OpLoad]) -> str:
         graph = self.load.graph
@@ -101,19 +105,19 @@ class Writer:
 
     def moved(self, ops: Iterable[OpLoad], calls: Iterable[tuple[Form, str]], tag: str = "") -> Form | None:
         """The bytes through memory: tensors grouped by what they are moved for, and what the collectives move."""
-        groups: dict[tuple[str, str, int, str], list[Moved]] = {}
+        groups: dict[tuple[str, str, int, str, str], list[Moved]] = {}
         for one in ops:
             for m in one.moved:
                 phase = "again" if one.again else TAGS[one.phase]
-                groups.setdefault((m.use, phase, m.times, m.dtype), []).append(m)
+                groups.setdefault((m.use, phase, m.times, m.dtype, one.op.region), []).append(m)
         bytes_of: dict[str, list[Form]] = {}
-        for (use, phase, times, dtype), members in groups.items():
+        for (use, phase, count, dtype, region), members in groups.items():
             sizes = tuple(m.elements for m in members)
-            form = product(num(times), sizes[0] if len(sizes) == 1 else Total(sizes))
+            form = product(num(count), sizes[0] if len(sizes) == 1 else Total(sizes))
             name = self.work.define(
-                f"m_{_USES[use][0]}^{phase}", form, ELEMENT, _USES[use][1], _moved_text(use, phase, times, members)
+                f"m_{_USES[use][0]}^{phase}", form, ELEMENT, _USES[use][1], _moved_text(use, phase, count, members)
             )
-            bytes_of.setdefault(dtype, []).append(name)
+            bytes_of.setdefault(dtype, []).append(self.often(region, name))
         if TRAFFIC[self.setting.accounting.traffic].collectives:
             for words, dtype in calls:
                 bytes_of.setdefault(dtype, []).append(words)
@@ -135,21 +139,21 @@ class Writer:
 
         The share of the payload follows from the algorithm; what of it counts for a link is told by ``sent``.
         """
-        groups: dict[tuple[str, str, str, str], list[Call]] = {}
+        groups: dict[tuple[str, str, tuple[str, ...], str, str], list[Call]] = {}
         for phase, c in calls:
-            groups.setdefault((c.kind, phase, c.mesh, c.dtype), []).append(c)
+            groups.setdefault((c.kind, phase, c.meshes, c.dtype, c.region.name), []).append(c)
         self.loads: list[tuple[Form, str]] = []
         words: list[tuple[Form, str]] = []
         rounds: list[Form] = []
-        for (kind, phase, mesh, dtype), members in groups.items():
-            k = self.strategy.sizes[mesh] if mesh in self.strategy.sizes else num(2)
+        for (kind, phase, meshes, dtype, region), members in groups.items():
+            k = members[0].ranks(self.strategy)
             if k == num(1):
                 continue
             cost = wire(kind, self.setting.accounting.algorithm, k, self.setting.accounting.rings)
             sizes = tuple(self.setting.written(c.elements) for c in members)
             name = f"{SHORT[kind]},{TAGS[phase]}"
             if f"n_{name}" in self.work.known:
-                name += f",{mesh}"
+                name += f",{joint(meshes)}"
             n = self.work.define(
                 f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind, _call_text(members)
             )
@@ -161,25 +165,17 @@ class Writer:
                 _LINKS[link][0],
                 f"{_statement(self.setting, kind, cost)} {_LINKS[link][1]}",
             )
+            through = self.often(region, through)
             self.loads.append((through, dtype))
             if (link == "bidirectional" and not cost.two_links) or not TRAFFIC[
                 self.setting.accounting.traffic
             ].collectives:
                 words.append((through, dtype))
             else:
-                words.append(
-                    (
-                        self.work.define(
-                            f"w_{name}",
-                            product(cost.moved, n),
-                            ELEMENT,
-                            "through memory",
-                            "What is sent and received goes through the memory.",
-                        ),
-                        dtype,
-                    )
-                )
-            rounds.append(product(num(len(members)), cost.rounds))
+                text = "What is sent and received goes through the memory."
+                made = self.work.define(f"w_{name}", product(cost.moved, n), ELEMENT, "through memory", text)
+                words.append((self.often(region, made), dtype))
+            rounds.append(self.often(region, product(num(len(members)), cost.rounds)))
         return words, rounds
 
     # -- terms ---------------------------------------------------------------------------------

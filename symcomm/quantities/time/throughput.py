@@ -11,11 +11,12 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, exact
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, num, product
+from symcomm.graph.axis_roles import batch_axes, sequence_axes
 from symcomm.parallel import pipeline
-from symcomm.parallel.strategy import Strategy, batch_axes, degree, sequence_axes
+from symcomm.parallel.strategy import Strategy, degree
+from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.counting import flops, parameters, recomputation
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.memory.saved import RERUN
 from symcomm.quantities.options import Amount, Dtype, GradientDtype, Microbatches, Rates, StrategyOption, Whole
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
@@ -41,7 +42,7 @@ def devices(setting: Setting, strategy: Strategy) -> Form:
     """The devices that a strategy uses: its mesh, times its stages."""
     parts = [*strategy.sizes.values()]
     if strategy.pipeline is not None:
-        parts.append(pipeline.stage_count(strategy.pipeline, setting.graph.repeat))
+        parts.append(pipeline.stage_count(strategy.pipeline, setting.graph))
     return product(*parts)
 
 
@@ -122,7 +123,7 @@ def derive(
     if needs_time:
         made = step_time.write(setting, strategy, microbatches, dtype, gradient_dtype, rates)
         work, writer = made.work, made.writer
-        work.steps = [s for s in work.steps if s.name not in ("t_alone", "T_alone", "T_network")]
+        work.steps = [s for s in work.steps if not s.name.startswith(("t_alone", "T_alone", "T_network"))]
         fields += made.fields
     else:
         mach = machine(setting, (*placed.sizes.values(), number), dtype=setting.dtype, **rates)

@@ -1,0 +1,152 @@
+"""The program of a training step: what every rank computes and exchanges, in loops with symbolic counts.
+
+A program is made from the graph of the whole model, a strategy and the conventions. Its blocks are loops: the
+instructions of one region in one phase, run as often as the region stands. Quantities are folds over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Literal
+
+from symcomm.accounting import Accounting
+from symcomm.form import Form, Sym, num
+from symcomm.graph.gradient import training
+from symcomm.graph.graph import Graph, Region
+from symcomm.parallel.placement import Collective, Compute, Plan, plan
+from symcomm.parallel.strategy import Strategy
+
+BlockPhase = Literal["forward", "backward", "gradients", "update"]
+Instruction = Collective | Compute
+ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A loop of the program: the instructions of one region in one phase.
+
+    ``gradients`` is the phase that finishes the gradients of weights: once a batch, or with every microbatch.
+    """
+
+    region: Region
+    phase: BlockPhase
+    instructions: tuple[Instruction, ...]
+
+    @property
+    def times(self) -> Form:
+        """How often the block runs, one after the other, for one microbatch."""
+        return Sym(self.region.times) if self.region.times else num(1)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The blocks of a training step in the order in which they run, over the plan of the whole graph.
+
+    ``spared`` are the calls (kind, tensor, phase) that the first repetition of a region does not make, because what
+    the model itself reads needs no gradient.
+    """
+
+    plan: Plan
+    accounting: Accounting
+    spared: frozenset[tuple[str, str, str]] = frozenset()
+
+    @property
+    def graph(self) -> Graph:
+        """Forward, backward and update ops of all regions."""
+        return self.plan.graph
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy that the program carries out."""
+        return self.plan.strategy
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The loops: forward from the first region to the last one, backward the other way, then gradients, update."""
+        found: list[Block] = []
+        for phase in ("forward", "backward", "gradients", "update"):
+            order = self.graph.regions if phase == "forward" else self.graph.regions[::-1]
+            for region in order:
+                where = (region.name, phase)
+                mine = tuple(step for step in self.plan.steps if (self.region_of(step), self.phase_of(step)) == where)
+                if mine:
+                    found.append(Block(region, phase, mine))
+        return tuple(found)
+
+    def region_of(self, step: Instruction) -> str:
+        """The region that an instruction belongs to."""
+        return self.graph.producers[step.op].region if isinstance(step, Collective) else step.op.region
+
+    def phase_of(self, step: Instruction) -> str:
+        """The phase of an instruction; what finishes the gradient of a weight is a phase of its own."""
+        if isinstance(step, Compute):
+            return "update" if step.op.kind == "update" else step.op.phase
+        tensor = self.graph.tensors[step.tensor.split(" @ ")[0]]
+        finishing = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
+        return "gradients" if finishing and step.phase == "backward" else step.phase
+
+    def collectives(self) -> Iterator[tuple[Block, Collective]]:
+        """Every collective with the loop it runs in."""
+        for block in self.blocks:
+            for step in block.instructions:
+                if isinstance(step, Collective):
+                    yield block, step
+
+    def region(self, name: str) -> Plan:
+        """The plan of one region: what it reads of other regions comes from outside."""
+        if len(self.graph.regions) < 2:
+            return self.plan
+        graph = self.graph.region(name)
+        steps = tuple(step for step in self.plan.steps if self.region_of(step) == name)
+        return replace(self.plan, graph=graph, steps=steps)
+
+
+def program(
+    graph: Graph,
+    strategy: Strategy | None = None,
+    accounting: Accounting | None = None,
+    frozen: Collection[str] = (),
+    input_gradient: bool | None = None,
+) -> Program:
+    """The program of a training step; ``frozen`` weights get no gradient.
+
+    ``input_gradient`` is that of the accounting where it is not said. Raises ``StrategyError`` where the strategy
+    names an axis that the graph does not have.
+    """
+    accounting = accounting or Accounting()
+    needed = accounting.input_gradient == "needed" if input_gradient is None else input_gradient
+    return _program(_Held(graph), strategy or ONE_RANK, accounting, frozenset(frozen), needed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """A graph as a key: the very same one, not one that is equal."""
+
+    graph: Graph
+
+    def __hash__(self) -> int:
+        return id(self.graph)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held) and other.graph is self.graph
+
+
+@lru_cache(maxsize=64)
+def _program(
+    held: _Held, strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
+) -> Program:
+    made = plan(training(held.graph, needed, frozen), strategy, accounting)
+    if needed:
+        return Program(made, accounting)
+    # The first repetition of a region that reads the model's input does without the gradient of that input.
+    first = plan(_without_inputs(held.graph, frozen), strategy, accounting)
+    kept = {(c.kind, c.tensor, c.phase) for c in first.collectives}
+    spared = frozenset((c.kind, c.tensor, c.phase) for c in made.collectives) - kept
+    return Program(made, accounting, spared)
+
+
+def _without_inputs(graph: Graph, frozen: frozenset[str]) -> Graph:
+    single = tuple(replace(region, times="") for region in graph.regions)
+    return training(replace(graph, regions=single), False, frozen)

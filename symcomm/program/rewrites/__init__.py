@@ -1,0 +1,1 @@
+"""Changes of a program that are no placement: what runs again, which stage holds what. One file each."""

@@ -1,0 +1,77 @@
+"""Which results of the forward pass are computed again for backward instead of being kept."""
+
+from __future__ import annotations
+
+from symcomm.errors import ValuesError, nearest
+from symcomm.graph.gradient import training
+from symcomm.graph.graph import Graph
+
+# What a convention of recomputation computes again, as ``rerun_ops`` calls it.
+RERUN = {
+    "activations_kept": "none",
+    "selective_recomputation": "selective",
+    "full_recomputation": "full",
+    "needed_recomputation": "needed",
+}
+
+
+def rerun_ops(graph: Graph, recomputation: str) -> frozenset[str]:
+    """The forward ops whose results are computed again instead of kept, by the tensors they make.
+
+    ``none``, ``full``, ``needed`` (full, up to the last result that backward reads), ``selective`` (what has the
+    positions of queries and keys), or tensors of the table, separated by commas. Of a model of several regions, those
+    that are repeated are computed again. Raises ``ValuesError`` for a tensor that no row computes.
+    """
+    stacked = {region.name for region in graph.regions if region.times} if len(graph.regions) > 1 else set()
+    forward = [op for op in graph.ops if op.phase == "forward" and (not stacked or op.region in stacked)]
+    if recomputation == "none":
+        return frozenset()
+    if recomputation in ("full", "needed"):
+        return frozenset(op.output for op in forward)
+    if recomputation == "selective":
+        found = frozenset(op.output for op in forward if has_scores(graph, op.output))
+        if not found:
+            raise ValuesError(
+                f"{graph.name} has no attention scores to compute again", hint="selective recomputation is of attention"
+            )
+        return found
+    rows: set[int] = set()
+    makers = {op.output: op.row for op in forward}
+    for name in (part.strip() for part in recomputation.split(",")):
+        row = makers.get(name, makers.get(f"{name}_i"))
+        if row is None:
+            known = ["none", "selective", "full", *(n for n in makers if "·" not in n)]
+            raise ValuesError(f"nothing is computed that is called '{name[:60]}'", hint=nearest(name, known))
+        rows.add(row)
+    return frozenset(op.output for op in forward if op.row in rows)
+
+
+def has_scores(graph: Graph, name: str) -> bool:
+    """Whether a tensor has the positions of both queries and keys."""
+    axes = graph.tensors[name].axes
+    for queries, keys in graph.attention_pairs:
+        if queries in axes and keys in [a for n, a in enumerate(axes) if n != axes.index(queries)]:
+            return True
+    return False
+
+
+def run_again(graph: Graph, recomputation: str) -> frozenset[str]:
+    """The forward ops that run a second time.
+
+    Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
+    """
+    found = rerun_ops(graph, recomputation)
+    if recomputation == "selective":
+        core = {op.output for op in graph.ops if op.phase == "forward" and any(has_scores(graph, n) for n in op.inputs)}
+        return found | core
+    return _read_again(graph, found) if recomputation == "needed" else found
+
+
+def _read_again(graph: Graph, names: frozenset[str]) -> frozenset[str]:
+    """Of results that could run again those that the backward pass of their own layer needs."""
+    both = training(graph)
+    wanted = {n for op in both.ops if op.phase == "backward" for n in op.inputs}
+    for op in reversed(graph.ops):
+        if op.output in wanted & names and op.output not in {out for out, _ in graph.carried}:
+            wanted |= {*op.inputs}
+    return frozenset(names & wanted) - {out for out, _ in graph.carried}

@@ -1,0 +1,63 @@
+"""The blueprint of whatever a person has at hand: a configuration, a printed module tree or a live module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from symcomm.errors import SymcommError
+from symcomm.readers.blueprint import Blueprint
+
+Leaves = Mapping[str, list[tuple[int, ...]]]
+
+
+def read(
+    source: object, file: str = "", architecture: str = "", leaves: Leaves | None = None, loss: bool = False
+) -> Blueprint | None:
+    """The blueprint of a configuration, a printed module tree or a live module; None where it is none of them.
+
+    ``source`` is a path, a text, a mapping (a configuration), or a PyTorch module or a function that makes one.
+    ``architecture`` is the class name meant, over the one a configuration says; ``leaves`` declares the shapes of the
+    weights of layer classes of one's own in a printed tree. ``loss`` adds the cross-entropy to the head
+    of a configuration.
+    """
+    from symcomm.readers.config import Config, is_config, read_config
+    from symcomm.readers.live import is_live, read_live
+    from symcomm.readers.module_text import is_module_text, read_module_text
+
+    if is_live(source):
+        return read_live(source)
+    if isinstance(source, Mapping):
+        return read_config(Config(dict(source)), architecture=architecture, loss=loss)
+    if not isinstance(source, (str, Path)):
+        return None
+    if isinstance(source, Path) or ("\n" not in source and len(source) < 1000 and not is_config(source)):
+        path = Path(source)
+        if path.suffix not in (".json", ".txt"):
+            return None
+        file, text = file or str(source), read_text(path)
+        if path.suffix == ".json":
+            return read_config(text, file, architecture, loss)
+    else:
+        text = source.removeprefix("\ufeff")
+    if is_config(text):
+        return read_config(text, file or "<config>", architecture, loss)
+    if is_module_text(text):
+        return read_module_text(text, file or "<module>", leaves)
+    return None
+
+
+_LARGEST_FILE = 2_000_000
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; refuses one that is missing, too large or not UTF-8."""
+    try:
+        size = path.stat().st_size
+        if size > _LARGEST_FILE:
+            raise SymcommError(f"{path}: {size} bytes; a file may have {_LARGEST_FILE}")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise SymcommError(f"{path}: this is not UTF-8 text") from None
+    except OSError as error:
+        raise SymcommError(f"{path}: {error.strerror}", hint="give the path of a problem file or a table") from None
