@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from symcomm.graph.graph import Graph
 from symcomm.parallel.elimination import Table, cheapest
@@ -23,7 +24,8 @@ from symcomm.parallel.strategy import Placed
 
 WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum
 RANKS = 4  # of each axis of the mesh, where prices are compared
-PHASES = ("forward", "backward", "update")
+RunPhase = Literal["forward", "backward", "update"]
+PHASES: tuple[RunPhase, ...] = ("forward", "backward", "update")
 _BYTES, _CALLS = 1 << 24, 1 << 12  # bytes count before calls, and calls before places that were not wanted
 
 
@@ -63,7 +65,7 @@ class Choice:
     rests: Mapping[str, Mapping[str, Rest]]
 
 
-def phase_of(piece: Piece) -> str:
+def phase_of(piece: Piece) -> RunPhase:
     """The phase that a step runs in."""
     return "update" if piece.op.kind == "update" else piece.op.phase
 
@@ -72,8 +74,10 @@ def phase_of(piece: Piece) -> str:
 class Problem:
     """The question: steps and tensors, wanted places, and the sizes at which prices are compared.
 
-    ``memory`` are (tensor, mesh axis) that a rule puts somewhere to save memory, ``resting`` those that rest there; ``shards`` those of
-    weights, gradients and states that are stored in parts but not computed with in parts. ``keeps`` says whether copies of a tensor are kept from one phase to the next.
+    ``memory`` are (tensor, mesh axis) that a rule puts somewhere to save memory, ``resting`` those that rest there;
+    ``shards`` those of weights, gradients and states that are stored in parts but not computed with in parts.
+    ``keeps`` says whether copies of a tensor are kept from one phase to the next. ``slots`` gives for an axis of
+    experts' slots that of the tokens that fill them: where tokens are cut, each rank's tokens fill its own slots.
     """
 
     graph: Graph
@@ -86,9 +90,11 @@ class Problem:
     shards: frozenset[tuple[str, str]]
     keeps: Callable[[str, str], bool]
     sizes: Mapping[str, int]
-    made: dict[str, int] = field(default_factory=dict)
-    readers: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    known: dict[object, tuple[int, int]] = field(default_factory=dict)
+    slots: Mapping[str, str] = field(default_factory=dict)
+    made: dict[str, int] = field(init=False, default_factory=dict)
+    readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
+    known: dict[object, tuple[int, int]] = field(init=False, default_factory=dict)
+    tied: dict[int, dict[int, int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         for number, step in enumerate(self.steps):
@@ -138,15 +144,26 @@ class Problem:
         }
 
     @cached_property
+    def meant(self) -> dict[str, frozenset[str]]:
+        """The same of the rules that do not only say where tensors rest."""
+        rules = [p for p in self.rules if p.axes is not None and not p.rule.rests]
+        return {mesh: frozenset(a for p in rules if p.rule.mesh == mesh for a in p.axes or ()) for mesh in self.meshes}
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """The axes that weights have."""
+        return frozenset(axis for weight in self.graph.weights for axis in weight.axes)
+
+    @cached_property
     def data(self) -> frozenset[str]:
         """The mesh axes that cut axes of the data which no weight has."""
-        carried = {a for t in self.graph.weights for a in t.axes}
         rules = (p for p in self.rules if p.axes is not None and not p.rule.rests)
-        return frozenset(p.rule.mesh for p in rules if not carried & {*(p.axes or ())})
+        return frozenset(p.rule.mesh for p in rules if not self.features & {*(p.axes or ())})
 
     def positions(self, name: str, mesh: str) -> tuple[int, ...]:
         """The positions of a tensor's axes that may be cut."""
-        named = self.named[mesh]
+        small = not self.features & {*self.graph.tensors[name].axes}  # a number a token: memory has no say
+        named = self.meant[mesh] if small else self.named[mesh]
         found = [p for p, a in enumerate(self.graph.tensors[name].axes) if a in named]
         wish = self.wanted[name].get(mesh)
         return tuple(found) if wish is None or wish in found else (*found, wish)
@@ -164,16 +181,24 @@ class Problem:
         for name, indices in self.operands(step):
             wish = self.wanted[name].get(mesh)
             stored = step.op.kind != "update" and (name, mesh) in self.shards
-            if wish is None or stored or indices[wish] in step.whole:
+            if wish is None or stored or indices[wish] in self.uncut(step, mesh):
                 continue
-            last = name == step.output
-            votes.setdefault(indices[wish], [0, 0])[last] += 1
+            index = self.filled(step).get(indices[wish], indices[wish])
+            votes.setdefault(index, [0, 0])[name == step.output] += 1
             if (name, mesh) not in self.memory:
-                meant.add(indices[wish])
+                meant.add(index)
         if not votes:
             return None
         best = max(votes, key=lambda index: votes[index])
         return best, best not in meant
+
+    def uncut(self, step: Piece, mesh: str) -> set[int]:
+        """The loops that a step needs whole; tokens that fill slots of their own choose experts by themselves."""
+        own = self.filled(step).items() if step.op.kind == "route" else ()
+        return {*step.whole} - {token for slot, token in own if self.axis(step, slot) in self.named[mesh]}
+
+    def axis(self, step: Piece, index: int) -> str:
+        return self.graph.index_axes(step.op)[index]
 
     def modes(self, step: Piece, mesh: str, pending: set[str]) -> list[Mode]:
         """The modes of a step, the wanted one first; ``pending`` are the tensors that may be partial sums."""
@@ -192,8 +217,8 @@ class Problem:
         for name, indices in self.operands(step):
             if op.kind != "update" and (name, mesh) in self.shards:
                 continue
-            cuts += [indices[p] for p in self.positions(name, mesh)]
-        found = [Mode(i) for i in dict.fromkeys(cuts) if i not in step.whole]
+            cuts += [self.filled(step).get(indices[p], indices[p]) for p in self.positions(name, mesh)]
+        found = [Mode(i) for i in dict.fromkeys(cuts) if i not in self.uncut(step, mesh)]
         return [*found, Mode(), *passing]
 
     def passes(self, step: Piece, pending: set[str]) -> list[tuple[int, ...]]:
@@ -211,8 +236,26 @@ class Problem:
         """What a mode needs of an operand."""
         if j in mode.passing:
             return EITHER if step.op.kind == "add" else PARTIAL
-        indices = step.indices[j]
-        return indices.index(mode.cut) if mode.cut is not None and mode.cut in indices else WHOLE
+        found = self.position(step, step.indices[j], mode)
+        return WHOLE if found is None else found
+
+    def position(self, step: Piece, indices: tuple[int, ...], mode: Mode) -> int | None:
+        """Which axis of a tensor a mode cuts: that of the loop, or of the slots that go with it."""
+        if mode.cut in indices:
+            return indices.index(mode.cut)
+        tied = [slot for slot, token in self.filled(step).items() if token == mode.cut and slot in indices]
+        return indices.index(tied[0]) if tied else None
+
+    def filled(self, step: Piece) -> dict[int, int]:
+        """The loops over slots of an op that also runs over the tokens which fill them."""
+        number = self.made[step.output]
+        if number not in self.tied:
+            axes = self.graph.index_axes(step.op) if self.slots else {}
+            loops = {axis: index for index, axis in axes.items()}
+            self.tied[number] = {
+                loops[slot]: loops[token] for slot, token in self.slots.items() if slot in loops and token in loops
+            }
+        return self.tied[number]
 
     def makes(self, number: int, mesh: str, mode: Mode) -> int:
         """How a result comes out."""
@@ -221,7 +264,8 @@ class Problem:
             return PARTIAL
         if mode.cut is None:
             return WHOLE
-        return step.output_indices.index(mode.cut) if mode.cut in step.output_indices else PARTIAL
+        found = self.position(step, step.output_indices, mode)
+        return PARTIAL if found is None else found
 
     def leaves(self, name: str) -> bool:
         """Whether a result ends at its wanted place: nothing reads it, or another region does."""
@@ -233,8 +277,8 @@ class Problem:
         step = self.steps[self.made[name]] if name in self.made else None
         if step is None or (self.leaves(name) and tensor.axes):
             return [wish]
-        if step.reduces == "max":
-            return [WHOLE]
+        if step.reduces == "max":  # the largest of parts is no sum, so it never rests in parts
+            return [*dict.fromkeys((wish, WHOLE))]
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
         if weight and wish != WHOLE and name == f"d({tensor.of})":
             return [wish]
@@ -274,7 +318,7 @@ class Problem:
         tables: list[Table] = []
         free = {v: n for n, v in enumerate(v for v, d in enumerate(domains) if len(d) > 1)}
 
-        def table(variables: tuple[int, ...], prices: dict[tuple[int, ...], int]) -> None:
+        def table(variables: tuple[int, ...], prices: Mapping[tuple[int, ...], int]) -> None:
             """A table of the variables that are open; of the others the only value is taken."""
             kept = [n for n, v in enumerate(variables) if v in free]
             if kept:
@@ -286,8 +330,10 @@ class Problem:
                 table((a, b), {(i, j): 0 for i, j in allowed if i in domains[a] and j in domains[b]})
         for n, name in enumerate(self.names):
             v, wish = at[name], self.wanted[name].get(mesh, WHOLE)
-            own = {(r,): self.copying(name, mesh, rests[n][r]) for r in domains[v]} if v in free else {}
-            table((v,), own)
+            copying: dict[tuple[int, ...], int] = {}
+            if v in free:
+                copying = {(r,): self.copying(name, mesh, rests[n][r]) for r in domains[v]}
+            table((v,), copying)
             if name not in self.made:
                 continue
             number = self.made[name]
@@ -395,5 +441,3 @@ def _narrow(domains: list[list[int]], pairs: dict[tuple[int, int], list[tuple[in
                 assert domains[v], "a step finds no operand that it can read"
                 queue += [p for p in near[v] if p != pair]
         pairs[pair] = allowed
-
-

@@ -136,10 +136,9 @@ def pieces(graph: Graph, apart: Container[str]) -> tuple[tuple[Piece, ...], Mapp
             statistics[name] = Tensor(name, tuple(axes[i] for i in row), "statistic", dtype=of.dtype, of=op.output)
             known[reduction.symbol] = name
             linear = tuple(n for n, s in enumerate(used) if s in arriving) if backward else ()
-            found.append(
-                Piece(op, "statistics", tuple(n for n, _ in used.values()), tuple(i for _, i in used.values()), name,
-                      row, linear, "max" if reduction.word == "max" else "sum")
-            )  # fmt: skip
+            how: Literal["sum", "max"] = "max" if reduction.word == "max" else "sum"
+            read, at = tuple(n for n, _ in used.values()), tuple(i for _, i in used.values())
+            found.append(Piece(op, "statistics", read, at, name, row, linear, how))
         used = reads(rest)
         linear = tuple(n for n, s in enumerate(used) if s in arriving) if backward else ()
         if not set(op.output_indices) <= set(op.indices[0]):

@@ -20,10 +20,11 @@ from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError
 from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
-from symcomm.parallel.cheapest import WHOLE, Choice, Mode, Problem, phase_of
+from symcomm.parallel.cheapest import WHOLE, Choice, Mode, Problem, RunPhase, phase_of
+from symcomm.parallel.conditions import Condition, condition, sent
 from symcomm.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions, moves, place, placings
 from symcomm.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
-from symcomm.parallel.reference import reference
+from symcomm.parallel.reference import reference, variations
 from symcomm.parallel.strategy import Placed, Strategy, resolve
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ __all__ = [
     "PARTIAL", "Collective", "CollectiveKind", "Compute", "Layout", "Part", "Plan", "RunPhase",
     "check_divisible", "cut_axes", "place", "plan", "update_ops",
 ]  # fmt: skip
-
-RunPhase = Literal["forward", "backward", "update"]
 
 
 @dataclass(frozen=True)
@@ -103,17 +102,43 @@ class Plan:
     """What every rank does, in order: computations and the collectives between them.
 
     ``placements`` says where each tensor rests. The statistics of maps are among the tensors of ``graph``.
+    ``problem`` is the question that the plan answers.
     """
 
     graph: Graph
     strategy: Strategy
     steps: tuple[Collective | Compute, ...]
     placements: Mapping[str, Layout]
+    problem: Problem = field(repr=False, compare=False)
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
         """The collectives, in order."""
         return tuple(step for step in self.steps if isinstance(step, Collective))
+
+    @property
+    def sent(self) -> Expr:
+        """The numbers that a rank sends, but for a factor of (k - 1)/k for each call between k ranks."""
+        from symcomm.form import value
+
+        return sent((c.kind, c.elements, value(self.strategy.ranks(c.meshes))) for c in self.collectives)
+
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Where this plan is the cheapest: the first inequality that fails with fewer tokens, with more, with fewer
+        words. The plan stays as it is where one of them does not hold; then another place would be cheaper.
+        """
+        found: dict[str, Condition] = {}
+        for sizes in variations(self.graph):
+            for one in sizes:
+                problem = replace(self.problem, sizes=one)
+                other = _Planner(problem, problem.solve(), self.strategy).run()
+                if other.sent != self.sent:
+                    expand = self.graph.relations.expand
+                    differs = condition(expand(self.sent), expand(other.sent))
+                    found |= {str(differs): differs} if differs is not None else {}
+                    break
+        return tuple(found.values())
 
     @cached_property
     def cuts(self) -> Mapping[str, Mapping[str, int]]:
@@ -160,15 +185,21 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     """
     accounting = accounting or Accounting()
     rules = resolve(strategy, replace(graph, ops=tuple(o for o in graph.ops if o.phase == "forward")))
+    rules, slots = with_slots(rules, graph)
     if any(op.phase == "backward" for op in graph.ops):
         graph = update_ops(graph)
+
+    features = {axis for weight in graph.weights for axis in weight.axes}
 
     def wish(tensor: Tensor) -> tuple[tuple[Placed, int], ...]:
         if tensor.name.startswith(("state(", "new(")) and tensor.of:
             return placings(tensor, graph, rules, "state" if tensor.name.startswith("state(") else "weight")
         if tensor.role == "constant" and tensor.name not in graph.producers:
             return ()  # every rank has or makes it; a part of it costs nothing
-        return placings(tensor, graph, rules)
+        found = placings(tensor, graph, rules)
+        # Of statistics and losses, a number a token: where they rest saves nothing.
+        small = not features & {*tensor.axes}
+        return tuple(one for one in found if not (small and one[0].rule.rests))
 
     wishes = {name: wish(t) for name, t in graph.tensors.items()}
     apart = {op.output for op in graph.ops if reducible(op.kind) and _cut_along(op, wishes)}
@@ -192,8 +223,21 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
             return (name, mesh) not in resting
         return accounting.gathered_activations == "keep"
 
-    problem = Problem(graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph))
+    problem = Problem(graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph), slots)
     return _Planner(problem, problem.solve(), strategy).run()
+
+
+def with_slots(rules: tuple[Placed, ...], graph: Graph) -> tuple[tuple[Placed, ...], dict[str, str]]:
+    """Rules that cut the slots of experts with the tokens that fill them; and for the axis of slots that of tokens."""
+    routes = [graph.tensors[op.output].axes for op in graph.ops if op.kind == "route"]
+    slots = {axes[-1]: axes[-3] for axes in routes}
+    if not slots:
+        return rules, {}
+    more = [tuple(slot for slot, token in slots.items() if token in (p.axes or ())) for p in rules]
+    return tuple(
+        p if p.rule.rests or p.axes is None else replace(p, axes=(*p.axes, *also))
+        for p, also in zip(rules, more, strict=True)
+    ), slots
 
 
 def _cut_along(op: Op, wishes: Mapping[str, tuple[tuple[Placed, int], ...]]) -> bool:
@@ -230,7 +274,7 @@ class _Planner:
             if phase != self.phase:
                 self.new_phase(phase)
             self.run_step(number, step)
-        return Plan(self.graph, self.strategy, tuple(self.steps), placements)
+        return Plan(self.graph, self.strategy, tuple(self.steps), placements, self.problem)
 
     def rest(self, name: str) -> dict[str, int]:
         """Where a tensor rests."""
@@ -356,7 +400,7 @@ def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, t
 
     A shard of a weight may be any part of its numbers, padded where need be, and is left out.
     """
-    rules = tuple(placed for placed in resolve(strategy, graph) if placed.axes is not None)
+    rules = tuple(placed for placed in with_slots(resolve(strategy, graph), graph)[0] if placed.axes is not None)
     for tensor in graph.tensors.values():
         if tensor.role not in ("weight", "input", "activation"):
             continue

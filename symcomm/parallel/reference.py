@@ -5,6 +5,7 @@ Real systems assume fewer features than tokens on a rank, and fewer tokens than 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,13 @@ def reference(graph: Graph, tokens: int = TOKENS, vocabulary: int = VOCABULARY) 
         name: prod(lengths[a] for a in t.axes) * (4 if t.role == "statistic" else 2)
         for name, t in graph.tensors.items()
     }
+
+
+def variations(graph: Graph) -> Iterator[Iterator[dict[str, int]]]:
+    """The same with ever fewer tokens, with ever more, and with ever fewer entries of a vocabulary."""
+    yield (reference(graph, tokens) for tokens in range(TOKENS - 4, 0, -4))
+    yield (reference(graph, tokens) for tokens in range(TOKENS + 4, 2 * TOKENS, 4))
+    yield (reference(graph, TOKENS, vocabulary) for vocabulary in range(VOCABULARY - 5, 0, -5))
 
 
 def _values(graph: Graph, tokens: int, vocabulary: int) -> dict[Symbol, Expr]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 
 import numpy as np
 from proof_ranks import Mesh, MissingBlockError, Ranks, WrongCallError
@@ -14,7 +15,7 @@ from proof_tables import ALL, graph
 from symcomm.accounting import Accounting
 from symcomm.form import value
 from symcomm.graph.graph import Graph
-from symcomm.parallel.placement import Collective, Plan, plan, update_ops
+from symcomm.parallel.placement import Collective, Compute, Plan, plan, update_ops
 from symcomm.parallel.strategy import parse_strategy
 
 # (op kind, strategy) -> how often it ran, for the summary at the end of the session.
@@ -54,9 +55,11 @@ def used(layer: str, passes: str) -> Graph:
 
 
 @cache
-def numbers(layer: str, passes: str, mesh: tuple[int, ...]) -> tuple[Sizes, Mapping[str, Array], Mapping[str, Array]]:
-    """A layer on one machine, at sizes that fit a mesh."""
-    sizes = Sizes(used(layer, passes), ALL[layer].values(mesh))
+def numbers(
+    layer: str, passes: str, mesh: tuple[int, ...], groups: int = 1
+) -> tuple[Sizes, Mapping[str, Array], Mapping[str, Array]]:
+    """A layer on one machine, at sizes that fit a mesh; tokens may fill slots in groups, as ranks do by themselves."""
+    sizes = Sizes(used(layer, passes), ALL[layer].values(mesh), groups)
     given = outside(sizes)
     reference = run(sizes, given)
     assert all(np.isfinite(array).all() for array in reference.values())
@@ -69,12 +72,15 @@ def case(layer: str, strategy: str, accounting: Accounting | None = None, passes
     before = graph(layer).forward() if passes == "forward" else graph(layer, passes == "training")
     made = plan(before, parse_strategy(strategy), accounting)
     mesh = Mesh({name: int(value(size)) for name, size in made.strategy.sizes.items()})
-    sizes, given, reference = numbers(layer, passes, tuple(mesh.sizes.values()))
+    routes = [c for c in made.steps if isinstance(c, Compute) and c.op.kind == "route"]
+    parts = {prod(mesh.sizes[m] for m, i in c.cuts if i == c.op.output_indices[-3]) for c in routes}
+    assert len(parts) <= 1
+    sizes, given, reference = numbers(layer, passes, tuple(mesh.sizes.values()), *parts)
     assert made.graph.ops == sizes.graph.ops
     for kind in {op.kind for op in made.graph.ops}:
         RAN[kind, strategy] = RAN.get((kind, strategy), 0) + 1
     # The statistics of maps are tensors of the plan, but of no table.
-    return Case(made, Sizes(made.graph, sizes.values), mesh, accounting, given, reference)
+    return Case(made, Sizes(made.graph, sizes.values, sizes.groups), mesh, accounting, given, reference)
 
 
 def superfluous(one: Case) -> list[Collective]:

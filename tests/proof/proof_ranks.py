@@ -195,6 +195,11 @@ class Ranks:
         for mesh, index in step.cuts:
             cut.setdefault(index, []).append(mesh)
         lengths = self.sizes.loops(op)
+        inner: dict[int, int] = {}  # tokens and their slots are cut together, but for results that have both
+        for tokens, slots in self.sizes.filled(op) if self.sizes.groups > 1 else ():
+            if tokens in cut and op.kind != "route":
+                cut[slots] = [m for m in cut[tokens] if m in self.routing]
+                inner = {slots: tokens} if {tokens, slots} <= {*op.output_indices} else {}
         results: dict[Coordinates, Array] = {}
         operands = [
             self.narrow(stored, name, layout)
@@ -217,9 +222,22 @@ class Ranks:
                 results[rank] = compute(op, arrays, self.sizes, local, starts)
             else:
                 results[rank] = compute_part(step, arrays, self.statistics, local, lengths)
+            for slots in inner:
+                at = made.index(slots)
+                start, stop = ranges[slots]
+                around = [(0, 0)] * len(made)
+                around[at] = (start, lengths[slots] - stop)
+                results[rank] = np.pad(results[rank], around)
+                ranges[slots] = (0, lengths[slots])
             if tuple(ranges[i] for i in made) != self.block(step.makes, step.output, rank):
                 raise ShapeMismatchError(f"{step.makes} has another block than {step.output} says")
         self.store[step.makes] = Held(step.output, results)
+
+    @cached_property
+    def routing(self) -> set[str]:
+        """The mesh axes along which ranks route their tokens by themselves."""
+        steps = [s for s in self.plan.steps if isinstance(s, Compute) and s.op.kind == "route"]
+        return {m for s in steps for m, i in s.cuts if i == s.op.output_indices[-3]}
 
     @cached_property
     def statistics(self) -> dict[str, str]:

@@ -35,6 +35,7 @@ class Sizes:
 
     graph: Graph
     values: Mapping[str, int]
+    groups: int = 1  # of tokens that fill slots of their own, where the ranks that hold them route by themselves
     worth: dict[Any, float] = field(default_factory=dict, compare=False)
     lengths: dict[str, dict[int, int]] = field(default_factory=dict, compare=False)
 
@@ -69,6 +70,17 @@ class Sizes:
         if op.output not in self.lengths:
             self.lengths[op.output] = {index: self.axes[axis] for index, axis in self.graph.index_axes(op).items()}
         return self.lengths[op.output]
+
+    def filled(self, op: Op) -> list[tuple[int, int]]:
+        """The loops over tokens and over the slots that they fill, where an op has both."""
+        axes = self.graph.index_axes(op)
+        found = []
+        for made in self.graph.ops:
+            if made.kind == "route":
+                *_, tokens, _, slots = self.graph.tensors[made.output].axes
+                pair = [[i for i, a in axes.items() if a == axis] for axis in (tokens, slots)]
+                found += [(a, b) for a in pair[0][:1] for b in pair[1]]
+        return found[:1]
 
     def number(self, expression: Any) -> float:
         """The worth of a scale or a size."""
@@ -220,8 +232,18 @@ def _convolution(op: Op, operands: Sequence[Array], sizes: Sizes, loops: Mapping
 # -- routing -----------------------------------------------------------------------------------------
 
 
-def route(gates: Array, k: int, slots: int) -> Array:
-    """``[row, token, expert, slot]``: each token of a row takes its k largest gates, first come first served."""
+def route(gates: Array, k: int, slots: int, groups: int = 1) -> Array:
+    """``[row, token, expert, slot]``: each token of a row takes its k largest gates, first come first served.
+
+    With several groups, each takes its own part of the slots.
+    """
+    if groups > 1:
+        parts = [route(part, k, slots // groups) for part in np.split(gates, groups, axis=1)]
+        result = np.zeros((*gates.shape, slots))
+        for n, part in enumerate(parts):
+            at = (slice(None), slice(n * part.shape[1], (n + 1) * part.shape[1]), slice(None))
+            result[(*at, slice(n * part.shape[-1], (n + 1) * part.shape[-1]))] = part
+        return result
     rows, experts = gates.shape[0], gates.shape[-1]
     flat = gates.reshape(rows, -1, experts)
     found = np.zeros((*flat.shape, slots))
@@ -276,7 +298,13 @@ def compute(
     if op.kind == "route":
         k = op.attribute("k")
         assert op.output_indices[:-1] == op.indices[0]
-        return route(operands[0], int(sizes.number(k)), loops[op.output_indices[-1]])
+        whole, tokens, slots = sizes.loops(op), op.output_indices[-3], op.output_indices[-1]
+        count = sizes.groups * loops[tokens] // whole[tokens]  # of the groups, those that are here
+        own = whole[slots] // sizes.groups * count
+        made = route(operands[0], int(sizes.number(k)), own, count)
+        first = starts.get(tokens, 0) * whole[slots] // whole[tokens]
+        behind = loops[slots] - first - own
+        return np.pad(made, [(0, 0)] * (made.ndim - 1) + [(first, behind)])
     if op.kind == "update":
         weight, gradient, state = operands
         return weight - RATE * (gradient + state)
@@ -324,5 +352,13 @@ def run(sizes: Sizes, given: Mapping[str, Array]) -> dict[str, Array]:
     for op in sizes.graph.ops:
         loops = sizes.loops(op)
         found[op.output] = compute(op, [found[name] for name in op.inputs], sizes, loops)
+        for tokens, slots in sizes.filled(op):
+            if tokens in op.output_indices and slots in op.output_indices and sizes.groups > 1:
+                # What a token has to do with the slots of other groups, nobody reads.
+                order = [op.output_indices.index(tokens), op.output_indices.index(slots)]
+                blocks = [np.arange(loops[i]) * sizes.groups // loops[i] for i in (tokens, slots)]
+                mask = (blocks[0][:, None] == blocks[1][None]).astype(float)
+                shape = [loops[i] if i in (tokens, slots) else 1 for i in op.output_indices]
+                found[op.output] = found[op.output] * (mask if order[0] < order[1] else mask.T).reshape(shape)
         assert found[op.output].shape == sizes.shape(op.output), f"{op.name}: {found[op.output].shape}"
     return found

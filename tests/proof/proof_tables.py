@@ -55,7 +55,7 @@ DEFAULTS: dict[str, int | str] = {
     "n_h": "1 side",
     "n_k": "1 side",
     "E": "2 side",
-    "C": 3,
+    "C": "1 side",
     "k": 2,
     "R": "1 side",
     "c": "1 side",

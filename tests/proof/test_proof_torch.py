@@ -135,7 +135,7 @@ def experts(gates: Any, x: Any, k: int, slots: int, expert: Callable[[int, Any],
 
 def mixture(w: Tensors) -> Any:
     gates = torch.softmax(w["x"] @ w["W^R"], dim=-1)
-    return w["x"] + experts(gates, w["x"], 2, 3, lambda e, t: torch.relu(t @ w["W^1_e"][e]) @ w["W^2_e"][e])
+    return w["x"] + experts(gates, w["x"], 2, 2, lambda e, t: torch.relu(t @ w["W^1_e"][e]) @ w["W^2_e"][e])
 
 
 def mixture_after_dense(w: Tensors) -> Any:
@@ -145,7 +145,7 @@ def mixture_after_dense(w: Tensors) -> Any:
     def expert(e: int, t: Any) -> Any:
         return (functional.silu(t @ w["W^3_e"][e]) * (t @ w["W^4_e"][e])) @ w["W^5_e"][e]
 
-    return h + experts(gates, h, 2, 3, expert)
+    return h + experts(gates, h, 2, 2, expert)
 
 
 def lora(w: Tensors) -> Any:

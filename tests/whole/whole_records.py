@@ -211,9 +211,45 @@ def explained(record: dict[str, Any], stage: int) -> tuple[Counter[Key], list[st
                 more["all_reduce", "backward", t] -= z["T"] * z["D"]
                 why.append("positions are added to the whole sequence")
         else:
-            more["all_reduce", "backward", t] -= 2 * layers * z["D"]
+            shards = data if said.startswith("fsdp2") else 1  # what is left of a gradient once it is scattered
+            more["all_reduce", "backward", t] -= Fraction(2 * layers * z["D"], shards)
+            more["all_reduce", "backward", t] += (ceil(Fraction(z["T"], shards)) - Fraction(z["T"], shards)) * z["D"]
             why.append("gradients of biases are summed from the gathered gradient")
+    if said == "fsdp2.reshardxsp":
+        norms = (2 * z["N"] + 1) * (2 if gpt2 else 1) * z["D"]
+        more["all_reduce", "backward", t] += norms * (1 - Fraction(1, data))
+        why.append("gradients of norms are summed over the tensor ranks before they are scattered over the data")
+    if "sp" in said.replace("fsdp", "") and record["model"] == "mixtral":
+        scores = layers * tokens * z["E"]
+        more["all_gather", "forward", t] -= scores
+        more["reduce_scatter", "backward", t] -= scores
+        why.append("the router runs on the gathered tokens, its scores are not stored in parts")
     return more, why
+
+
+def inputs(record: dict[str, Any], stage: int) -> int:
+    """The bytes of ids, positions and labels that are derived as kept, less what the run counts of them as kept."""
+    z, said = record["sizes"], record["strategy"]
+    data, t = degrees(record)
+    stages = record.get("stages", [1])
+    batches = record["m"] if stages != [1] else 1
+    # Of 1F1B, as many microbatches are in flight as stages follow; of GPipe all are.
+    flying = min(batches, len(stages) - stage) if "1f1b" in said else batches
+    tokens = record["global_batch"] // data // batches * z["L"] * flying
+    gpt2 = record["model"].startswith("gpt2")
+    first, last = stage == 0, stage == len(stages) - 1
+    found = (8 * tokens * (1 + gpt2) if first else 0) + (8 * tokens if last else 0)
+    if said == "cp":
+        return found // record["ranks"]
+    if said == "ddp":
+        return found
+    cut = t if "sp" in said else 1
+    if said.startswith("dtensor"):
+        return found
+    if t > 1:
+        # Vocabulary-parallel embedding and loss keep which tokens are theirs (a byte each) and the shifted ids.
+        found -= (9 * tokens if first else 0) + (9 * tokens if last else 0)
+    return found * cut // cut
 
 
 def joint_apart(found: Counter[Key], data: int, tensor: int) -> Counter[Key]:

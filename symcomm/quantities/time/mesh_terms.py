@@ -167,7 +167,8 @@ def write(
         "Operations over the peak rate" + (", of which a part is sustained." if made.utilisation else "."),
     )  # fmt: skip
     sent: dict[str, Form] = {}
-    groups = dict.fromkeys([*((mesh,) for mesh in strategy.sizes), *(c.meshes for _, c in part.calls if c.kind != "send")])
+    called = (c.meshes for _, c in part.calls if c.kind != "send")
+    groups = dict.fromkeys([*((mesh,) for mesh in strategy.sizes), *called])
     for meshes in groups:
         calls = [(p, c) for p, c in part.calls if c.meshes == meshes]
         if calls and strategy.ranks(meshes) != num(1):
