@@ -22,7 +22,8 @@ from symcomm.errors import ValuesError, nearest
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
 
-_NO_NOUNS = frozenset({"of", "over", "per", "want", "about", "include", "least", "other"})  # in "unknown phase 'x'"
+# Options that cannot be said as "unknown phase 'x'".
+_NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", "count", "numbers")
 GROUPS = ("counting", "memory", "communication", "time", "fitting")  # the order in which they are told
 
 
