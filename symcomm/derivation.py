@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -50,6 +51,38 @@ class Step:
     reason: Reason
     relation: Relation = ":="
     condition: str = ""
+
+
+Comparison = Literal["<=", ">=", "="]
+RELATIONS: tuple[Comparison, ...] = ("<=", ">=", "=")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What has to hold of the symbols for a closed form to be right: two forms, and ``<=``, ``>=`` or ``=`` between.
+
+    >>> print(Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))))
+    m >= 2·p
+    """
+
+    left: Form
+    relation: Comparison
+    right: Form
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The symbols in it."""
+        return forms.names(forms.Total((self.left, self.right)))
+
+    def holds(self, values: Mapping[str, Fraction]) -> bool:
+        """Whether it holds for numbers; all names in it need one."""
+        a, b = forms.evaluate(self.left, values), forms.evaluate(self.right, values)
+        return a == b or (a < b if self.relation == "<=" else a > b and self.relation == ">=")
+
+    def __str__(self) -> str:
+        from symcomm.printing import plain
+
+        return f"{plain(self.left)} {self.relation} {plain(self.right)}"
 
 
 @dataclass(frozen=True)
@@ -133,8 +166,8 @@ class Relations:
                     known[name] = forms.evaluate(right, known)
                 elif len(unknown) == 1:
                     x = symbol(unknown[0])
-                    equation = forms.value(right, {n: _rational(known[n]) for n in forms.names(right) if n in known})
-                    solved = sp.solve(equation - _rational(known[name]), x) if equation.has(x) else []
+                    equation = forms.value(right, {n: rational(known[n]) for n in forms.names(right) if n in known})
+                    solved = sp.solve(equation - rational(known[name]), x) if equation.has(x) else []
                     if len(solved) == 1 and solved[0].is_Rational:
                         known[unknown[0]] = Fraction(int(solved[0].p), int(solved[0].q))
             if len(known) == before:
@@ -160,7 +193,8 @@ def _irrational(number: Expr, unit: Unit) -> Quantity:
     return Irrational(Fraction(int(near.p), int(near.q)), unit, form, text if len(text) <= 40 else "")
 
 
-def _rational(number: Fraction) -> Expr:
+def rational(number: Fraction) -> Expr:
+    """An exact number as SymPy has it."""
     import sympy as sp
 
     return sp.Rational(number.numerator, number.denominator)
@@ -171,7 +205,8 @@ class Derivation:
     """Checked steps; the last one's expression is the answer.
 
     ``touched`` names the fields of ``accounting`` that changed this number. ``given`` are values known when it was
-    made; ``at`` takes more. Combining derivations under different accountings raises ``AccountingError``.
+    made; ``at`` takes more, and refuses numbers that break
+    ``where``. Combining derivations under different accountings raises ``AccountingError``.
 
     >>> from symcomm.form import Sym, product
     >>> step = Step("A", product(Sym("D"), Sym("D")), ONE, Reason("area", "side by side."))
@@ -189,6 +224,7 @@ class Derivation:
     given: tuple[tuple[str, Fraction], ...] = ()
     notation: Notation = field(default_factory=Notation, compare=False)
     notes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -259,6 +295,13 @@ class Derivation:
         Raises ``ValuesError`` where a number is missing or the numbers contradict one another.
         """
         known = self.values(**values)
+        for condition in self.where:
+            if all(name in known for name in condition.names) and not condition.holds(known):
+                numbers = ", ".join(f"{name} = {known[name]}" for name in condition.names)
+                raise ValuesError(
+                    f"{self.title}: the closed form holds where {condition}, and {numbers}",
+                    hint="give the numbers when it is derived, not afterwards",
+                )
         result = forms.from_expr(self.expr)
         missing = [name for name in forms.names(result) if name not in known]
         if missing:
@@ -268,7 +311,11 @@ class Derivation:
         try:
             return Quantity(forms.evaluate(result, known), self.unit)
         except IrrationalError:
-            return _irrational(forms.value(result, {n: _rational(known[n]) for n in forms.names(result)}), self.unit)
+            for piece in forms.walk(result):  # one irrational power hides another one that is too large
+                if isinstance(piece, forms.Power):
+                    with suppress(IrrationalError):
+                        forms.evaluate(piece, known)
+            return _irrational(forms.value(result, {n: rational(known[n]) for n in forms.names(result)}), self.unit)
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -386,6 +433,17 @@ def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
             f"{name} is the float {value!r}, which is not exact", hint=f'write "{value!r}" as text or a Fraction'
         )
     raise ValuesError(f"{name} is {type(value).__name__}: a number is needed")
+
+
+def put(values: Mapping[str, Fraction], without: str = "") -> dict[Expr, Expr]:
+    """Numbers to be put into an expression, whichever kind of symbol a name is there; none for ``without``.
+
+    >>> [str(number) for number in put({"n": Fraction(1, 2)}).values()]
+    ['1/2', '1/2']
+    """
+    from symcomm.notation import amount, symbol
+
+    return {s: rational(v) for name, v in values.items() if name != without for s in (symbol(name), amount(name))}
 
 
 _PROBES = 3

@@ -85,7 +85,7 @@ def split_name(name: str) -> tuple[str, str, str, str]:
 
 
 AxisRole = Literal["", "batch", "sequence"]
-_BATCH = re.compile(r"batch|number of (sequences|examples|samples|images)", re.IGNORECASE)
+_BATCH = re.compile(r"batch(?!es)|number of (sequences|examples|samples|images)", re.IGNORECASE)
 _SEQUENCE = re.compile(r"sequen[cz]|positions?\b|context length", re.IGNORECASE)
 
 

@@ -14,9 +14,9 @@ from symcomm.accounting import Accounting
 from symcomm.errors import DocumentError, Span, ValuesError, nearest
 from symcomm.exam.blocks import Section, quantity
 from symcomm.exam.keys import Known, check_units, convert, read_conventions, read_option, read_values
-from symcomm.parallel.schedule import SCHEDULES
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import OneOf, Option
+from symcomm.quantities.options import schedule_names
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
@@ -119,26 +119,40 @@ def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
 
 
 def _pipeline_schedule(request: Request) -> tuple[Any, str]:
-    from symcomm.parallel.schedule import STAGE_LIMIT, schedule
     from symcomm.plots.schedule import says, schedule_plot
+    from symcomm.program.events import RANK_LIMIT, Times, run
+    from symcomm.program.schedules import find
 
     stages, options = request.size("stages"), request.options
-    if stages > STAGE_LIMIT:
-        raise ValuesError(f"{stages} stages are too many to be drawn", hint=f"at most {STAGE_LIMIT}")
-    forward, unit = _times(options.get("forward", "1"), "forward", stages)
-    written = options.get("backward")
-    backward, other = _times(written, "backward", stages) if written else ([2 * time for time in forward], unit)
-    overhead, third = _times(options.get("overhead", "0"), "overhead", stages)
-    given = [u for u, times in ((unit, forward), (other, backward), (third, overhead)) if any(times)]
-    if len(set(given)) > 1:
+    if stages > RANK_LIMIT:
+        raise ValuesError(f"{stages} stages are too many to be drawn", hint=f"at most {RANK_LIMIT}")
+    record, given = find(options["schedule"]), [*options]
+    v = record.fitting(stages, request.size("microbatches"), request.size("chunks", record.chunks or 1))
+    read = {name: _times(options.get(name, "0"), name, stages) for name in ("forward", "backward", "weight_gradient")}
+    if "forward" not in given:
+        read["forward"] = [Fraction(1)] * stages, ONE
+    forward, unit = read["forward"]
+    backward = read["backward"][0] if "backward" in given else [2 * time for time in forward]
+    weights = read["weight_gradient"][0] if "weight_gradient" in given else [time / 2 for time in backward]
+    single = {name: _times(options.get(name, "0"), name, 1) for name in ("overhead", "hop", "pair")}
+    said = [u for times, u in [*read.values(), *single.values()] if any(times)]
+    if len(set(said)) > 1:
         raise ValuesError("some times of the stages have a unit and some have none", hint="give all of them in seconds")
-    both = any(backward)
-    made = schedule(
-        options["schedule"], stages, request.size("microbatches"),
-        [a + b for a, b in zip(forward, overhead, strict=True)],
-        [a + b if both else a for a, b in zip(backward, overhead, strict=True)], request.size("chunks", 1),
-    )  # fmt: skip
-    return schedule_plot(made, unit=unit, title=""), says(made, unit)
+    if not any(forward):
+        raise ValuesError("the forward pass takes no time", hint="give each stage a positive time")
+    if any(b < w for b, w in zip(backward, weights, strict=True)):
+        raise ValuesError("'weight_gradient' is more than 'backward'", hint="it is the part of it for the weights")
+    share = v / record.placement.copies(stages, v)  # a rank's chunks share its time
+    places = {record.placement.stage(rank, chunk, stages): rank for rank in range(stages) for chunk in range(v)}
+    each = [[times[places[s]] / share for s in sorted(places)] for times in (forward, backward, weights)]
+    inputs = [b - w for b, w in zip(each[1], each[2], strict=True)]
+    overhead, hop, pair = (single[name][0][0] for name in ("overhead", "hop", "pair"))
+    times = Times(each[0], inputs, each[2], pair if "pair" in given else None, hop, overhead)
+    made = run(record, stages, request.size("microbatches"), v, times, backward=any(backward))
+    text = says(made, unit)
+    if "B" in record.kinds and any(backward) and "weight_gradient" not in given:
+        text += " Half of a backward is the gradient of the weights."
+    return schedule_plot(made, unit=unit, title=""), text
 
 
 def _best(sense: str) -> Callable[[Request], tuple[Any, str]]:
@@ -232,13 +246,16 @@ FIGURES: dict[str, Kind] = {
             "pipeline_schedule",
             "who works when in a pipeline: a row a stage, a box a forward or backward of a microbatch",
             (
-                Option("schedule", "choice", "the order of the work", among=OneOf(SCHEDULES)),
+                Option("schedule", "schedule", "the order of the work", among=OneOf(schedule_names, open=True)),
                 Option("stages", "size", "the number of stages, or its symbol"),
                 Option("microbatches", "size", "the number of microbatches, or its symbol"),
                 Option("forward", "text", "the time of a microbatch in a stage, or in each: 6 ms, 2 ms", "1"),
                 Option("backward", "text", "the same backward; 0 leaves the backward pass out; default: twice forward"),
+                Option("weight_gradient", "text", "the part of a backward for the weights; half of it where not said"),
+                Option("pair", "text", "the time of a forward and a backward that overlap; the sum where not said"),
+                Option("hop", "text", "the latency between two stages", "0"),
                 Option("overhead", "text", "a time that is added to each box", "0"),
-                Option("chunks", "size", "the chunks of layers of a stage, for interleaved", "1"),
+                Option("chunks", "size", "the chunks of layers of a stage, for a schedule that has several"),
             ),
             ("schedule", "stages", "microbatches"),
             _pipeline_schedule,

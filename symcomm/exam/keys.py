@@ -202,6 +202,13 @@ def convert(value: Any, option: Option) -> Any:
     if kind == "choice":
         option.check(str(value))
         return str(value)
+    if kind == "schedule":
+        from symcomm.program.schedules import find
+
+        find(str(value))
+        return str(value)
+    if kind == "links" and isinstance(value, dict):
+        return {str(axis): convert(one, Option(f"{name}: {axis}", "text", "a link")) for axis, one in value.items()}
     if isinstance(value, (list, dict)):
         raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}, but is a {type(value).__name__}")
     if isinstance(value, bool) or value is None:

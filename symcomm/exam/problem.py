@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from symcomm.errors import DocumentError, Span, ValuesError, nearest
+from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.exam import blocks, pieces
 from symcomm.exam.blocks import Listing, Scalar, Section, Value
 from symcomm.exam.figures import FIGURE_LIMIT, Figure, read_figure
@@ -24,6 +24,9 @@ from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
 from symcomm.units import Quantity
 
+if TYPE_CHECKING:
+    from symcomm.quantities.declared import DeclaredQuantity
+
 FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")
 MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
@@ -31,7 +34,7 @@ MODEL_KEYS = (
 )  # fmt: skip
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
-ASK_KEYS = ("ask", "label", "model", "points", "accounting", "given", "printed")
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Ask:
     """One quantity that is asked for: a pass, its options, and the numbers given with the question.
 
     ``conventions`` are choices of accounting by field, laid over those of the document. ``printed`` is what a source
-    says the answer is, to be set beside it.
+    says the answer is, to be set beside it. ``sheet`` is the quantity that the author's own worksheet says.
     """
 
     quantity: str
@@ -76,6 +79,7 @@ class Ask:
     points: int | None
     section: Section
     printed: Quantity | None = None
+    sheet: DeclaredQuantity | None = None
 
     @property
     def span(self) -> Span:
@@ -339,10 +343,10 @@ class _Reader:
     def ask(self, section: Section) -> Ask:
         from symcomm.quantities import QUANTITIES
 
-        name = section.text("ask")
-        if name not in QUANTITIES:
+        name, sheet = section.text("ask"), self.worksheet(section)
+        if name not in QUANTITIES and sheet is None:
             raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), nearest(name, [*QUANTITIES]))
-        wanted = QUANTITIES[name]
+        wanted = sheet or QUANTITIES[name]
         known = {option.name: option for option in wanted.options}
         section.only([*ASK_KEYS, *known])
         model = section.text("model")
@@ -374,7 +378,23 @@ class _Reader:
             section.count("points"),
             section,
             section.quantity("printed"),
+            sheet,
         )
+
+    def worksheet(self, section: Section) -> DeclaredQuantity | None:
+        """What a question asks of a worksheet of the author's, in a file beside this one."""
+        if "worksheet" not in section:
+            return None
+        from symcomm.quantities.declared import of_worksheet
+        from symcomm.worksheets import read_worksheet
+
+        key = "worksheet"
+        try:
+            sheet = read_worksheet(section.text(key), inside=Path(self.file).parent)
+            key = "ask"
+            return of_worksheet(sheet.ask(section.text(key)))
+        except SymcommError as error:
+            raise error.at(section.span_of(key)) from None
 
     def problem(self) -> Problem:
         """The problem, once all pieces were taken."""

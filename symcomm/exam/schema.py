@@ -45,6 +45,7 @@ _KEYS: dict[str, tuple[str, Schema]] = {
              {"type": "object", "additionalProperties": {"type": "string"}}),
     "layers_before": ("the tensor that stands for the result of the layers", {"type": "string"}),
     "parts": ("models that this one is made of", _TEXTS),
+    "worksheet": ("the file of a worksheet of one's own, beside this one", {"type": "string"}),
     "label": ("tells the answers of one question apart", _TEXT),
     "points": ("the points of this answer", {"type": "integer", "minimum": 0}),
     "given": ("further numbers, with units", {"type": "object", "additionalProperties": _TEXT}),
@@ -59,6 +60,8 @@ _READ: dict[str, Schema] = {
     "size": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
     "count": {"type": "integer", "minimum": 0},
     "strategy": {"type": ["string", "object"]},
+    "schedule": {"type": "string"},
+    "links": {"type": ["string", "object"]},
 }
 
 
@@ -69,12 +72,13 @@ def problem_schema() -> Schema:
     ['accounting', 'block', 'drawn']
     """
     one = [{"$ref": f"#/$defs/{name}"} for name in ("model", "whole_model", "question", "figure")]
+    questions = [*map(_question, QUANTITIES.values()), _own()]
     defs: Schema = {
         "block": {"oneOf": one},
         "front_matter": _object(_keys(FRONT_KEYS)),
         "model": _object(_keys(MODEL_KEYS), ["model"]),
         "whole_model": _object(_keys(WHOLE_KEYS), ["model", "parts"]),
-        "question": {"type": "object", "required": ["ask"], "oneOf": [_question(d) for d in QUANTITIES.values()]},
+        "question": {"type": "object", "required": ["ask"], "oneOf": questions},
         "figure": {"type": "object", "required": ["figure"], "oneOf": [_figure(k) for k in FIGURES.values()]},
         "drawn": {"oneOf": [_drawn(declared) for declared in QUANTITIES.values()]},
         "accounting": _accounting(),
@@ -131,8 +135,13 @@ def _option(option: Option) -> Schema:
 
 def _question(declared: DeclaredQuantity) -> Schema:
     asked = {"ask": {"const": declared.name, "description": declared.summary}}
-    properties = _keys(key for key in ASK_KEYS if key != "ask") | _options(declared.options)
+    properties = _keys(key for key in ASK_KEYS if key not in ("ask", "worksheet")) | _options(declared.options)
     return _object(asked | properties, ["ask", *(o.name for o in declared.options if o.required)])
+
+
+def _own() -> Schema:
+    """A question of a worksheet of the author's, whose options stand in that file."""
+    return {"properties": {"ask": _TEXT, **_keys(key for key in ASK_KEYS if key != "ask")}, "required": ["worksheet"]}
 
 
 def _figure(kind: Kind) -> Schema:

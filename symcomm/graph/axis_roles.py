@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from symcomm.errors import StrategyError
 from symcomm.form import evaluate, from_expr, names
-from symcomm.graph.graph import Axis, Graph, Op, Tensor
+from symcomm.graph.graph import Axis, Graph, Op, Tensor, bare
 from symcomm.graph.ops import MAP
 
 
@@ -132,9 +132,9 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
     said = [a for a in open_axes if graph.axes[a].role == "batch"]
     for axis in said:
         if axis in uses.mixed:
-            label, op = graph.axes[axis].label, uses.mixed[axis]
+            label, mixing = graph.axes[axis].label, bare(uses.mixed[axis].output).split("·")[0]
             raise StrategyError(
-                f"{label} is said to be the batch of {graph.name}, but {op.output.split('·')[0]} mixes its positions",
+                f"{label} is said to be the batch of {graph.name}, but {mixing} mixes its positions",
                 hint=f"say what it is: axes: {{{label}: sequence}}",
             )
     free = said or [a for a in open_axes if a not in uses.mixed and graph.axes[a].role != "sequence"]
@@ -143,7 +143,8 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
         return _chosen(graph, "batch", found or free)
     sequence = [graph.axes[a].label for a in open_axes if a not in uses.mixed]
     raise StrategyError(
-        f"{graph.name} has no batch axis to cut: its examples are not independent along any axis of {data.name}"
+        f"{graph.name} has no batch axis to cut: its examples are not independent along any axis of "
+        + bare(data.name)
         + (f", {sequence[0]} being its sequence" if sequence else ""),
         hint="say 'batch: B' where the table leaves the batch out"
         + (f", or axes: {{{sequence[0]}: batch}}" if sequence else ""),
@@ -170,8 +171,8 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
     if found:
         return _chosen(graph, "sequence", found)
     raise StrategyError(
-        f"{graph.name} has no sequence axis to cut: the axes of {data.name} are its batch and its features",
-        hint=f"the positions are an axis of {data.name} of their own; say which: axes: {{L: sequence}}",
+        f"{graph.name} has no sequence axis to cut: the axes of {bare(data.name)} are its batch and its features",
+        hint=f"the positions are an axis of {bare(data.name)} of their own; say which: axes: {{L: sequence}}",
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -15,11 +16,12 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.errors import ShapeError, Span, SymcommError, nearest
-from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in
+from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in, size_text
 from symcomm.graph.formulas import Reader
 from symcomm.graph.functions import FUNCTION
 from symcomm.graph.graph import Axis, Graph, Op, Region, Tensor
-from symcomm.notation import AxisRole, Notation, axis_role, split_name
+from symcomm.graph.roles import with_roles
+from symcomm.notation import AxisRole, Notation, axis_role
 from symcomm.text import tree
 
 if TYPE_CHECKING:
@@ -51,13 +53,15 @@ def build(
     rows = tuple(rows)
     same = aliases(rows, known)
     batched: frozenset[str] = frozenset()
+    builder = partial(
+        _Builder, rows=rows, inputs=frozenset(inputs), weights=frozenset(weights), renamed=same,
+        notation=notation or Notation(),
+    )  # fmt: skip
     if batch:
-        plain = _Builder(rows=rows, inputs=frozenset(inputs), weights=frozenset(weights), renamed=same)
-        batched = frozenset(t.name for t in plain.graph(name, repeat).tensors.values() if t.role != "weight")
-    made = _Builder(
-        rows=rows, inputs=frozenset(inputs), weights=frozenset(weights), renamed=same, batch=batch, batched=batched
-    ).graph(name, repeat)
-    return _with_axis_roles(made, {**axes, **({batch: "batch"} if batch else {})}, notation or Notation())
+        plain = builder(axes={label: role for label, role in axes.items() if label != batch}).graph(name, repeat)
+        batched = frozenset(t.name for t in plain.tensors.values() if t.role != "weight")
+        axes = {batch: "batch", **axes}
+    return builder(axes=axes, batch=batch, batched=batched).graph(name, repeat)
 
 
 @dataclass(kw_only=True)
@@ -67,6 +71,8 @@ class _Builder(Reader):
     rows: tuple[LayerRow, ...]
     inputs: frozenset[str]
     weights: frozenset[str]
+    axes: Mapping[str, str]
+    notation: Notation
     batch: str = ""
     batched: frozenset[str] = frozenset()
     ranges: dict[str, sp.Expr] = field(default_factory=dict)
@@ -78,7 +84,7 @@ class _Builder(Reader):
             if size.is_number and not (size.is_Integer and size > 0):
                 raise ShapeError(f"a size of {size}", node.span, "sizes are positive whole numbers")
         known = self.tensors.get((name.key, bool(name.index)))
-        shape = tuple(str(s).replace("*", "") for s in sizes)
+        shape = tuple(size_text(s) for s in sizes)
         if known:
             old = known.dims[len(known.indices) + (known.name in self.batched and bool(self.batch)) :]
             fits = len(old) == len(sizes) and all(self.same(d.root().size, s) for d, s in zip(old, sizes, strict=True))
@@ -155,7 +161,8 @@ class _Builder(Reader):
     def settle(self, value: Value, target: DraftTensor, span: Span) -> None:
         """Makes the value of a row its declared result: same families, same shape."""
         made = value.tensor
-        fresh = self.ops and self.ops[-1].output is made and not made.virtual
+        named = any(made is known for known in self.tensors.values())  # ``h = x``: x is still there
+        fresh = self.ops and self.ops[-1].output is made and not made.virtual and not named
         letters = dict(value.family)
         if set(letters) != set(target.indices):
             missing = set(target.indices) ^ set(letters)
@@ -170,11 +177,15 @@ class _Builder(Reader):
         ordered = (*(made.dims[letters[a]] for a in target.indices), *value.dims)
         for n, (a, b) in enumerate(zip(ordered, target.dims, strict=True)):
             if not self.same(a.root().size, b.root().size):
+                moved = {d.root().label for d in ordered} == {d.root().label for d in target.dims}
                 raise ShapeError(
                     f"{target.name} is declared as {' × '.join(target.shape)}, but its formula has "
                     f"{a.root().label} where that says {b.root().label}",
                     target.source,
-                    f"axis {n + 1 - len(target.indices)} should be {a.root().label}",
+                    f"axis {n + 1 - len(target.indices)} should be {a.root().label}"
+                    + (
+                        "; products join the last two axes: write a row of its own, Permute(Q), before" if moved else ""
+                    ),
                 )
             self.join(a, b, span, target.name)
         places = [*(letters[a] for a in target.indices), *value.places]
@@ -192,25 +203,6 @@ class _Builder(Reader):
         if made in self.routes:
             self.routes[target] = self.routes[made]
 
-    def roles(self) -> None:
-        """Says of every tensor that no row computes whether it is an input, a weight or a constant."""
-        outside = [t for t in self.tensors.values() if t.role is None]
-        read = [t for draft in self.ops for t in draft.inputs if t.role is None]
-        data = next((t for t in read if not _looks_like_weight(t.name)), read[0] if read else None)
-        batch = data.dims[0].root() if data and data.dims else None
-        for tensor in outside:
-            roots = {d.root() for d in tensor.dims}
-            if tensor.name in self.weights:
-                tensor.role = "weight"
-            elif tensor.name in self.inputs:
-                tensor.role = "input"
-            elif tensor.domain != "R" or "mask" in tensor.name.lower():
-                tensor.role = "constant"
-            elif tensor is data or (batch in roots and tensor in read):
-                tensor.role = "input"
-            else:
-                tensor.role = "weight"
-
     def graph(self, name: str, repeat: str) -> Graph:
         """The finished graph."""
         for number, row in enumerate(self.rows, start=1):
@@ -218,7 +210,6 @@ class _Builder(Reader):
                 self.read(number, row)
             except SymcommError as error:
                 raise error.at(row.span) from None
-        self.roles()
         atoms: dict[Dim, Axis] = {}
         taken: dict[str, int] = {}
 
@@ -241,9 +232,14 @@ class _Builder(Reader):
 
         def finished(t: DraftTensor) -> Tensor:
             axes = tuple(axis(a).name for d in t.dims for a in flatten(d))
-            return Tensor(t.name, axes, t.role or "activation", t.latex, t.shape, t.dtype, t.virtual, source=t.source)
+            families.update(axis(a).name for d in t.dims[: len(t.indices)] for a in flatten(d))
+            constant = t.domain != "R" or "mask" in t.name.lower()
+            role = t.role or ("constant" if constant and t.name not in said else "input")
+            return Tensor(t.name, axes, role, t.latex, t.shape, t.dtype, t.virtual, source=t.source)
 
         tensors: dict[str, Tensor] = {}
+        families: set[str] = set()
+        said = self.inputs | self.weights
         ops: list[Op] = []
         for draft in self.ops:
             numbers: dict[Label, int] = {}
@@ -296,11 +292,9 @@ class _Builder(Reader):
         graph = Graph(
             name, {a.name: a for a in atoms.values()}, tensors, tuple(ops), self.relations(), (region,), notes
         )
+        graph = _with_axis_roles(graph, self.axes, self.notation)
+        graph = with_roles(graph, inputs=self.inputs, weights=self.weights, families=families)
         return replace(graph, regions=(replace(region, carried=_carried(graph)),))
-
-
-def _looks_like_weight(name: str) -> bool:
-    return split_name(name)[0] in ("W", "w", "b", "bias", "weight")
 
 
 def _with_axis_roles(graph: Graph, said: Mapping[str, str], notation: Notation) -> Graph:

@@ -6,6 +6,7 @@ builder turns the drafts into a graph once all rows are read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -93,6 +94,16 @@ class DraftOp:
     attributes: dict[str, Any]
     row: int
     source: Span | None
+
+
+def size_text(size: sp.Expr) -> str:
+    """A size as it is told in a shape.
+
+    >>> from symcomm.notation import symbol
+    >>> size_text(4 * symbol("D")), size_text(symbol("H") * symbol("n_H")), size_text(symbol("D") ** 2)
+    ('4D', 'H·n_H', 'D^2')
+    """
+    return re.sub(r"^(\d+)\*", r"\1", str(size)).replace("**", "^").replace("*", "·")
 
 
 def size_form(node: tree.Node, aliases: Mapping[str, str] = MappingProxyType({})) -> Form:
@@ -194,7 +205,7 @@ class Drafts:
         return size_form(node, self.renamed)
 
     def dim(self, size: sp.Expr) -> Dim:
-        return Dim(size, str(size).replace("*", ""))
+        return Dim(size, size_text(size))
 
     def same(self, a: sp.Expr, b: sp.Expr) -> bool:
         relations = self.relations()
@@ -298,11 +309,14 @@ class Drafts:
         self.share_families(a, of_a, b, of_b)
         inner = -2 if len(b.dims) > 1 else -1
         if not self.same(a.dims[-1].root().size, b.dims[inner].root().size):
+            label, name = a.dims[-1].root().label, b.tensor.name
+            elsewhere = any(d.root().label == label for d in b.dims[:inner])
             raise ShapeError(
                 f"shapes do not fit: {a.tensor.name} has {a.dims[-1].root().label} columns, "
                 f"but {b.tensor.name} has {b.dims[inner].root().label} rows",
                 span,
-                "the last size of the left factor must be the last but one of the right factor",
+                "the last size of the left factor must be the last but one of the right factor"
+                + (f"; bring {label} of {name} there in a row of its own, Permute({name})" if elsewhere else ""),
             )
         lb[inner] = la[-1]
         self.join(a.dims[-1], b.dims[inner], span, f"the inner size of {a.tensor.name} {b.tensor.name}")

@@ -75,6 +75,28 @@ def _transpose(reader: Reader, node: tree.FunctionCall) -> Value:
     return reader.tensor(tree.Transpose(node.span, node.arguments[0]))
 
 
+def _permute(reader: Reader, node: tree.FunctionCall) -> Value:
+    """The axes in the order of the row's result: each is the one axis of the operand with its size."""
+    reader.expect(node, 1)
+    value, target = reader.tensor(node.arguments[0]), reader.result(node)
+    of, labels = reader.fresh_labels(value)
+    out: list[tuple[Label, Dim]] = []
+    for wanted in target.dims[len(target.indices) :]:
+        sizes = wanted.root().size
+        fits = [pair for pair in zip(labels, value.dims, strict=True) if reader.same(pair[1].root().size, sizes)]
+        if len(fits) != 1:
+            raise ShapeError(
+                f"{value.tensor.name} has {len(fits) or 'no'} axes of size {wanted.root().label}",
+                node.span,
+                f"Permute gives the axes of {value.tensor.name} another order; sizes tell which is which",
+            )
+        out += fits
+    if len(out) != len(value.dims):
+        raise ShapeError(f"{target.name} does not have the axes of {value.tensor.name}", node.span, "keep all of them")
+    kept = reader.letters_of((value, of))
+    return reader.emit("contraction", (value,), (value.labels(of, labels),), kept, out, node.span, view=True)
+
+
 def _mean(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     return reader.reduce(reader.tensor(node.arguments[0]), node.span, mean=True)
@@ -337,6 +359,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("partition", ("partition", "split"), "splits the last axis into heads", _partition),
     Function("merge", ("merge", "concat"), "joins the heads into the last axis", _merge),
     Function("transpose", ("transpose",), "exchanges the last two axes", _transpose),
+    Function("permute", ("permute",), "gives the axes the order of the result's", _permute),
     Function("repeat", ("repeat",), "repeats key/value heads for the query heads that share them", _repeat),
     Function("linear", ("linear",), "a matrix product, with a bias where one is given", _linear),
     Function("first", ("first",), "takes the first position of a sequence", _first),

@@ -23,9 +23,7 @@ def inputs_to_train(graph: Graph, needed: bool = True) -> frozenset[str]:
     """
     repeated = {region.name for region in graph.regions if region.times}
     return frozenset(
-        t.name
-        for t in graph.inputs
-        if needed or any(op.region in repeated for op in graph.consumers.get(t.name, ()))
+        t.name for t in graph.inputs if needed or any(op.region in repeated for op in graph.consumers.get(t.name, ()))
     )
 
 
@@ -73,8 +71,21 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
         name = like(f"{gradient_name(of)}·{len(known) + 1}", of)
         known.append(name)
         made[name] = len(ops)
-        ops.append(Op(name, kind, inputs, name, indices, out, tuple(attributes.items()), "backward", op.row, op.source,
-                      op.region))
+        ops.append(
+            Op(
+                name,
+                kind,
+                inputs,
+                name,
+                indices,
+                out,
+                tuple(attributes.items()),
+                "backward",
+                op.row,
+                op.source,
+                op.region,
+            )
+        )
 
     def settle(name: str) -> str:
         """The finished gradient of a tensor: its only contribution, or the sum of all."""

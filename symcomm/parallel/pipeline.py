@@ -11,6 +11,7 @@ from symcomm.form import Form, Ratio, Sym, Total, evaluate, names, num
 from symcomm.graph.gradient import differentiable
 from symcomm.graph.graph import Graph, Region, Tensor
 from symcomm.parallel.strategy import PipelineCut
+from symcomm.program.orders import Schedule
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,13 @@ class Held:
 
 
 def held(
-    graph: Graph, cut: PipelineCut | None, stage: object = None, values: Mapping[str, Fraction] | None = None
-) -> Held:
+    graph: Graph, cut: PipelineCut | None, stage: object = None, values: Mapping[str, Fraction] | None = None,
+    schedule: Schedule | None = None,
+) -> Held:  # fmt: skip
     """What a rank holds: everything, or its stage of a pipeline (0 is the first, where the embedding is).
 
-    What stands before the layers is on the first stage, what stands behind them on the last one. Raises
-    ``StrategyError`` for a stage that there is not.
+    What stands before the layers is on the first stage, what stands behind them on the last one; a ``schedule`` may
+    place both on one rank. Raises ``StrategyError`` for a stage that there is not.
     """
     every = [region.name for region in graph.regions] or [graph.name]
     if cut is None:
@@ -145,8 +147,10 @@ def held(
     if cut.layers:
         mine = num(cut.layers[number])
     before, after = every[:at], every[at + 1 :]
-    last = number == -1 or (count is not None and number == count - 1)
-    regions = [*(before if number == 0 else []), layers.name, *(after if last else [])]
+    first, last = number == 0, number == -1 or (count is not None and number == count - 1)
+    if schedule is not None and schedule.chunks:
+        first, last = schedule.ends(number, 4 if count is None else int(count))
+    regions = [*(before if first else []), layers.name, *(after if last else [])]
     notes: tuple[str, ...] = ()
     if before or after:
         which = "first" if number == 0 else "last" if last else f"{number + 1}."

@@ -17,7 +17,6 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from symcomm.accounting import Accounting
-from symcomm.errors import StrategyError
 from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.parallel.cheapest import WHOLE, Choice, Mode, Problem, RunPhase, phase_of
@@ -417,6 +416,7 @@ def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fract
     The stages of a pipeline must divide the layers as well.
     """
     from symcomm.form import evaluate, from_expr, names
+    from symcomm.parallel.divisible import uneven
     from symcomm.parallel.pipeline import check_stages
 
     sizes = strategy.sizes
@@ -431,9 +431,4 @@ def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fract
         length = evaluate(size, values)
         count = prod(evaluate(p, values) for p in parts)
         if (length / count).denominator != 1:
-            shown = axis.label if axis.label == str(length) else f"{axis.label} = {length}"
-            raise StrategyError(
-                f"{strategy.name} cuts {shown} of {tensor.name} into {count} parts, "
-                f"but {length} is not divisible by {count}",
-                hint=f"choose a degree that divides {length}",
-            )
+            raise uneven(graph, strategy.name, tensor, axis, meshes, length, count)

@@ -92,6 +92,18 @@ class Strategy:
                 raise StrategyError(f"the mesh axis '{axis}' has no size", hint=f"combine with a strategy on '{axis}'")
         return {axis: size for axis, size in self.mesh if size is not None}
 
+    @property
+    def mesh_order(self) -> tuple[str, ...]:
+        """The axes of the mesh, those of neighbouring ranks first: tensor, context, experts, sharding, data.
+
+        An axis stands where the innermost of its rules does; of equal ones the first that is named is further in.
+
+        >>> (Data(4) | Tensor(8)).mesh_order, HybridSharded(8, 4).mesh_order
+        (('tensor', 'data'), ('shard', 'replicate'))
+        """
+        places = {mesh: [_INNER_FIRST.index(at) for at, r in self.rules if r.mesh == mesh] for mesh, _ in self.mesh}
+        return tuple(sorted(places, key=lambda mesh: min(places[mesh], default=0)))
+
     def ranks(self, meshes: Iterable[str]) -> Form:
         """The number of ranks of a group over some axes of the mesh, those of one rank left out."""
         return product(*(self.sizes[axis] for axis in meshes))
@@ -119,6 +131,8 @@ def degree(size: Size) -> Form:
 
 
 _EXPERT, _TENSOR, _CONTEXT, _SEQUENCE, _DATA, _SHARD = range(6)
+# What sends more often lies between nearer ranks.
+_INNER_FIRST = (_TENSOR, _SEQUENCE, _CONTEXT, _EXPERT, _SHARD, _DATA)
 
 
 def Data(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802  (a strategy reads like a type)

@@ -134,9 +134,7 @@ class _Held:
 
 
 @lru_cache(maxsize=64)
-def _program(
-    held: _Held, strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
-) -> Program:
+def _program(held: _Held, strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool) -> Program:
     made = plan(training(held.graph, needed, frozen), strategy, accounting)
     if needed:
         return Program(made, accounting)

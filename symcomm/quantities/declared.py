@@ -21,6 +21,7 @@ from symcomm.errors import ValuesError, nearest
 
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
+    from symcomm.worksheets import Worksheet
 
 # Options that cannot be said as "unknown phase 'x'".
 _NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", "count", "numbers")
@@ -39,7 +40,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Reads:
-    """How text is read: ``text``, ``size`` (a count, a symbol), ``count``, ``quantity``, ``strategy`` or ``dtype``."""
+    """How text is read: ``text``, ``size`` (count, symbol), ``quantity``, ``strategy``, ``schedule``, ``dtype`` ..."""
 
     kind: str
 
@@ -134,13 +135,22 @@ class DeclaredQuantity:
 
 
 class Registry(Mapping[str, DeclaredQuantity]):
-    """The quantities below a package by name; each is imported and read when it is asked for."""
+    """The quantities below a package, and the worksheets, by name; each is read when it is asked for.
 
-    def __init__(self, package: str, path: list[str]) -> None:
-        self.package, self.path = package, path
+    Where a file of Python and a worksheet have one name, it is the file's quantity (which may use the worksheet).
+    """
+
+    def __init__(self, package: str, path: list[str], worksheets: Path) -> None:
+        self.package, self.path, self.worksheets = package, path, worksheets
 
     def __getitem__(self, name: str) -> DeclaredQuantity:
-        return _declared(self.package, self.groups[name], name)
+        if name in _groups(tuple(self.path), "py"):
+            return _declared(self.package, self.groups[name], name)
+        if name not in self.groups:
+            raise KeyError(name)
+        from symcomm.worksheets import built_in
+
+        return of_worksheet(built_in()[name], self.groups[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.groups)
@@ -154,14 +164,28 @@ class Registry(Mapping[str, DeclaredQuantity]):
     @property
     def groups(self) -> Mapping[str, str]:
         """The folder of each quantity, in order; nothing is imported for it."""
-        return _groups(tuple(self.path))
+        found = {**_groups((str(self.worksheets),), "md"), **_groups(tuple(self.path), "py")}
+        order = {group: n for n, group in enumerate(GROUPS)}
+        return dict(sorted(found.items(), key=lambda item: (order.get(item[1], len(order)), item)))
 
 
 @cache
-def _groups(path: tuple[str, ...]) -> dict[str, str]:
-    files = [file for root in path for file in Path(root).glob("*/*.py")]
-    files.sort(key=lambda f: (GROUPS.index(f.parent.name) if f.parent.name in GROUPS else len(GROUPS), f))
-    return {f.stem: f.parent.name for f in files if "\ndef derive(" in f.read_text(encoding="utf-8")}
+def _groups(path: tuple[str, ...], ending: str) -> dict[str, str]:
+    files = [file for root in path for file in Path(root).glob(f"*/*.{ending}")]
+    return {
+        f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")
+    }
+
+
+def of_worksheet(sheet: Worksheet, group: str = "") -> DeclaredQuantity:
+    """The quantity that a worksheet is, or one line of it."""
+    options = tuple(
+        Option(one.name, "choice" if one.choices else one.kind, one.meaning, one.default,
+               among=OneOf(one.choices) if one.choices else None)
+        for one in sheet.options
+    )  # fmt: skip
+    summary = sheet.summary[:1].upper() + sheet.summary[1:]
+    return DeclaredQuantity(sheet.name, group, summary, f"{summary}.", options, False, sheet.derive)
 
 
 @cache

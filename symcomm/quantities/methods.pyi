@@ -335,7 +335,7 @@ class DerivedQuantities:
         over: object = None,
         per: Literal["total", "device"] = "total",
         numbers: Literal["real", "whole"] = "real",
-        links: object = None,
+        links: str | None = None,
         dtype: str | None = None,
         gradient_dtype: str | None = None,
         *,
@@ -364,6 +364,7 @@ class DerivedQuantities:
         network: object = None,
         latency: object = None,
         utilisation: object = None,
+        links: str | None = None,
         accounting: _Accounting = None,
     ) -> Derivation:
         """The rate or size at which two terms of a time are equal."""
@@ -375,7 +376,7 @@ class DerivedQuantities:
         least: Literal["communication", "batch"] = "communication",
         numbers: Literal["real", "whole"] = "real",
         phase: Literal["forward", "backward", "training"] = "forward",
-        links: object = None,
+        links: str | None = None,
         dtype: str | None = None,
         gradient_dtype: str | None = None,
         *,
@@ -402,13 +403,22 @@ class DerivedQuantities:
 
     def pipeline_time(
         self,
-        want: Literal["time", "chunks", "whole_chunks", "least", "utilisation", "full_steps"] = "time",
+        want: str = "time",
         stages: object = None,
         per: Literal["batch", "chunk"] = "batch",
+        schedule: str | None = None,
         *,
+        chunks: int | str | None = None,
+        stage: object = None,
+        forward: object = None,
+        input_gradient: object = None,
+        weight_gradient: object = None,
+        pair: object = None,
+        hop: object = None,
+        overhead: object = None,
         accounting: _Accounting = None,
     ) -> Derivation:
-        """The time of a pipeline's pass in chunks, the best number of chunks, and the utilisation."""
+        """The time of a pipeline's pass in chunks, or of a step under a schedule, its bubbles and what is in flight."""
 
     def roofline(
         self,
@@ -442,6 +452,7 @@ class DerivedQuantities:
         network: object = None,
         latency: object = None,
         utilisation: object = None,
+        links: str | None = None,
         accounting: _Accounting = None,
     ) -> Derivation:
         """The speed-up and the efficiency of more ranks."""
@@ -461,6 +472,8 @@ class DerivedQuantities:
         of: Literal["step", "exposed", "hidden", "network"] = "step",
         dtype: str | None = None,
         gradient_dtype: str | None = None,
+        schedule: str | None = None,
+        chunks: int | str | None = None,
         *,
         device: object = None,
         peak: object = None,
@@ -468,6 +481,7 @@ class DerivedQuantities:
         network: object = None,
         latency: object = None,
         utilisation: object = None,
+        links: str | None = None,
         accounting: _Accounting = None,
     ) -> Derivation:
         """The time of a training step under a strategy."""
@@ -489,6 +503,7 @@ class DerivedQuantities:
         network: object = None,
         latency: object = None,
         utilisation: object = None,
+        links: str | None = None,
         accounting: _Accounting = None,
     ) -> Derivation:
         """Tokens a second, utilisation, days and device-hours of training."""
@@ -508,6 +523,7 @@ class DerivedQuantities:
         network: object = None,
         latency: object = None,
         utilisation: object = None,
+        links: str | None = None,
         accounting: _Accounting = None,
     ) -> Derivation:
         """The time of a layer on one rank: computing, memory and network."""

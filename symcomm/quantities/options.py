@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, TypedDict
 
 from symcomm.accounting import CONVENTIONS
 from symcomm.parallel.strategy import Strategy
+from symcomm.program.schedules import USUAL_SCHEDULE
 from symcomm.quantities.declared import Meaning, OneOf, Reads
 from symcomm.quantities.recipes import RECIPES
 from symcomm.quantities.setting import Setting
@@ -18,10 +19,11 @@ def _devices() -> Iterable[str]:
     return known_devices()
 
 
-def _schedules() -> Iterable[str]:
-    from symcomm.parallel.schedule import SCHEDULES
+def schedule_names() -> Iterable[str]:
+    """The names of the pipeline schedules, those that are registered at run time, too."""
+    from symcomm.program.schedules import schedules
 
-    return SCHEDULES
+    return [schedule.name for schedule in schedules()]
 
 
 def _algorithms() -> Iterable[str]:
@@ -60,16 +62,25 @@ Recomputation = Annotated[
     ),
 ]
 Every = Annotated[Whole, Meaning("the layers of a group that is computed again from its first input")]
-ScheduleName = Annotated[str, OneOf(_schedules), Meaning("the schedule of a pipeline; 1f1b where none is named")]
+ScheduleName = Annotated[
+    str, Reads("schedule"), OneOf(schedule_names, open=True),
+    Meaning(f"the schedule of a pipeline, or the file of an order of one's own; {USUAL_SCHEDULE} where none is named"),
+]
 StageNumber = Annotated[int | str, Meaning("the stage of a pipeline, the first one is 0; that one where none is named")]
-Chunks = Annotated[Whole, Meaning("the chunks of layers per rank of an interleaved schedule")]
+Chunks = Annotated[Whole, Meaning("the chunks of layers per rank, for a schedule that has several")]
 Microbatches = Annotated[Whole, Meaning("how many microbatches a batch is cut into")]
 CapacityIs = Annotated[str, OneOf(_capacities), Meaning("what the capacity means; must be said")]
 Held = Annotated[str | Iterable[str], Meaning("tensors that the program still refers to, with commas between them")]
 
 Phase = Annotated[Literal["forward", "backward", "microbatch", "end_of_batch"], Meaning("what is timed")]
 MeshPhase = Annotated[Literal["forward", "backward", "training"], Meaning("what is timed")]
-Links = Annotated[str, Meaning("the links of each mesh axis, such as data=2, tensor=1; one where it is not said")]
+Links = Annotated[
+    str | Mapping[str, object], Reads("links"),
+    Meaning(
+        "the links of mesh axes, such as tensor=600 GB/s, data=50 GB/s @ 5 us; tensor=2: so many of the network's; or "
+        "node=8, inside=900 GB/s, between=50 GB/s"
+    ),
+]
 
 DeviceName = Annotated[object, OneOf(_devices, open=True), Meaning("a device whose rates are used, such as H100-SXM")]
 Peak = Annotated[object, Meaning("the peak rate, such as 312 TFLOP/s; or the name of a symbol")]
@@ -95,6 +106,12 @@ class Rates(Roofs, total=False):
     network: Network
     latency: Latency
     utilisation: Utilisation
+
+
+class LinkedRates(Rates, total=False):
+    """The same, and the links of mesh axes."""
+
+    links: Links
 
 
 class NetworkRates(TypedDict, total=False):
@@ -135,3 +152,22 @@ class CallNumbers(Measured, total=False):
     bandwidth_between: Annotated[Amount, Meaning("the bandwidth between nodes, of one rank in one direction")]
     x_ranks: Annotated[Whole, Meaning("the ranks along the first axis of a torus")]
     y_ranks: Annotated[Whole, Meaning("the ranks along the second axis of a torus")]
+
+
+class ScheduleTimes(TypedDict, total=False):
+    """What takes time under a schedule."""
+
+    chunks: Chunks
+    stage: Annotated[int | str, Meaning("the stage whose microbatches in flight count; else the most on any")]
+    forward: Annotated[
+        str, Meaning("the time of a forward of a chunk: 6 ms, a list for uneven stages, or a symbol; t_F unless said")
+    ]
+    input_gradient: Annotated[str, Meaning("the time of a gradient of the input, in the same way; t_B unless said")]
+    weight_gradient: Annotated[
+        str, Meaning("the time of a gradient of the weights, in the same way; t_W unless said")
+    ]
+    pair: Annotated[str, Meaning("the time of an overlapped forward and backward; the sum of both unless said")]
+    hop: Annotated[str, Meaning("the latency between two ranks, or its symbol; none unless said")]
+    overhead: Annotated[
+        str, Meaning("a time that is added to each piece of work, or its symbol; none unless said")
+    ]

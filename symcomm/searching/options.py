@@ -15,6 +15,9 @@ from symcomm.graph.graph import Graph
 from symcomm.model import Model
 from symcomm.parallel.pipeline import messages
 from symcomm.parallel.strategy import Strategy, resolve
+from symcomm.program.closed_forms import slots
+from symcomm.program.schedules import USUAL_SCHEDULE, find
+from symcomm.program.schedules import schedules as all_schedules
 from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
@@ -31,7 +34,6 @@ USUAL = tuple(
     for data in ("data", "zero-1", "fully-sharded")
     for tensor in ("tensor", "tensor + sequence")
 )
-PLANS = ("1f1b", "gpipe")  # the schedules whose slots the time of a step counts; the first one is usual
 
 
 def check(model: Model, devices: int, top: int, jobs: int | None, accounting: Accounting) -> None:
@@ -153,6 +155,14 @@ def _named(said: str | Sequence[str] | None, usual: Iterable[str], known: Iterab
     return found
 
 
+def _timed_alike() -> list[str]:
+    """The schedules under which a step takes as long as under the usual one, whose time is what is searched."""
+    usual = slots(find(USUAL_SCHEDULE))
+    whole = [s for s in all_schedules() if s.chunks == 1 and s.kinds == {"F", "D"}]
+    found = [(s.name, slots(s)) for s in whole]
+    return [name for name, form in found if form and usual and form.form == usual.form and not form.conditions]
+
+
 def drafts_of(
     model: Model, strategies: str | Sequence[str] | None, recomputation: str | Sequence[str] | None,
     schedules: str | Sequence[str] | None, bucketed: bool,
@@ -164,7 +174,7 @@ def drafts_of(
     if not texts:
         raise ValuesError("no strategy is named", hint=f"for instance {USUAL[0]}")
     again = _named(recomputation, CONVENTION, CONVENTION, "recomputation")
-    plans = _named(schedules, PLANS[:1], PLANS, "schedule")
+    plans = _named(schedules, (USUAL_SCHEDULE,), () if schedules is None else _timed_alike(), "schedule")
     notes: list[str] = []
     if one is None and not _applicable(pieces(USUAL[0]), model.graph, []):
         raise StrategyError(f"none of the usual strategies can be applied to {model.name}", hint="name one: cut(D, k)")

@@ -239,3 +239,16 @@ def as_layer_table(table: Table) -> Table:
                 "a separator inside a formula must stand within $...$ (or in quotes in CSV)",
             )
     return table
+
+
+def as_text(table: Table) -> str:
+    """The three columns of a layer table as text with tabs, which reads as the same table.
+
+    >>> from symcomm.text.finder import layer_tables
+    >>> [table] = layer_tables("| Input | Computation | Output |\\n|---|---|---|\\n| $x$ | $y = x$ | $y$ |", "t.md")
+    >>> as_text(table)
+    'Computation\\tInput\\tOutput\\n$y = x$\\t$x$\\t$y$\\n'
+    """
+    places = [layer_columns(table.columns)[name] for name in LAYER_COLUMNS]
+    rows = [[" ".join(row[n].text.split()) for n in places] for row in table.rows]
+    return "".join("\t".join(cells) + "\n" for cells in (LAYER_COLUMNS, *rows))

@@ -12,7 +12,7 @@ import symcomm as sc
 from symcomm.errors import ShapeError, StrategyError, SymcommError
 from symcomm.graph.axis_roles import batch_axes, paired_axes, sequence_axes, vocabulary_axes
 from symcomm.graph.gradient import backward
-from symcomm.graph.graph import Graph
+from symcomm.graph.graph import Graph, Region
 from symcomm.notation import Notation, axis_role
 from symcomm.parallel.placement import check_divisible, plan
 from symcomm.parallel.strategy import parse_strategy
@@ -228,7 +228,7 @@ def test_what_a_loop_carries_is_not_cut() -> None:
     made = graph(("x = t W^0", "t [B, L, A], W^0 [A, D]", "x [B, L, D]"), ("y = x W^1", "W^1 [D, E]", "y [B, L, E]"))
     assert labels(made, paired_axes(made)) == ["D"]
     with pytest.raises(StrategyError, match="no pair of weights"):
-        paired_axes(replace(made, carried=(("x", "x"),)))
+        paired_axes(replace(made, regions=(Region("layer", "N_layer", (("x", "x"),)),)))
 
 
 def test_a_normed_latent_axis_is_not_cut() -> None:

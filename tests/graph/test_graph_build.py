@@ -224,3 +224,47 @@ def test_the_input_gradient_of_the_first_layer_can_be_left_out() -> None:
     model = load(*TABLES["linear"])
     assert model.flops("backward").at(B=2, D=3, F=4).value == 2 * 48
     assert model.flops("backward", accounting="not_needed").at(B=2, D=3, F=4).value == 48
+
+
+# -- the order of axes ------------------------------------------------------------------------------------
+
+SEQUENCE_FIRST = (
+    ("Q = x W^Q", "x [L, B, D], W^Q [D, D]", "Q [L, B, D]"),
+    ("K = x W^K", "W^K [D, D]", "K [L, B, D]"),
+)
+
+
+def test_scores_with_the_sequence_first_say_what_to_write() -> None:
+    with pytest.raises(SymcommError) as caught:
+        load(*SEQUENCE_FIRST, ("S = Q K^T", "", "S [B, L, L]"))
+    assert str(caught.value).endswith(
+        "hint: axis 1 should be L; products join the last two axes: write a row of its own, Permute(Q), before"
+    )
+    with pytest.raises(SymcommError) as caught:
+        load(("Z = P V", "P [B, L, L], V [L, B, D]", "Z [B, L, D]"), inputs=["P", "V"])
+    assert "P has L columns, but V has B rows" in str(caught.value)
+    assert str(caught.value).endswith("bring L of V there in a row of its own, Permute(V)")
+
+
+def test_permute_gives_the_axes_of_the_result() -> None:
+    model = load(
+        *SEQUENCE_FIRST,
+        ("q = Permute(Q)", "", "q [B, L, D]"),
+        ("k = Permute(K)", "", "k [B, L, D]"),
+        ("S = q k^T", "", "S [B, L, L]"),
+    )
+    assert axes(model, "q") == (axes(model, "Q")[1], axes(model, "Q")[0], axes(model, "Q")[2])
+    assert str(model.flops("forward", op="S").expr) == "2*B*D*L**2"
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (("y = Permute(x)", "x [L, L, D], W [D, D]", "y [D, L, L]"), "x has 2 axes of size L"),
+        (("y = Permute(x)", "x [L, B, D]", "y [B, L, F]"), "x has no axes of size F"),
+        (("y = Permute(x)", "x [L, B, D]", "y [B, D]"), "y does not have the axes of x"),
+    ],
+)
+def test_permute_refuses_axes_that_sizes_do_not_tell_apart(row: tuple[str, str, str], text: str) -> None:
+    with pytest.raises(SymcommError, match=text):
+        load(row)

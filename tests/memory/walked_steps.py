@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from symcomm.parallel.schedule import schedule as events_of
+from symcomm.program.schedules import find
 
 FLOAT = 4
 # Each op: what it makes, how wide that is (w and A are gradients of weights), and which tensors it reads.
@@ -94,11 +94,13 @@ class Walk:
         parameters = sum(self.weights(c) for c in range(self.chunks))
         always = (FLOAT + self.state) * parameters
         done: set[int] = set()
-        for event in events_of(self.schedule, self.stages, self.microbatches, chunks=self.chunks).of_stage(self.stage):
-            chunk, piece = event.task.chunk, (event.task.microbatch, event.task.chunk)
+        order = find(self.schedule).rank(self.stage, self.stages, self.microbatches, self.chunks)
+        for ((kind, stage, microbatch),) in order:
+            chunk = stage // self.stages
+            piece = (microbatch, chunk)
             forward, backward = self.program(chunk)
             last = {r: n for n, (_, _, reads) in enumerate(forward + backward) for r in reads}
-            if event.task.phase == "forward":
+            if kind == "F":
                 ops, start = forward, 0
                 entry = min(n for (n, _), _, _ in forward) - 1
                 self.live[(*piece, (entry, "y"))] = self.sizes("D")
@@ -118,7 +120,7 @@ class Walk:
                 for key in [k for k in self.live if k[:2] == piece]:
                     if key[2] != leaving and last.get(key[2], -1) <= n:
                         del self.live[key]
-            if event.task.phase == "backward":
+            if kind == "D":
                 done.add(chunk)
                 assert not [k for k in self.live if k[:2] == piece and k[2] != leaving]
                 self.live.pop((*piece, leaving), None)

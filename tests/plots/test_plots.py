@@ -14,11 +14,11 @@ import symcomm as sc
 from symcomm.accounting import Accounting
 from symcomm.errors import RenderError, SymcommError, ValuesError
 from symcomm.exam.deriving import derive, no_model
-from symcomm.parallel.schedule import schedule
 from symcomm.plots.figure import words, written
 from symcomm.plots.optimum import break_even_plot, crossover_plot, optimum_plot, sensitivity_plot
 from symcomm.plots.schedule import says, schedule_plot
 from symcomm.plots.timeline import timeline, timeline_plot
+from symcomm.program.events import Times, run
 from symcomm.units import Unit
 
 pytest.importorskip("matplotlib")
@@ -48,7 +48,7 @@ def notes(figure: Any) -> list[str]:
 
 
 def test_every_piece_of_work_is_a_box_in_its_row() -> None:
-    made = schedule("1f1b", 3, 5, 1, 2)
+    made = run("1f1b", 3, 5)
     figure = schedule_plot(made)
     boxes = {
         (round(float(ys.mean())), float(xs.min()), float(xs.max() - xs.min()))
@@ -57,19 +57,19 @@ def test_every_piece_of_work_is_a_box_in_its_row() -> None:
         for xs, ys in [path.vertices.T]
     }
     assert len(boxes) == 30
-    assert boxes == {(e.stage, float(e.start), float(e.stop - e.start)) for e in made.events}
+    assert boxes == {(e.rank, float(e.start), float(e.stop - e.start)) for e in made.events()}
     assert sorted(notes(figure)) == sorted(str(m) for m in range(1, 6) for _ in range(6))
     assert figure.axes[0].get_title("left") == "Finished after 21; the stages work 5/7 ≈ 71.4 % of the time."
 
 
 def test_the_caption_has_the_unit_of_the_times() -> None:
-    made = schedule("gpipe", 2, 2, [Fraction(6, 1000), Fraction(2, 1000)], 0)
+    made = run("gpipe", 2, 2, times=Times([Fraction(6, 1000), Fraction(2, 1000)]), backward=False)
     assert says(made, Unit.parse("second")) == "Finished after 14 ms; the stages work 4/7 ≈ 57.1 % of the time."
 
 
 def test_a_schedule_of_too_many_boxes_is_not_drawn() -> None:
     with pytest.raises(ValuesError, match="8192 boxes cannot be told apart"):
-        schedule_plot(schedule("gpipe", 64, 64))
+        schedule_plot(run("gpipe", 64, 64))
 
 
 # -- optima ----------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def pictures(path: Path | None) -> list[Any]:
     pair = [quantity("collective_time", algorithm=name, ranks=8, latency="20 us", bandwidth="1 GB/s")
             for name in ("ring", "tree")]  # fmt: skip
     return [
-        lambda: schedule_plot(schedule("gpipe", 2, 2), path),
+        lambda: schedule_plot(run("gpipe", 2, 2), path),
         lambda: optimum_plot(quantity("buckets", BUCKETS), "n_b", path, given=BUCKETS),
         lambda: crossover_plot(*pair, "n", path),
         lambda: sensitivity_plot(quantity("pipeline_time", {"m": Fraction(2), "p": Fraction(2), "t": Fraction(2),
@@ -261,7 +261,7 @@ def test_a_missing_matplotlib_is_named_with_the_extra_that_brings_it(
 
 
 REFUSED = [
-    (lambda: schedule_plot(schedule("gpipe", 2, 2), "a.gif"), "'a.gif' is no picture that can be written"),
+    (lambda: schedule_plot(run("gpipe", 2, 2), "a.gif"), "'a.gif' is no picture that can be written"),
     (lambda: optimum_plot(quantity("buckets"), "n_b"), "a picture needs numbers: no value is given for "),
     (lambda: timeline_plot(sc.load(LAYER)), "which op is the peak depends on the sizes: no value is given for "),
     (lambda: timeline_plot(sc.load(LAYER, values={**SIZES, "N_layer": 4000}, repeat="N_layer")),
@@ -281,5 +281,5 @@ def test_what_cannot_be_drawn_is_refused(make: Any, told: str) -> None:
 
 
 def test_a_dollar_sign_in_a_title_is_no_formula(tmp_path: Path) -> None:
-    schedule_plot(schedule("gpipe", 2, 2), tmp_path / "a.svg", title=r"$\frac{$ costs 5 $")
+    schedule_plot(run("gpipe", 2, 2), tmp_path / "a.svg", title=r"$\frac{$ costs 5 $")
     assert words("5 $") == r"5 \$"

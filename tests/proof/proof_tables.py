@@ -15,7 +15,7 @@ from proof_homework import HOMEWORK
 
 from symcomm.graph.build import build
 from symcomm.graph.functions import FUNCTIONS
-from symcomm.graph.gradient import backward
+from symcomm.graph.gradient import training
 from symcomm.graph.graph import Graph
 from symcomm.graph.ops import MAP, MAPS
 from symcomm.text.finder import layer_tables
@@ -300,6 +300,18 @@ _shape(
     "S = x transpose(b) ; - ; S [B,L,L]",
     "y = S x ; - ; y [B,L,D]",
 )
+# Attention with the sequence first: products join the last two axes, so the batch has to go before.
+_shape(
+    "permute",
+    "Q = x W^Q ; x [L,B,D], W^Q [D,D] ; Q [L,B,D]",
+    r"$[Q_1, \dots, Q_{n_h}] = Partition(Q)$ ; - ; $Q_i \in R^{L \times B \times H}, i = 1, \dots, n_h$",
+    r"$P_i = permute(Q_i), i = 1, \dots, n_h$ ; - ; P_i [B,L,H]",
+    r"$S_i = softmax(P_i P_i^T), i = 1, \dots, n_h$ ; - ; S_i [B,L,L]",
+    r"$Y_i = S_i P_i, i = 1, \dots, n_h$ ; - ; Y_i [B,L,H]",
+    r"$Z_i = permute(Y_i), i = 1, \dots, n_h$ ; - ; Z_i [L,B,H]",
+    r"$Z = Merge([Z_1, \dots, Z_{n_h}])$ ; - ; Z [L,B,D]",
+    "y = x + Z W^O ; W^O [D,D] ; y [L,B,D]",
+)
 _shape(
     "repeat",
     r"$Q_i = x W_i^Q, i = 1, \dots, n_h$ ; x [B,L,D], $W_i^Q \in R^{D \times H}$ ; Q_i [B,L,H]",
@@ -407,7 +419,7 @@ ALL: dict[str, Layer] = LAYERS | {layer.name: layer for layer in minimal()}
 def graph(name: str, input_gradient: bool = True) -> Graph:
     """A layer with its backward pass."""
     (found,) = layer_tables(ALL[name].table, f"{name}.md")
-    return backward(build(parse_layer(found, None)), input_gradient)
+    return training(build(parse_layer(found, None)), input_gradient)
 
 
 # -- strategies -------------------------------------------------------------------------------------------

@@ -227,29 +227,26 @@ def explained(record: dict[str, Any], stage: int) -> tuple[Counter[Key], list[st
     return more, why
 
 
-def inputs(record: dict[str, Any], stage: int) -> int:
-    """The bytes of ids, positions and labels that are derived as kept, less what the run counts of them as kept."""
+def inputs(record: dict[str, Any], stage: int) -> int | Fraction:
+    """The bytes that are derived as kept, and that the run counts apart: ids, positions and labels, 8 bytes each.
+
+    Megatron's vocabulary-parallel embedding and loss keep which tokens are theirs (a byte each) and shifted ids in
+    their place, and no mean of the loss.
+    """
     z, said = record["sizes"], record["strategy"]
     data, t = degrees(record)
     stages = record.get("stages", [1])
-    batches = record["m"] if stages != [1] else 1
+    batches = record.get("m", 1)
     # Of 1F1B, as many microbatches are in flight as stages follow; of GPipe all are.
     flying = min(batches, len(stages) - stage) if "1f1b" in said else batches
-    tokens = record["global_batch"] // data // batches * z["L"] * flying
-    gpt2 = record["model"].startswith("gpt2")
+    ranks = record["ranks"] if said in ("ddp", "cp") else data
+    tokens = record["global_batch"] * z["L"] * flying // ranks // batches
     first, last = stage == 0, stage == len(stages) - 1
-    found = (8 * tokens * (1 + gpt2) if first else 0) + (8 * tokens if last else 0)
-    if said == "cp":
-        return found // record["ranks"]
-    if said == "ddp":
-        return found
-    cut = t if "sp" in said else 1
-    if said.startswith("dtensor"):
-        return found
-    if t > 1:
-        # Vocabulary-parallel embedding and loss keep which tokens are theirs (a byte each) and the shifted ids.
-        found -= (9 * tokens if first else 0) + (9 * tokens if last else 0)
-    return found * cut // cut
+    positions = Fraction(8, t if "sp" in said else 1) if record["model"].startswith("gpt2") else Fraction(0)
+    found = tokens * ((8 + positions if first else 0) + (8 if last else 0))
+    if said.startswith("megatron") or (said.endswith((".tp", ".sp")) and said.startswith("pp")):
+        found -= 9 * tokens * (first + last) - (4 * flying if last else 0)
+    return found
 
 
 def joint_apart(found: Counter[Key], data: int, tensor: int) -> Counter[Key]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from symcomm.collectives.algorithms import algorithm
-from symcomm.collectives.cost import Case, times
+from symcomm.collectives.algorithms import BETWEEN, INSIDE, algorithm
+from symcomm.collectives.cost import Case, plus, times
 from symcomm.form import Form, Num, Sym, num, product
 
 
@@ -56,3 +56,24 @@ def wire(kind: str, name: str, k: Form, rings: str = "one_way") -> Wire:
         if both.path != made.path:  # only rings know two ways
             return Wire(both.path, moved, both.rounds, two_links=True)
     return Wire(made.path, moved, made.rounds)
+
+
+def two_levels(kind: str, k: Form, inside: Form, rings: str = "one_way") -> tuple[Wire, Wire]:
+    """The shares and rounds of a call of ``kind`` over ``k`` ranks, ``inside`` of them a node: in nodes, between them.
+
+    >>> from fractions import Fraction
+    >>> from symcomm.form import evaluate
+    >>> [evaluate(level.path, {}) for level in two_levels("all-reduce", num(32), num(8))]
+    [Fraction(7, 4), Fraction(3, 16)]
+    """
+    record = algorithm("hierarchical")
+    case = Case(num(1), k, nodes=(inside,))
+    made = record.run(kind, case)
+    both = record.run(kind, replace(case, directions=2)) if rings == "both_ways" else made
+
+    def level(name: str) -> Wire:
+        there, once = ([p for p in run.phases if p.link == name] for run in (both, made))
+        moved = times(num(2), plus(*(p.path for p in once)))
+        return Wire(plus(*(p.path for p in there)), moved, plus(*(p.rounds for p in there)), both is not made)
+
+    return level(INSIDE), level(BETWEEN)

@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 
 
 def is_matrix_product(op: Op) -> bool:
-    """Whether an op is a matrix product: it sums an index two operands share, and one has an index of its own."""
+    """Whether an op is a matrix product: it sums an index two operands share, and one has an index of its own.
+
+    An outer product is one as well, whose inner size is 1: both have an index of their own. So the gradient of a matrix
+    costs the same whether its input is written ``x [D]``, ``x [1, D]``, or ``x [B, D]`` with a batch of one.
+    """
     if op.kind == "convolution":
         return True
     if op.kind != "contraction" or op.attribute("lookup") or len(op.inputs) < 2:
         return False
     a, b = set(op.indices[0]), set(op.indices[1])
-    return bool(a & b & set(op.summed)) and bool((a ^ b) & set(op.output_indices))
+    own = [bool(side & set(op.output_indices)) for side in (a - b, b - a)]
+    return any(own) if a & b & set(op.summed) else all(own)
 
 
 def _loops(op: Op) -> tuple[list[int], list[int]]:

@@ -7,16 +7,17 @@ from dataclasses import replace
 from fractions import Fraction
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit
+from symcomm.derivation import Condition, Derivation, Exhibit
 from symcomm.dtypes import element_bytes, said_bytes
-from symcomm.errors import StrategyError, ValuesError, nearest
-from symcomm.form import Form, Num, Ratio, Smallest, Sym, Total, num, product
+from symcomm.errors import StrategyError, ValuesError
+from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.schedule import SCHEDULES
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
+from symcomm.program.closed_forms import chunks_of, held_on
 from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.saved import Saved, conventions, saved_regions
 from symcomm.quantities.options import (
@@ -85,7 +86,8 @@ def derive(
         for option, value in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):
             if value is not None:
                 raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
-    held = pipeline.held(setting.graph, cut, stage, setting.values)
+    placed = find(schedule or USUAL_SCHEDULE) if cut is not None else None
+    held = pipeline.held(setting.graph, cut, stage, setting.values, placed)
     if cut is not None:  # what is kept is counted for one microbatch at a time
         setting = microbatched(setting, cut.microbatches)
     regions = saved_regions(setting, strategy, again, named(frozen))
@@ -93,7 +95,7 @@ def derive(
     mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
             if region.name in held.regions]  # fmt: skip
     layers = [(region, _layer(work, part, region, kept, len(mine) == 1)) for region, part, kept in mine]
-    _all_layers(work, layers, strategy, held, every, schedule, stage, chunks)
+    where = _all_layers(work, layers, strategy, held, every, schedule, stage, chunks)
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
@@ -104,7 +106,7 @@ def derive(
         if len(mine) > 1:
             notes += ("The layers that are repeated are computed again; what stands before and behind them is not.",)
     exhibits = [_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1]
-    return setting.derivation(title, work.steps, touched, exhibits, notes)
+    return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=where)
 
 
 def bytes_of(setting: Setting, item: Saved) -> Form:
@@ -157,14 +159,16 @@ def _reason(items: list[Saved]) -> str:
 def _all_layers(
     work: Work, parts: list[tuple[Region, Form]], strategy: Strategy | None, held: pipeline.Held,
     every: int | str | None, schedule: str | None, stage: int | str | None, chunks: int | str | None,
-) -> None:  # fmt: skip
+) -> tuple[Condition, ...]:  # fmt: skip
+    """The steps from one repetition of each part to all of them, and where they hold."""
+    where: tuple[Condition, ...] = ()
     cut = strategy.pipeline if strategy else None
     flying: Form = num(1)
     text = "All layers are alike."
     if cut is not None:
         stages = pipeline.stage_count(cut, work.setting.graph)
         p = stages if isinstance(stages, (Sym, forms.Num)) else work.define("p", stages, ONE, "stages", "The stages.")
-        flying, text = _in_flight(work, cut, p, schedule or "1f1b", stage, chunks)
+        flying, text, where = _in_flight(work, cut, p, schedule or USUAL_SCHEDULE, stage, chunks)
     terms: list[Form] = []
     for region, layer in parts:
         times = held.times(region)
@@ -177,32 +181,32 @@ def _all_layers(
         work.define("A", Total(tuple(terms)) if len(terms) > 1 else terms[0], BYTE, "add the parts", text)
     elif parts[0][0].times:
         work.define("A", terms[0], BYTE, "repeat", text)
+    return where
 
 
 def _in_flight(
     work: Work, cut: PipelineCut, p: Form, schedule: str, stage: int | str | None, chunks: int | str | None
-) -> tuple[Form, str]:
-    """How many microbatches a stage holds at once, in units of all its layers."""
-    if schedule not in SCHEDULES:
-        raise ValuesError(f"unknown schedule '{schedule[:40]}'", hint=nearest(schedule, [*SCHEDULES]))
-    m = cut.microbatches
-    at: Form = num(0) if stage is None or str(stage) == "0" else degree(stage)
-    text = SCHEDULES[schedule].why
-    if chunks is not None and schedule != "interleaved":
-        raise StrategyError(f"the schedule {schedule} has no chunks", hint="interleaved has")
-    if schedule == "gpipe":
-        return work.define("w", m, ONE, "in flight", text), "The layers of a stage, for each microbatch in flight."
-    following: Form = p if at == num(0) else Total((p, forms.negative(at)))
-    if schedule == "1f1b":
-        flying = work.define("w", Smallest((following, m)), ONE, "in flight", text)
-        return flying, "The layers of a stage, for each microbatch in flight."
-    if chunks is None:
-        raise StrategyError("an interleaved schedule needs its chunks of layers per rank", hint="chunks=2")
-    v = degree(chunks)
-    # The warm-up runs 2 (p - i - 1) + (v - 1) p forwards of a chunk; the steady state holds one more.
-    warm = Total((product(num(2), Total((following, num(-1)))), product(Total((v, num(-1))), p), num(1)))
-    count = work.define("w_chunk", Smallest((warm, product(m, v))), ONE, "in flight", text)
-    return Ratio(count, v), "Each chunk in flight is one part of the rank's layers."
+) -> tuple[Form, str, tuple[Condition, ...]]:  # fmt: skip
+    """How many microbatches a stage holds at once, in units of all its layers, and where that holds."""
+    found = find(schedule)
+    v = chunks_of(found, chunks)
+    stages = pipeline.stage_count(cut, work.setting.graph)
+    ends: dict[str, Form] = {"None": num(0), "0": num(0), "first": num(0), "last": Total((stages, num(-1)))}
+    at = ends.get(str(stage)) or degree(str(stage))
+    sizes = {"p": stages, "m": cut.microbatches, "v": v, "r": at}
+    values = work.setting.graph.relations.complete(work.setting.values)
+    settled = held_on(found, sizes, values)
+    shown = held_on(found, {**sizes, "p": p}, values) if settled.cases else settled
+    text = found.why
+    if "B" in found.kinds:
+        text += " An activation is kept until the gradient of the weights; the gradients kept with it are not counted."
+    copies = found.placement.copies(2, int(v.number)) if isinstance(v, forms.Num) else Fraction(1)
+    if v == num(int(copies)):
+        flying = work.define("w", shown.form, ONE, "in flight", text)
+        return flying, "The layers of a stage, for each microbatch in flight.", settled.conditions
+    count = work.define("w_chunk", shown.form, ONE, "in flight", text)
+    parts = num(v.number / copies) if isinstance(v, forms.Num) else v
+    return Ratio(count, parts), "Each chunk in flight is one part of the rank's layers.", settled.conditions
 
 
 def _exhibit(setting: Setting, region: Region, kept: tuple[Saved, ...], alone: bool) -> Exhibit:

@@ -190,8 +190,8 @@ class Keeper:
         made = graph.producers[tensor.of]
         if made.phase == "backward" or made.output in self.rerun:
             return
-        if self.eager and any(p.startswith("row") for p in MAP[made.kind].eager or ()):
-            return
+        if self.eager and MAP[made.kind].eager is not None:
+            return  # what the function keeps is enough for its gradient
         elements = graph.elements(name)
         for mesh, position in layout:
             elements = elements / self.degree(mesh) if position != PARTIAL else elements

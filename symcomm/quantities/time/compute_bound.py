@@ -46,8 +46,8 @@ def derive(
 
     The communication times add up under ``time: serial`` (and ``per_op``); under ``overlap`` computing has to be at
     least as long as each of them. ``over`` is another size or degree to solve for, ``per`` the batch of all devices or
-    of one, ``numbers`` real or whole, ``links`` how many links each mesh axis has (``data=2, tensor=1``), ``phase``
-    forward, backward or training. Memory is left out. A value of ``over`` that is given is not used.
+    of one, ``numbers`` real or whole, ``links`` those of mesh axes (``data=2, tensor=90 GB/s``), ``phase`` forward,
+    backward or training. Memory is left out. A value of ``over`` that is given is not used.
 
     Raises ``ValuesError`` where nothing is sent, no value is ever enough, or numbers are missing that decide.
 

@@ -9,11 +9,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, put
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, Total, product
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Dtype, GradientDtype, OpName, Phase, Rates, StrategyOption
+from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import time
 from symcomm.quantities.time.terms import Terms, Writer, need
@@ -32,7 +32,7 @@ def derive(
     op: OpName | None = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
-    **rates: Unpack[Rates],
+    **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The rate or size at which two terms of a time are equal.
 
@@ -80,21 +80,25 @@ def _rate_form(
 ) -> tuple[Form, Unit] | None:
     """Where ``over`` is the rate of one term: its amount over the time of the other."""
     machine = writer.machine
-    rows = (
-        ("compute", machine.peak, terms.flops, True),
-        ("memory", machine.memory, terms.moved, True),
-        ("network", machine.network, terms.sent, False),
-    )
-    for term, symbol, amount, sustained in rows:
+    rows: list[tuple[str, Form, Form | None, tuple[Form | None, ...]]] = [
+        ("compute", machine.peak, terms.flops, ()), ("memory", machine.memory, terms.moved, ())
+    ]  # fmt: skip
+    for one in terms.sending:  # what the network takes besides the bytes of this link
+        others = [other.time for other in terms.sending if other != one]
+        rows.append(("network", one.link.bandwidth, one.bytes, (one.latency, *others)))
+    for term, symbol, amount, besides in rows:
         other = pair[1] if pair[0] == term else pair[0]
-        if symbol.name != over or term not in pair or amount is None or worth[other].has(forms.value(symbol)):
+        if not isinstance(symbol, Sym) or symbol.name != over or term not in pair or amount is None:
             continue
         time_of: Form | None = getattr(terms, other)
         assert time_of is not None
-        if term == "network" and terms.latency is not None:
-            time_of = Total((time_of, forms.negative(terms.latency)))
+        less = [form for form in besides if form is not None]
+        if any(forms.value(form, writer.work.known).has(forms.value(symbol)) for form in (time_of, *less)):
+            continue
+        if less:
+            time_of = Total((time_of, *map(forms.negative, less)))
         below = time_of
-        if sustained and machine.utilisation is not None:
+        if term != "network" and machine.utilisation is not None:
             below = product(machine.utilisation, time_of)
         top = amount
         if term == "compute" and writer.rate() != machine.peak:
@@ -119,12 +123,7 @@ def solve(left: Expr, right: Expr, x: Expr, known: Mapping[str, Fraction]) -> Ex
     else:
         roots = sp.solve(sp.expand(top), x)
     found = [s for s in roots if not (s.is_negative or s.is_zero)]
-    at = {
-        forms.value(Sym(n, whole)): sp.Rational(v.numerator, v.denominator)
-        for n, v in known.items()
-        for whole in (True, False)
-        if n != x.name
-    }
+    at = put(known, x.name)
     positive = [s for s in found if not (number := s.subs(at)).is_number or number > 0]
     if not positive:
         raise ValuesError(f"the two terms are equal for no positive {x.name}")
@@ -163,12 +162,7 @@ def _grows(difference: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | N
     """Whether the difference goes from below zero to above where it vanishes; None where that depends on numbers."""
     import sympy as sp
 
-    at = {
-        forms.value(Sym(n, whole)): sp.Rational(v.numerator, v.denominator)
-        for n, v in known.items()
-        for whole in (True, False)
-        if n != x.name
-    }
+    at = put(known, x.name)
     slope = sp.diff(sp.numer(sp.together(difference.subs(at))), x)
     bottom = sp.denom(sp.together(difference.subs(at)))
     sign = sp.factor(slope) / bottom

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
 from symcomm.derivation import exact
 from symcomm.dtypes import element_bytes, said_bytes
-from symcomm.errors import ValuesError
+from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import ONE, Quantity, Unit
@@ -40,12 +40,36 @@ RATES: dict[str, Rate] = {
 }
 
 
+ONE_LINK = num(1)
+
+
+@dataclass(frozen=True)
+class Link:
+    """What calls go over: ``count`` links of a bandwidth ``rate`` each, and the latency of a message.
+
+    A link that is ``over`` another one takes the calls that need both.
+    """
+
+    name: str
+    rate: Form
+    latency: Form | None = None
+    count: Form = ONE_LINK
+    over: str = ""
+
+    @property
+    def bandwidth(self) -> Form:
+        """That of all its links together."""
+        return product(self.count, self.rate)
+
+
 @dataclass(frozen=True)
 class Machine:
     """The rates as forms, and the numbers that were given for them.
 
     ``utilisation`` lowers the peak rate and the memory bandwidth, not the network; without one they are sustained.
-    Without a ``latency`` only bandwidths count.
+    Without a ``latency`` only bandwidths count. ``routes`` are the links along an axis of the mesh, the inner one
+    first, with the ranks that each joins; the other axes go over the network. ``named`` are those of which something
+    was said; ``notes`` tell where axes lie.
     """
 
     peak: Sym
@@ -54,12 +78,21 @@ class Machine:
     utilisation: Sym | None = None
     latency: Sym | None = None
     given: tuple[tuple[str, Fraction], ...] = ()
+    routes: Mapping[str, tuple[tuple[Link, Form], ...]] = field(default_factory=dict)
+    of_links: tuple[Sym, ...] = ()
+    named: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def symbols(self) -> tuple[Sym, ...]:
         """Every symbol of the machine."""
-        every = (self.peak, self.memory, self.network, self.utilisation, self.latency)
+        every = (self.peak, self.memory, self.network, self.utilisation, self.latency, *self.of_links)
         return tuple(s for s in every if s is not None)
+
+    @property
+    def one_network(self) -> Link:
+        """The link of what has none of its own."""
+        return Link("network", self.network, self.latency)
 
     def sustained(self, rate: Form) -> Form:
         """A rate times the part of it that is sustained."""
@@ -76,8 +109,8 @@ class Machine:
         return work.define(f"R_{dtype}", Ratio(self.peak, num(size.number)), RATES["peak"].unit, "rate", text)
 
 
-def checked(option: str, value: object) -> Fraction:
-    """A given rate as an exact number in its unit.
+def checked(option: str | Rate, value: object) -> Fraction:
+    """A given rate, of ``RATES`` or another one, as an exact number in its unit.
 
     Raises ``ValuesError`` for a wrong unit, zero or less, or a utilisation above one.
 
@@ -89,7 +122,8 @@ def checked(option: str, value: object) -> Fraction:
     symcomm.errors.ValuesError: memory is given in B, but the bandwidth of the memory is in B/s
     hint: for instance 2039 GB/s
     """
-    rate = RATES[option]
+    rate = RATES[option] if isinstance(option, str) else option
+    option = rate.option
     hint = f"for instance {rate.sample}"
     quantity = Quantity.parse(value) if isinstance(value, str) else value
     if isinstance(quantity, Quantity):
@@ -98,7 +132,7 @@ def checked(option: str, value: object) -> Fraction:
             said = quantity.unit if quantity.unit != ONE else "a number without a unit"
             raise ValuesError(f"{option} is given in {said}, but {rate.meaning} is in {rate.unit}", hint=hint)
     number = exact(quantity, option)
-    if number < 0 or (number == 0 and option != "latency"):
+    if number < 0 or (number == 0 and rate.unit != RATES["latency"].unit):
         raise ValuesError(f"{option} = {value}: {rate.meaning} must be positive", hint=hint)
     if option == "utilisation" and number > 1:
         raise ValuesError(f"utilisation = {value}: {rate.meaning} is above 0 and at most 1", hint=hint)
@@ -145,7 +179,8 @@ def machine(
         if value is not None:
             given.append((symbol, checked(option, value)))
         made[option] = Sym(symbol, whole=False, unit=rate.unit) if wanted else None
-    assert not chosen, chosen
+    for option in chosen:
+        raise ValuesError(f"'{option[:40]}' is no rate that is asked for here", hint=nearest(option, [*RATES]))
     peak, memory, network = made["peak"], made["memory"], made["network"]
     assert peak is not None
     assert memory is not None

@@ -22,6 +22,7 @@ from symcomm.quantities.options import Dtype, GradientDtype, Links, MeshPhase, N
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import crossover, inequality, mesh_terms, time
 from symcomm.quantities.time.compute_bound import NUMBERS, variable
+from symcomm.quantities.time.links import by_axis, new_symbols
 from symcomm.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.quantities.time.terms import SECOND
 from symcomm.units import ONE, Quantity, Unit
@@ -44,7 +45,7 @@ class _Split:
     devices: Form
     least: str
     phase: str
-    links: str | None
+    links: dict[str, object]  # by the names of the mesh axes, whose sizes are no symbols in a candidate
     dtype: str | None
     gradient_dtype: str | None
     rates: Mapping[str, object]
@@ -53,16 +54,8 @@ class _Split:
         """The times with these sizes of the two axes."""
         placed = replace(self.strategy, mesh=tuple(zip(self.axes, (first, second), strict=True)))
         return mesh_terms.write(
-            self.setting, placed, self.phase, self._lanes(), self.dtype, self.gradient_dtype, self.rates, self.devices
+            self.setting, placed, self.phase, self.links, self.dtype, self.gradient_dtype, self.rates, self.devices
         )
-
-    def _lanes(self) -> str | None:
-        """The links by the names of the mesh axes, whose sizes are no symbols here."""
-        if self.links is None:
-            return None
-        found = mesh_terms.read_links(self.links, self.strategy)
-        said = {mesh: lane.name if isinstance(lane, Sym) else forms.evaluate(lane, {}) for mesh, lane in found.items()}
-        return ", ".join(f"{mesh}={lane}" for mesh, lane in said.items())
 
 
 def derive(
@@ -105,9 +98,10 @@ def derive(
     (first, x), (second, y) = sizes.items()
     free = {x, y, *([variable(setting, placed, None)[0]] if least == "batch" else [])}
     setting = replace(setting, values={n: v for n, v in setting.values.items() if n not in free})
-    asked = _Split(setting, placed, (first, second), (x, y), degree(devices), least, phase, links, dtype,
+    asked = _Split(setting, placed, (first, second), (x, y), degree(devices), least, phase,
+                   by_axis(links, placed), dtype,
                    gradient_dtype, rates)  # fmt: skip
-    mesh_terms.new_symbols(setting, placed, "the devices", asked.devices)
+    new_symbols(setting, placed, "the devices", asked.devices)
     return _real(asked) if numbers == "real" else _whole(asked)
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from symcomm.derivation import Exhibit
 from symcomm.errors import StrategyError, ValuesError, nearest
-from symcomm.form import Form, Ratio, Smallest, Sym, Total, names, num, product
+from symcomm.form import Form, Ratio, Sym, num
 from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import Strategy, degree, parse_strategy
-from symcomm.quantities.communication.communication import Call, joint
+from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.quantities.communication.communication import joint
 from symcomm.quantities.counting.load import load
 from symcomm.quantities.setting import Setting, Work
-from symcomm.quantities.time.machine import machine
+from symcomm.quantities.time.links import by_axis, laid_out, levels, linked
 from symcomm.quantities.time.terms import SECOND, Writer, exhibit, need, touched
-from symcomm.units import BYTE, ONE
 
 PHASES = {
     "forward": (("forward",), "the forward pass"),
@@ -36,7 +34,6 @@ class MeshTerms:
     writer: Writer
     compute: Form
     sent: Mapping[str, Form]
-    links: Mapping[str, Form]
     fields: tuple[str, ...]
     exhibits: tuple[Exhibit, ...]
 
@@ -56,50 +53,6 @@ def read_strategy(strategy: Strategy | str | None) -> Strategy:
             "the messages of a pipeline are sent between stages, not within a layer", hint="leave the pipeline out"
         )
     return placed
-
-
-def read_links(said: str | None, strategy: Strategy) -> dict[str, Form]:
-    """How many links each axis of the mesh has, from text such as ``data=2, tensor=1``; one where it is not said.
-
-    A mesh axis is named as in the strategy, or by the symbol of its size. Raises ``ValuesError`` for an unknown one
-    and for a number that is no positive whole number.
-
-    >>> fsdp = parse_strategy("fsdp(X) + tensor(Y)")
-    >>> read_links("X=2, tensor=M", fsdp) == {"data": num(2), "tensor": Sym("M")}
-    True
-    """
-    found: dict[str, Form] = {mesh: num(1) for mesh in strategy.sizes}
-    named = {size.name: mesh for mesh, size in strategy.sizes.items() if isinstance(size, Sym)}
-    seen: set[str] = set()
-    for part in filter(None, (piece.strip() for piece in (said or "").split(","))):
-        match = re.fullmatch(r"([^\s=]{1,60})\s*=\s*(\S{1,40})", part)
-        if match is None:
-            raise ValuesError(
-                f"'{part[:60]}' says no number of links", hint="write for instance links: data=2, tensor=1"
-            )
-        mesh = named.get(match[1], match[1])
-        if mesh not in found:
-            raise ValuesError(
-                f"the mesh has no axis '{match[1]}'", hint=nearest(match[1], [*found, *named])
-            )  # fmt: skip
-        if mesh in seen:
-            raise ValuesError(f"the links of the mesh axis '{mesh}' are given twice")
-        seen.add(mesh)
-        try:
-            found[mesh] = degree(match[2])
-        except StrategyError:
-            hint = "a positive whole number, or the name of a symbol"
-            raise ValuesError(f"'{match[2]}' is no number of links of '{mesh}'", hint=hint) from None
-    return found
-
-
-def new_symbols(setting: Setting, strategy: Strategy, what: str, *counts: Form) -> None:
-    """Raises ``ValuesError`` where a count goes by a symbol that means something else already."""
-    degrees = {name for size in strategy.sizes.values() for name in names(size)}
-    for name in (name for count in counts for name in names(count)):
-        if name in setting.symbols or name in degrees:
-            owner = "of the model" if name in setting.symbols else "of the strategy"
-            raise ValuesError(f"{name} is a symbol {owner}", hint=f"name {what} otherwise")
 
 
 def one_link(rates: Mapping[str, object]) -> None:
@@ -138,7 +91,7 @@ def write(
     setting: Setting,
     strategy: Strategy,
     phase: str,
-    links: str | None,
+    links: object,
     dtype: str | None,
     gradient_dtype: str | None,
     rates: Mapping[str, object],
@@ -151,14 +104,15 @@ def write(
     if phase not in PHASES:
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
     setting = replace(setting, dtype=dtype) if dtype else setting
-    one_link(rates)
-    lanes = read_links(links, strategy)
-    new_symbols(setting, strategy, "the links", *lanes.values())
+    rates = {**rates, "links": by_axis(links, strategy)}
+    strategy = laid_out(setting, strategy, rates["links"])
     strategy = settled(strategy, setting.values, setting.accounting.rings)
     check_divisible(setting.graph, strategy, setting.values)
     part = load(setting, strategy, gradient_dtype).of(*PHASES[phase][0])
-    made = machine(setting, (*strategy.sizes.values(), *lanes.values(), *more), dtype=setting.dtype, **rates)
-    work = Work(setting, *strategy.sizes.values(), *lanes.values(), *made.symbols, *more)
+    made = linked(setting, strategy, rates, *more)
+    if any(link.rate == made.network for link, _ in levels(made, strategy, tuple(strategy.sizes))):
+        one_link(rates)
+    work = Work(setting, *strategy.sizes.values(), *made.symbols, *more)
     writer = Writer(work, made, strategy, setting.dtype)
     writer.load = part
     done = need(writer.flops(part.ops), PHASES[phase][1])
@@ -172,10 +126,10 @@ def write(
     for meshes in groups:
         calls = [(p, c) for p, c in part.calls if c.meshes == meshes]
         if calls and strategy.ranks(meshes) != num(1):
-            # A ring over several axes of the mesh goes over links of each: the fewest links are what it has.
-            fewest = list(dict.fromkeys(lanes[m] for m in meshes if strategy.sizes[m] != num(1)))
-            links_of = fewest[0] if len(fewest) == 1 else Smallest(tuple(fewest))
-            sent[joint(meshes)] = _time(writer, joint(meshes), links_of, calls)
+            name = joint(meshes)
+            found, _ = writer.network(writer.calls(calls)[0], f"t_{name}", f"_{name}")
+            assert found is not None
+            sent[name] = found
     if not sent:
         ranks = "one device" if all(s == num(1) for s in strategy.sizes.values()) else strategy.name.lower()
         raise ValuesError(
@@ -183,26 +137,4 @@ def write(
             hint="cut the model over several devices: fsdp(X) + tensor(Y)",
         )
     shown = (exhibit(setting, part),) if part.ops else ()
-    return MeshTerms(setting, strategy, work, writer, compute, sent, lanes, tuple(touched(setting, part)), shown)
-
-
-def _time(writer: Writer, mesh: str, lanes: Form, calls: list[tuple[str, Call]]) -> Form:
-    """The time of the calls over one axis of the mesh."""
-    work, made = writer.work, writer.machine
-    _, rounds = writer.calls(calls)
-    formats: dict[str, list[Form]] = {}
-    for count, dtype in writer.loads:
-        formats.setdefault(dtype, []).append(count)
-    text = f"What a link carries for the mesh axis `{mesh}`."
-    parts = [writer.bytes(f"V_{mesh}", counts, dtype, len(formats) > 1, text) for dtype, counts in formats.items()]
-    volume = writer.total(f"V_{mesh}", parts, BYTE, "add", "All formats together.")
-    assert volume is not None
-    form: Form = Ratio(volume, product(lanes, made.network))
-    said = "Bytes over the bandwidth of its link."
-    if lanes != num(1):
-        said = "Bytes over the bandwidth of its links, which share them."
-    if made.latency is not None:
-        count = work.define(f"r_{mesh}", rounds[0] if len(rounds) == 1 else Total(tuple(rounds)), ONE, "rounds",
-                            "Every round of messages takes one latency.")  # fmt: skip
-        form, said = Total((product(count, made.latency), form)), f"The latencies, and b{said[1:]}"
-    return work.define(f"t_{mesh}", form, SECOND, "network", said)
+    return MeshTerms(setting, strategy, work, writer, compute, sent, tuple(touched(setting, part)), shown)

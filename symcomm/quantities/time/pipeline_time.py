@@ -1,23 +1,25 @@
-"""The time of a pipeline's pass, cut into chunks: GPipe's schedule, with a fixed cost for each chunk and stage.
+"""The time of a pipeline: of a pass in chunks, with a fixed cost for each chunk and stage, or of a schedule's step.
 
-Source: Huang et al., GPipe, arXiv 1811.06965, section 2.3 (the bubble).
+Source of the pass: Huang et al., GPipe, arXiv 1811.06965, section 2.3 (the bubble).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
-from symcomm.errors import ValuesError
+from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Largest, Num, Ratio, Total, num, product, total
 from symcomm.optimum.minimum import minimise
 from symcomm.optimum.writing import SECOND, Name, continued, known, made, step
-from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import NoModel
+from symcomm.program.schedules import USUAL_SCHEDULE
+from symcomm.quantities.declared import Meaning, OneOf
+from symcomm.quantities.options import NoModel, ScheduleName, ScheduleTimes
 from symcomm.quantities.setting import Setting
+from symcomm.quantities.time import schedule_time
 from symcomm.units import ONE, Quantity, Unit
 
 ROWS = (
@@ -27,6 +29,7 @@ ROWS = (
     Name("o", "second", "overhead of one chunk in one stage"),
 )
 M, P, T, O = (row.sym for row in ROWS)  # noqa: E741
+WANTED = ("time", "chunks", "whole_chunks", "least", "utilisation", "full_steps")
 
 
 def stage_times(text: str) -> tuple[Fraction, ...]:
@@ -87,21 +90,35 @@ def time(setting: Setting, stages: str | None = None, per: str = "batch") -> Der
 
 def derive(
     setting: NoModel,
-    want: Annotated[
-        Literal["time", "chunks", "whole_chunks", "least", "utilisation", "full_steps"], Meaning("what is asked for")
-    ] = "time",
-    stages: Annotated[str | None, Meaning("the times of uneven stages, such as 6 ms, 2 ms")] = None,
+    want: Annotated[str, OneOf(dict.fromkeys((*WANTED, *schedule_time.WANTED))), Meaning("what is asked for")] = "time",
+    stages: Annotated[str | None, Meaning("the times of uneven stages of a pass, such as 6 ms, 2 ms")] = None,
     per: Annotated[
         Literal["batch", "chunk"], Meaning("whether these are for the whole batch or one chunk")
     ] = "batch",
+    schedule: ScheduleName | None = None,
+    **options: Unpack[ScheduleTimes],
 ) -> Derivation:
-    """The time of a pipeline's pass in chunks, the best number of chunks, and the utilisation.
+    """The time of a pipeline's pass in chunks, or of a step under a schedule, its bubbles and what is in flight.
 
     The ``time`` of a pass, the best number of ``chunks`` (real or whole), the ``least`` time, the ``utilisation``.
 
-    ``stages`` lists the times of uneven stages, ``per`` chunk or whole batch; ``full_steps`` have no bubble.
-    Numbers are given for ``m``, ``p``, ``t`` and ``o``.
+    ``stages`` lists the times of uneven stages, ``per`` chunk or whole batch; ``full_steps`` have no bubble. With a
+    ``schedule`` (the usual one for what only a schedule has) it is that of a training step, one of its bubbles, or what
+    is in flight. Numbers are given for ``m``, ``p``, ``t`` and ``o``, and under a schedule for ``v`` and its times.
     """
+    if schedule is None and want in schedule_time.WANTED and want not in WANTED:
+        schedule = USUAL_SCHEDULE
+    if schedule is not None:
+        if stages is not None or per != "batch":
+            raise ValuesError(
+                "'stages' and 'per' are of a pass", hint="forward: 6 ms, 2 ms for uneven stages of a schedule"
+            )
+        return schedule_time.derived(setting, schedule, want, **options)
+    for option, said in options.items():
+        if said is not None:
+            raise ValuesError(f"'{option}' belongs to a schedule", hint=f"say schedule: {USUAL_SCHEDULE}, for instance")
+    if want not in WANTED:
+        raise ValuesError(f"'{want[:40]}' is not derived for a pipeline", hint=nearest(want, [*WANTED]))
     if want in ("utilisation", "full_steps") and stages is not None:
         raise ValuesError(f"{want} is derived for even stages", hint="leave stages out")
     if want == "utilisation":

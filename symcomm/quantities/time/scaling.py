@@ -11,9 +11,10 @@ from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Dtype, GradientDtype, Microbatches, Rates, StrategyOption
+from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, Microbatches, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
+from symcomm.quantities.time.links import by_axis, laid_out
 from symcomm.units import ONE
 
 KINDS = ("strong", "weak", "speedup")
@@ -29,7 +30,7 @@ def derive(
     microbatches: Microbatches | None = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
-    **rates: Unpack[Rates],
+    **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The speed-up and the efficiency of more ranks.
 
@@ -47,6 +48,9 @@ def derive(
             f"'{over[:40]}' is no symbol that sizes the mesh of {placed.name}",
             hint=nearest(over, [*known]) or "name the degree, as in data(k)",
         )
+    rates = {**rates, "links": by_axis(rates.get("links"), placed)}
+    placed = laid_out(setting, placed, rates["links"])
+    ranks = placed.sizes[known[over]]
     single = replace(placed, mesh=tuple((m, num(1) if m == known[over] else s) for m, s in placed.mesh))
     grown = setting
     if kind == "weak":
@@ -68,11 +72,12 @@ def derive(
     else:
         work.define(
             "E",
-            Ratio(first, product(Sym(over), other)),
+            Ratio(first, product(ranks, other)),
             ONE,
             "strong scaling",
             "The speed-up for each rank; it would be 1 if the work only were shared.",
         )
     title = {"strong": "Strong scaling", "weak": "Weak scaling", "speedup": "Speed-up"}[kind]
-    made = setting.derivation(f"{title} of {placed.name.lower()} over {over}", work.steps, many.touched)
+    title = f"{title} of {placed.name.lower()} over {over}"
+    made = setting.derivation(title, work.steps, many.touched, notes=many.notes)
     return replace(made, given=tuple({**dict(made.given), **dict(many.given)}.items()))

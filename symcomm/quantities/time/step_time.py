@@ -7,18 +7,29 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
-from symcomm.errors import ValuesError, nearest
+from symcomm.derivation import Condition, Derivation
+from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Sym, Total, negative, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
+from symcomm.program.closed_forms import ClosedForm, chunks_of
+from symcomm.program.closed_forms import slots as slots_of
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Dtype, GradientDtype, Microbatches, Rates, StrategyOption
+from symcomm.quantities.options import (
+    Chunks,
+    Dtype,
+    GradientDtype,
+    LinkedRates,
+    Microbatches,
+    ScheduleName,
+    StrategyOption,
+)
 from symcomm.quantities.setting import Setting, Work, mark
-from symcomm.quantities.time.machine import machine
+from symcomm.quantities.time.links import laid_out, linked
 from symcomm.quantities.time.terms import SECOND, Terms, Writer, exhibit, need, touched
 from symcomm.quantities.time.time import with_rates
 from symcomm.units import ONE
@@ -40,6 +51,7 @@ class StepTime:
     fields: tuple[str, ...]
     load: Load
     notes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,14 +82,18 @@ def write(
     dtype: str | None,
     gradient_dtype: str | None,
     rates: Mapping[str, object],
+    schedule: str | None = None,
+    chunks: Size | None = None,
 ) -> StepTime:
     """The steps of a step's time."""
     setting = replace(setting, dtype=dtype) if dtype else setting
-    chosen = placed(strategy)
+    chosen = laid_out(setting, placed(strategy), rates.get("links"))
     cut = chosen.pipeline
     if cut is not None and microbatches is not None:
         chosen = replace(chosen, pipeline=replace(cut, microbatches=degree(microbatches)))
         cut = chosen.pipeline
+    if cut is None and (schedule is not None or chunks is not None):
+        raise StrategyError("'schedule' and 'chunks' belong to a pipeline", hint="such as pipeline(8, microbatches=32)")
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
     check_divisible(setting.graph, chosen, setting.values)
     micro = microbatched(setting, m)
@@ -85,7 +101,7 @@ def write(
     sends = [(p, c) for p, c in every.calls if c.kind == "send"]
     every = replace(every, calls=tuple((p, c) for p, c in every.calls if c.kind != "send"))
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
-    made = machine(setting, (*chosen.sizes.values(), m, *stages), dtype=setting.dtype, **rates)
+    made = linked(setting, chosen, rates, m, *stages)
     work = Work(micro, *chosen.sizes.values(), *made.symbols, m, *stages)
     writer = Writer(work, made, chosen, setting.dtype)
 
@@ -103,18 +119,32 @@ def write(
     sent = _message(writer, replace(every, ops=(), calls=tuple(sends))) if sends else None
     synchronised = any(one.last is not None for one in found)
     notes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
+    v: Form = num(1)
     if cut is not None and (len(found) > 1 or cut.layers):
+        if schedule not in (None, "gpipe"):
+            raise StrategyError(
+                "stages differ, so that the time does not follow from that of one of them",
+                hint=f"pipeline_time takes a list of their times for schedule: {schedule}",
+            )
         total, notes = _uneven(writer, _stages(found, held, cut, p), sent, m)
+        notes += ("Stages differ: all microbatches run forward before the first one runs backward (gpipe).",)
         slots: Form = Total((m, p, num(-1)))
     else:
         slot = _together(work, "t_stage", found, held, "once", "All layers of a rank, one microbatch.")
         assert slot is not None
-        if sent is not None:
-            slot = _slot(writer, "t_slot", slot, sent)
         slots = m
         if cut is not None:
+            v, passes = _slots(setting, schedule or USUAL_SCHEDULE, chunks, {"m": m, "p": stages[0]}, synchronised)
+            where = passes.conditions
+            if v != num(1):
+                slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.")
             text = "The last stage gets its first microbatch after p - 1 slots."
-            slots = work.define("n_slots", Total((m, p, num(-1))), ONE, "GPipe", text)
+            shown = slots_of(find(schedule or USUAL_SCHEDULE)) or passes
+            form = shown.said({"m": m, "p": p, "v": v}).form
+            slots = work.define("n_slots", form, ONE, schedule or USUAL_SCHEDULE, text)
+        if sent is not None:
+            slot = _slot(writer, "t_slot", slot, sent)
         total = [product(slots, slot)]
         if synchronised:
             final = _together(work, "t_stage,last", found, held, "last", "All layers of a rank, the last microbatch.")
@@ -128,7 +158,8 @@ def write(
 
     def every_part(what: str) -> list[Form]:
         parts = [(held.times(one.region), getattr(one, what)) for one in found]
-        return [product(product(slots, count), form) for count, form in parts if form is not None]
+        rounds = slots if v == num(1) else Ratio(slots, v)
+        return [product(product(rounds, count), form) for count, form in parts if form is not None]
 
     local = every_part("alone")
     alone = None
@@ -142,7 +173,29 @@ def write(
         text = "All calls of the step, as they follow one another on one rank."
         network = work.define("T_network", _add(busy), SECOND, "all that is sent", text)
     fields = [*touched(micro, every), *(["gradient_sync"] if every.of("end").calls else [])]
-    return StepTime(setting, chosen, work, writer, time, alone, network, tuple(fields), every, notes)
+    return StepTime(setting, chosen, work, writer, time, alone, network, tuple(fields), every, notes, where)
+
+
+def _slots(
+    setting: Setting, schedule: str, chunks: Size | None, sizes: dict[str, Form], synchronised: bool
+) -> tuple[Form, ClosedForm]:
+    """The chunks of a rank and the number of slots, each a forward and a backward of one chunk.
+
+    Raises ``StrategyError`` for sizes that the schedule does not take, and for one whose time does not follow from that
+    of whole microbatches.
+    """
+    record = find(schedule)
+    v, passes = chunks_of(record, chunks), slots_of(record)
+    if passes is None or (synchronised and v != num(1)):
+        raise StrategyError(
+            f"the time of {record.name} does not follow from that of whole microbatches",
+            hint="pipeline_time takes the times of its forwards and backwards apart",
+        )
+    sizes = {**sizes, "v": v}
+    values = setting.graph.relations.complete(setting.values)
+    if all(name in values for form in sizes.values() for name in forms.names(form)):
+        record.fitting(*(int(forms.evaluate(sizes[name], values)) for name in "pmv"))
+    return v, passes.said(sizes)
 
 
 def _add(terms: list[Form]) -> Form:
@@ -282,18 +335,20 @@ def derive(
     ] = "step",
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
-    **rates: Unpack[Rates],
+    schedule: ScheduleName | None = None,
+    chunks: Chunks | None = None,
+    **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The time of a training step under a strategy.
 
     The time of one training step; or how much of its communication is ``exposed``, ``hidden``, or there at all.
 
-    A pipeline runs GPipe's schedule; its first and last stage hold what stands before and behind the layers. Updating
-    the weights is not counted.
+    A pipeline runs the usual ``schedule``, or one whose time follows from that of whole microbatches; where stages
+    differ, as the first and last one do that hold more than layers, it runs GPipe's. The update is not counted.
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
-    made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates)
+    made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks)
     work, writer = made.work, made.writer
     title = f"Time of a training step under {made.strategy.name.lower()}"
     steps = work.steps
@@ -325,5 +380,5 @@ def derive(
             of
         ] + f" of a training step under {made.strategy.name.lower()}"
     shown = [exhibit(work.setting, made.load)] if made.strategy.mesh else []
-    answer = made.setting.derivation(title, steps, made.fields, shown, made.notes)
+    answer = replace(made.setting.derivation(title, steps, made.fields, shown, made.notes), where=made.where)
     return with_rates(answer, writer)

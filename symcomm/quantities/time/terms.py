@@ -5,22 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from symcomm.derivation import Exhibit
+from symcomm.derivation import Exhibit, Step
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Total, num, product
 from symcomm.parallel.strategy import Strategy
 from symcomm.quantities.communication.communication import SHORT, Call, joint
-from symcomm.quantities.communication.wire import Wire, wire
+from symcomm.quantities.communication.wire import Wire, two_levels, wire
 from symcomm.quantities.counting.flops import shown
 from symcomm.quantities.counting.flops import touched as flops_touched
 from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
 from symcomm.quantities.setting import Setting, Work, slug, times
-from symcomm.quantities.time.machine import Machine
+from symcomm.quantities.time.links import levels, slowest, spot, two_links
+from symcomm.quantities.time.machine import Link, Machine
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 SECOND = Unit.parse("second")
 TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a group of calls puts on a link: elements with their format, and the rounds of messages."""
+
+    link: Link
+    elements: Form
+    dtype: str
+    rounds: Form
+
+
+@dataclass(frozen=True)
+class Sending:
+    """What goes over one link: the names of the bytes, of the latencies and of their time."""
+
+    link: Link
+    bytes: Form
+    latency: Form | None
+    time: Form
 
 
 @dataclass(frozen=True)
@@ -32,8 +53,7 @@ class Terms:
     network: Form | None = None
     flops: Form | None = None
     moved: Form | None = None
-    sent: Form | None = None
-    latency: Form | None = None
+    sending: tuple[Sending, ...] = ()
     per_op: tuple[Form, ...] = ()
 
     @property
@@ -54,6 +74,7 @@ class Writer:
         self.work, self.machine, self.strategy, self.dtype = work, machine, strategy, dtype
         self.setting: Setting = work.setting
         self._rate: Form | None = None
+        self.steps_of: dict[str, set[str]] = {}
 
     def rate(self) -> Form:
         """The peak rate of the format, defined when it is first needed."""
@@ -134,22 +155,22 @@ class Writer:
         text += f" An element takes {said_bytes(size)} in {dtype}."
         return self.work.define(f"{name}_{dtype}" if several else name, product(size, count), BYTE, "bytes", text)
 
-    def calls(self, calls: Iterable[tuple[str, Call]], tag: str = "") -> tuple[list[tuple[Form, str]], list[Form]]:
-        """The elements a rank sends and receives in each group of calls with their format, and the rounds.
+    def calls(self, calls: Iterable[tuple[str, Call]]) -> tuple[list[Sent], list[tuple[Form, str]]]:
+        """What each group of calls puts on its links, and what of it goes through the memory with its format.
 
-        The share of the payload follows from the algorithm; what of it counts for a link is told by ``sent``.
+        The share of the payload follows from the algorithm; what of it counts for a link the convention says.
         """
         groups: dict[tuple[str, str, tuple[str, ...], str, str], list[Call]] = {}
         for phase, c in calls:
             groups.setdefault((c.kind, phase, c.meshes, c.dtype, c.region.name), []).append(c)
-        self.loads: list[tuple[Form, str]] = []
+        sent: list[Sent] = []
         words: list[tuple[Form, str]] = []
-        rounds: list[Form] = []
+        how = self.setting.accounting
         for (kind, phase, meshes, dtype, region), members in groups.items():
             k = members[0].ranks(self.strategy)
             if k == num(1):
                 continue
-            cost = wire(kind, self.setting.accounting.algorithm, k, self.setting.accounting.rings)
+            over = self._over(members[0], k)
             sizes = tuple(self.setting.written(c.elements) for c in members)
             name = f"{SHORT[kind]},{TAGS[phase]}"
             if f"n_{name}" in self.work.known:
@@ -157,26 +178,77 @@ class Writer:
             n = self.work.define(
                 f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind, _call_text(members)
             )
-            link = self.setting.accounting.link
-            through = self.work.define(
-                f"c_{name}",
-                product(cost.through(link), n),
-                ELEMENT,
-                _LINKS[link][0],
-                f"{_statement(self.setting, kind, cost)} {_LINKS[link][1]}",
-            )
-            through = self.often(region, through)
-            self.loads.append((through, dtype))
-            if (link == "bidirectional" and not cost.two_links) or not TRAFFIC[
-                self.setting.accounting.traffic
-            ].collectives:
-                words.append((through, dtype))
-            else:
-                text = "What is sent and received goes through the memory."
-                made = self.work.define(f"w_{name}", product(cost.moved, n), ELEMENT, "through memory", text)
-                words.append((self.often(region, made), dtype))
-            rounds.append(self.often(region, product(num(len(members)), cost.rounds)))
-        return words, rounds
+            for link, cost, algorithm in over:
+                part = f"{name},{link.name}" if len(over) > 1 else name
+                text = f"{_statement(algorithm, kind, cost)} {_LINKS[how.link][1]}"
+                text += f" This is what goes over the links {spot(link.name)}." if len(over) > 1 else ""
+                through = self.work.define(
+                    f"c_{part}", product(cost.through(how.link), n), ELEMENT, _LINKS[how.link][0], text
+                )
+                for used in (link.name, *meshes):
+                    self.steps_of.setdefault(used, set()).add(through.name)  # type: ignore[attr-defined]  # a name
+                through = self.often(region, through)
+                if (how.link == "bidirectional" and not cost.two_links) or not TRAFFIC[how.traffic].collectives:
+                    words.append((through, dtype))
+                else:
+                    text = "What is sent and received goes through the memory."
+                    made = self.work.define(f"w_{part}", product(cost.moved, n), ELEMENT, "through memory", text)
+                    words.append((self.often(region, made), dtype))
+                rounds = self.often(region, product(num(len(members)), cost.rounds))
+                sent.append(Sent(link, through, dtype, rounds))
+        return sent, words
+
+    def _over(self, call: Call, k: Form) -> list[tuple[Link, Wire, str]]:
+        """The links that a call goes over, what it costs on each of them, and the algorithm that says so."""
+        found = levels(self.machine, self.strategy, call.meshes)
+        algorithm, rings = self.setting.accounting.algorithm, self.setting.accounting.rings
+        if algorithm == "hierarchical" and call.kind != "send" and {*call.meshes} & {*self.machine.routes}:
+            if len(found) > 1:
+                (inside, g), (between, _) = two_links(found)
+                costs = two_levels(call.kind, k, g, rings)
+                return [(link, cost, algorithm) for link, cost in zip((inside, between), costs, strict=True)]
+            algorithm = "ring"  # one level of the hierarchy
+        return [(slowest(link for link, _ in found), wire(call.kind, algorithm, k, rings), algorithm)]
+
+    def network(self, sent: list[Sent], time: str, tag: str) -> tuple[Form | None, tuple[Sending, ...]]:
+        """The time of what goes over the links, as calls of one rank follow one another; and that of each link."""
+        by_link: dict[Link, dict[str, list[Sent]]] = {}
+        for one in sent:
+            by_link.setdefault(one.link, {}).setdefault(one.dtype, []).append(one)
+        found: list[Sending] = []
+        for link, formats in by_link.items():
+            label = f"_{link.name}{tag}" if len(by_link) > 1 else tag
+            carried = "Everything that a link carries" + (f" {spot(link.name)}." if len(by_link) > 1 else ".")
+            parts = [
+                self.bytes(f"V{label}", [one.elements for one in ones], dtype, len(formats) > 1, carried)
+                for dtype, ones in formats.items()
+            ]
+            volume = self.total(f"V{label}", parts, BYTE, "add", "All formats together.")
+            assert volume is not None
+            form: Form = Ratio(volume, link.bandwidth)
+            owner = "network" if link.name == "network" else f"links {spot(link.name)}"
+            text = f"Bytes over the bandwidth of the {owner}"
+            text += ", which share them." if link.count != num(1) else "."
+            latency = None
+            if link.latency is not None:
+                rounds = tuple(one.rounds for ones in formats.values() for one in ones)
+                count = self.work.define(f"r{label}", rounds[0] if len(rounds) == 1 else Total(rounds), ONE, "rounds",
+                                         "Every round of messages takes one latency.")  # fmt: skip
+                latency = self.work.define(f"t_latency{label}", product(count, link.latency), SECOND, "latency",
+                                           "Rounds times latency.")  # fmt: skip
+                form, text = Total((latency, form)), f"The latencies, and b{text[1:]}"
+            name = f"t{label}" if len(by_link) > 1 else time
+            made = self.work.define(name, form, SECOND, "network", text)
+            found.append(Sending(link, volume, latency, made))
+        text = "The calls of a rank follow one another, each over its links."
+        return self.total(time, [one.time for one in found], SECOND, "add", text), tuple(found)
+
+    def told(self, steps: Iterable[Step]) -> tuple[str, ...]:
+        """Where the axes of the mesh lie, and which links were named though nothing in these steps goes over them."""
+        kept = {step.name for step in steps}
+        idle = [name for name in self.machine.named if not kept & self.steps_of.get(name, set())]
+        said = f"Nothing in this answer is sent {' or '.join(map(spot, idle))}: `links` changes nothing there."
+        return (*self.machine.notes, *([said] if idle else []))
 
     # -- terms ---------------------------------------------------------------------------------
 
@@ -187,10 +259,9 @@ class Writer:
         if not load.ops and not load.calls:
             return Terms()
         done = self.flops(load.ops, tag)
-        words, rounds = self.calls(load.calls, tag)
-        loads = self.loads
+        sent, words = self.calls(load.calls)
         moved = self.moved(load.ops, words, tag)
-        compute = memory = network = sent = latency = None
+        compute = memory = None
         if done is not None:
             compute = work.define(
                 f"t_compute{tag}",
@@ -207,35 +278,11 @@ class Writer:
                 "memory",
                 _sustained("Bytes over the bandwidth of the memory", machine),
             )
-        if loads:
-            by_format: dict[str, list[Form]] = {}
-            for count, dtype in loads:
-                by_format.setdefault(dtype, []).append(count)
-            parts = [
-                self.bytes(f"V{tag}", counts, dtype, len(by_format) > 1, "Everything that a link carries.")
-                for dtype, counts in by_format.items()
-            ]
-            sent = self.total(f"V{tag}", parts, BYTE, "add", "All formats together.")
-            assert sent is not None
-            form: Form = Ratio(sent, machine.network)
-            text = "Bytes over the bandwidth of the network."
-            if machine.latency is not None:
-                count = work.define(
-                    f"r{tag}",
-                    rounds[0] if len(rounds) == 1 else Total(tuple(rounds)),
-                    ONE,
-                    "rounds",
-                    "Every round of messages takes one latency.",
-                )
-                latency = work.define(
-                    f"t_latency{tag}", product(count, machine.latency), SECOND, "latency", "Rounds times latency."
-                )
-                form, text = Total((latency, form)), "The latencies, and bytes over the bandwidth of the network."
-            network = work.define(f"t_network{tag}", form, SECOND, "network", text)
+        network, sending = self.network(sent, f"t_network{tag}", tag)
         per_op: tuple[Form, ...] = ()
         if self.setting.accounting.time == "per_op":
             per_op = tuple(self.one_op(op, tag) for op in load.ops)
-        return Terms(compute, memory, network, done, moved, sent, latency, per_op)
+        return Terms(compute, memory, network, done, moved, sending, per_op)
 
     def one_op(self, op: OpLoad, tag: str) -> Form:
         """The time of one op alone: the longer of its computing and its memory traffic."""
@@ -342,7 +389,7 @@ def _call_text(members: list[Call]) -> str:
     return f"{head}: {of}.{said}"
 
 
-def _statement(setting: Setting, kind: str, cost: Wire) -> str:
+def _statement(algorithm: str, kind: str, cost: Wire) -> str:
     from symcomm.collectives.algorithms import ALGORITHMS
 
     if kind == "send":
@@ -350,7 +397,7 @@ def _statement(setting: Setting, kind: str, cost: Wire) -> str:
     if cost.two_links:
         again = ", once to reduce and once to gather" if kind == "all-reduce" else ""
         return f"Chunks run both ways round the ring, each half way{again}."
-    return ALGORITHMS[setting.accounting.algorithm].statement
+    return ALGORITHMS[algorithm].statement
 
 
 def _sustained(text: str, machine: Machine) -> str:

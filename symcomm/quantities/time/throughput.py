@@ -17,10 +17,11 @@ from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.counting import flops, parameters, recomputation
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Amount, Dtype, GradientDtype, Microbatches, Rates, StrategyOption, Whole
+from symcomm.quantities.options import Amount, Dtype, GradientDtype, LinkedRates, Microbatches, StrategyOption, Whole
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
-from symcomm.quantities.time.machine import checked, machine
+from symcomm.quantities.time.links import laid_out, linked
+from symcomm.quantities.time.machine import checked
 from symcomm.quantities.time.terms import Writer
 from symcomm.quantities.time.time import with_rates
 from symcomm.units import FLOP, ONE, Quantity, Unit
@@ -101,7 +102,7 @@ def derive(
     budget: Annotated[Amount, Meaning("the tokens to train on, such as 300e9 tokens")] = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
-    **rates: Unpack[Rates],
+    **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """Tokens a second, utilisation, days and device-hours of training.
 
@@ -115,7 +116,7 @@ def derive(
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
     setting = replace(setting, dtype=dtype) if dtype else setting
-    placed = step_time.placed(strategy)
+    placed = laid_out(setting, step_time.placed(strategy), rates.get("links"))
     given: dict[str, object] = {}
     fields: list[str] = ["model_flops"]
     needs_time = of not in ("flops_per_token", "devices") and mfu is None
@@ -126,7 +127,7 @@ def derive(
         work.steps = [s for s in work.steps if not s.name.startswith(("t_alone", "T_alone", "T_network"))]
         fields += made.fields
     else:
-        mach = machine(setting, (*placed.sizes.values(), number), dtype=setting.dtype, **rates)
+        mach = linked(setting, placed, rates, number)
         work = Work(setting, *placed.sizes.values(), *mach.symbols, number, Sym("u_model"))
         writer = Writer(work, mach, placed, setting.dtype)
     count = None

@@ -14,9 +14,9 @@ from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.counting.load import ONE_DEVICE, load
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Dtype, GradientDtype, OpName, Phase, Rates, StrategyOption
+from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.setting import Setting, Work
-from symcomm.quantities.time.machine import machine
+from symcomm.quantities.time.links import laid_out, linked
 from symcomm.quantities.time.terms import Terms, Writer, exhibit, need, touched
 
 PHASES = {
@@ -42,10 +42,11 @@ def write(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
     setting = replace(setting, dtype=dtype) if dtype else setting
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
+    placed = laid_out(setting, placed, rates.get("links"))
     check_divisible(setting.graph, placed, setting.values)
     every = load(setting, placed, gradient_dtype)
     part = every.of(*PHASES[phase]).row(setting, op)
-    made = machine(setting, tuple(placed.sizes.values()), dtype=setting.dtype, **rates)
+    made = linked(setting, placed, rates)
     work = Work(setting, *placed.sizes.values(), *made.symbols)
     writer = Writer(work, made, placed, setting.dtype)
     terms = writer.terms(part)
@@ -61,7 +62,7 @@ def derive(
     op: OpName | None = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
-    **rates: Unpack[Rates],
+    **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The time of a layer on one rank: computing, memory and network.
 
@@ -122,5 +123,6 @@ def telling(steps: list[Step], fields: list[str]) -> list[str]:
 
 
 def with_rates(made: Derivation, writer: Writer) -> Derivation:
-    """A derivation that knows the rates that were given."""
-    return replace(made, given=tuple({**dict(made.given), **dict(writer.machine.given)}.items()))
+    """A derivation that knows the rates that were given, and tells what links were named to no effect."""
+    given = {**dict(made.given), **dict(writer.machine.given)}
+    return replace(made, given=tuple(given.items()), notes=(*made.notes, *writer.told(made.steps)))

@@ -9,21 +9,32 @@ from fractions import Fraction
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
 from symcomm.parallel import pipeline
-from symcomm.parallel.schedule import Task, schedule
 from symcomm.parallel.strategy import PipelineCut
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
-from symcomm.quantities.memory.course import Base, Course, Moment
-from symcomm.quantities.memory.stretches import Run, add
+from symcomm.quantities.memory.region_memory import StepOptions, add
+from symcomm.quantities.memory.step_memory import Base, Snapshot, StepMemory
 from symcomm.quantities.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
+PHASES = {"F": "forward", "D": "backward"}
+_PIECES = 40_000  # of work that are followed one by one
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work: a microbatch passes a chunk of layers, forward or backward. All count from 0."""
+
+    phase: str
+    microbatch: int
+    chunk: int = 0
 
 
 @dataclass(frozen=True)
 class Stage:
     """Which stage of a pipeline is looked at (0 is the first one), under which schedule, with how many chunks."""
 
-    schedule: str = "1f1b"
+    schedule: str = USUAL_SCHEDULE
     stage: int = 0
     chunks: int = 1
 
@@ -67,7 +78,7 @@ def instants(tasks: Sequence[Task]) -> list[Instant]:
     return found
 
 
-def moments(setting: Setting, run: Run, cut: PipelineCut, at: Stage) -> list[Moment]:
+def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: Stage) -> list[Snapshot]:
     """What is alive on a stage at every op that may be the peak; of tasks that differ in nothing but in what else is
     there, the one with the most.
 
@@ -80,18 +91,34 @@ def moments(setting: Setting, run: Run, cut: PipelineCut, at: Stage) -> list[Mom
     stages = whole(pipeline.stage_count(cut, graph), values, "stages")
     count = whole(cut.microbatches, values, "microbatches")
     layers = whole(Sym(repeat), values, repeat)
-    tasks = [e.task for e in schedule(at.schedule, stages, count, chunks=at.chunks).of_stage(at.stage)]
-    held = pipeline.held(graph, cut, at.stage, values)
-    if cut.layers and at.chunks > 1:
+    record = find(at.schedule)
+    record.fitting(stages, count, at.chunks)
+    if stages * count * at.chunks > _PIECES:
+        raise ValuesError(
+            f"{stages} stages and {count} microbatches are too many to be followed one by one",
+            hint=f"at most {_PIECES:,} pieces of work",
+        )
+    held = pipeline.held(graph, cut, at.stage, values, record)
+    order = record.rank(at.stage, stages, count, at.chunks)
+    if any(len(item) > 1 or item[0].kind in "BW" for item in order):
+        raise StrategyError(
+            f"the peak under {record.name} is not followed op by op: it runs the gradients of the weights apart or "
+            "overlaps a forward with a backward",
+            hint="activation_memory counts what is kept under every schedule",
+        )
+    mine = sorted({item[0].stage for item in order})
+    tasks = [Task(PHASES[item[0].kind], item[0].microbatch, mine.index(item[0].stage)) for item in order]
+    share = at.chunks / record.placement.copies(stages, at.chunks)  # the parts of a rank's share of the layers
+    if cut.layers and share > 1:
         raise StrategyError("layers are given for each stage, and chunks of a stage as well", hint="leave one out")
-    if not cut.layers and layers % (stages * at.chunks):
-        pieces = f"{stages} stages" + (f" of {at.chunks} chunks" if at.chunks > 1 else "")
+    if not cut.layers and layers % (stages * share):
+        pieces = f"{stages} stages" + (f" of {share} chunks" if share > 1 else "")
         raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
     each = held.layers or Sym(repeat)
-    run = replace(run, layers=Ratio(each, num(at.chunks)) if at.chunks > 1 else each, chunks=at.chunks)
-    course = Course(microbatched(setting, cut.microbatches), run, held.regions)
-    walk = _Walk(course, at, stages, values)
-    return [*walk.passes(instants(tasks)), *course.update()]
+    run = replace(run, layers=Ratio(each, num(share)) if share > 1 else each, chunks=at.chunks)
+    ends = tuple(mine.index(end) if end in mine else None for end in (0, int(stages * share) - 1))
+    walk = _Walk(StepMemory(microbatched(setting, cut.microbatches), run, held.regions), ends, at, values)
+    return [*walk.passes(instants(tasks)), *walk.step.update()]
 
 
 def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
@@ -108,35 +135,35 @@ def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
 
 @dataclass
 class _Walk:
-    course: Course
+    step: StepMemory
+    ends: tuple[int | None, ...]
     at: Stage
-    stages: int
     values: Mapping[str, Fraction]
 
     def chunk(self, number: int) -> tuple[int, ...]:
-        """The parts that a chunk runs through: what stands before the layers belongs to the first chunk."""
-        parts = self.course.parts
+        """The parts that a chunk runs through; what stands before or behind the layers is on the chunk at that end."""
+        parts = self.step.parts
         layers = next(n for n, part in enumerate(parts) if part.repeated)
         return tuple(
             n for n in range(len(parts))
-            if n == layers or (n < layers and number == 0) or (n > layers and number == self.at.chunks - 1)
+            if n == layers or (n < layers and number == self.ends[0]) or (n > layers and number == self.ends[1])
         )  # fmt: skip
 
     def left(self, number: int) -> Form:
         """What a microbatch in flight keeps of a chunk."""
-        return add(self.course.parts[n].left for n in self.chunk(number))
+        return add(self.step.parts[n].left for n in self.chunk(number))
 
     def gradients(self, number: int) -> Form:
-        width = self.course.run.recipe.gradient
-        parts = [self.course.parts[n] for n in self.chunk(number)]
+        width = self.step.run.recipe.gradient
+        parts = [self.step.parts[n] for n in self.chunk(number)]
         return add(part.times(0, add(part.pieces("gradient", width))) for part in parts)
 
     def base(self, instant: Instant) -> Base:
-        plain = self.course.base
+        plain = self.step.base
         flying = [_times(n, self.left(chunk)) for chunk, n in instant.flying]
         fresh = list(plain.fresh)
         for chunk, n in instant.flying:
-            for part in (self.course.parts[k] for k in self.chunk(chunk)):
+            for part in (self.step.parts[k] for k in self.chunk(chunk)):
                 often, kept = part.fresh
                 fresh.append((product(num(n), often), kept))
         there = add(self.gradients(chunk) for chunk in sorted(instant.there))
@@ -148,7 +175,7 @@ class _Walk:
         there = (evaluate(self.gradients(chunk), self.values) for chunk in instant.there)
         return sum(flying, Fraction(0)) + sum(there, Fraction(0))
 
-    def passes(self, found: list[Instant]) -> list[Moment]:
+    def passes(self, found: list[Instant]) -> list[Snapshot]:
         """The ops of the tasks that may be the peak, in order."""
         best: dict[tuple[object, ...], tuple[Fraction, Instant]] = {}
         weights: dict[tuple[object, ...], Fraction] = {}
@@ -161,14 +188,14 @@ class _Walk:
             if key not in best or weights[state] > best[key][0]:
                 best[key] = weights[state], instant
         ordered = [instant for instant in found if any(instant is one for _, one in best.values())]
-        return [moment for instant in ordered for moment in self.moments(instant)]
+        return [snapshot for instant in ordered for snapshot in self.snapshots(instant)]
 
-    def moments(self, instant: Instant) -> list[Moment]:
+    def snapshots(self, instant: Instant) -> list[Snapshot]:
         task, base, mine = instant.task, self.base(instant), self.chunk(instant.task.chunk)
         if task.phase == "forward":
-            listed = [m for n in mine for m in self.course.forward(n, base, mine)]
+            listed = [m for n in mine for m in self.step.forward(n, base, mine)]
         else:
-            listed = [m for n in reversed(mine) for m in self.course.backward(n, base, mine)]
+            listed = [m for n in reversed(mine) for m in self.step.backward(n, base, mine)]
         pieces = "microbatch" if self.at.chunks == 1 else "chunk"
         when = f"{instant.when}, {instant.count} {pieces}{'es' * (pieces == 'microbatch') or 's'} in flight"
         if instant.count == 1:

@@ -1,0 +1,52 @@
+"""What an uneven split says: which axis of which tensor, in which region and row, and which degrees would work."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import sympy as sp
+
+from symcomm.errors import StrategyError
+from symcomm.graph.graph import Axis, Graph, Tensor, bare
+
+
+def uneven(
+    graph: Graph,
+    strategy: str,
+    tensor: Tensor,
+    axis: Axis,
+    meshes: tuple[str, ...],
+    length: Fraction,
+    count: Fraction | int,
+) -> StrategyError:
+    """The error for an axis of ``length`` that does not fall into ``count`` equal parts over the ``meshes``.
+
+    >>> from symcomm.graph.graph import Axis, Graph, Tensor
+    >>> x, batch = Tensor("x", ("B",), "input"), Axis("B", "B", 12)
+    >>> uneven(Graph("layer", {}, {"x": x}, ()), "Data", x, batch, ("data",), Fraction(12), 8).hint
+    'data may be 6 or 12, the next that divide 12'
+    """
+    shown = axis.label if axis.label == str(length) else f"{axis.label} = {length}"
+    made = graph.producers.get(tensor.name)
+    where = ""
+    for op in [made] if made else list(graph.consumers.get(tensor.name, ()))[:1]:
+        region = f" of {op.region}" if op.region and len(graph.regions) > 1 else ""
+        where = f" (row {op.row}{region})" if op.row else ""
+    message = (
+        f"{strategy} cuts {shown} of {bare(tensor.name)}{where} into {count} parts, but {length} is not divisible by "
+        f"{count}"
+    )
+    if length.denominator != 1:
+        return StrategyError(message, hint=f"{axis.label} must be whole first: choose other sizes")
+    if length == 1:
+        return StrategyError(
+            message,
+            hint=f"an axis that is always 1 is written as 1 in the table, not as {axis.label}: it is not cut then",
+        )
+    fits = [int(d) for d in sp.divisors(int(length))]
+    near = [*[d for d in fits if d < count][-1:], *[d for d in fits if d > count][:1]]
+    named = " × ".join(meshes)
+    return StrategyError(
+        message,
+        hint=f"{named} may be {' or '.join(map(str, near))}, the next that divide{'s' * (len(near) == 1)} {length}",
+    )

@@ -1,0 +1,263 @@
+"""The links that calls go over: those of an axis of the mesh, those inside and between nodes, or one network for all.
+
+This is the one place that reads ``links``. Text and mappings say the same: ``tensor=600 GB/s @ 2 us, data=2`` or
+``{"tensor": "600 GB/s @ 2 us", "data": 2}``; a hierarchy is ``node=8, inside=900 GB/s, between=50 GB/s``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
+from symcomm.form import Form, Largest, Num, Smallest, Sym, evaluate, names, num, product
+from symcomm.parallel import pipeline
+from symcomm.parallel.strategy import Strategy, degree
+from symcomm.quantities.setting import Setting
+from symcomm.quantities.time.machine import ONE_LINK, RATES, Link, Machine, Rate, checked, machine
+from symcomm.units import Quantity
+
+PIPE, NODE, LEVELS = "pipe", "node", ("inside", "between")
+HIERARCHY = (NODE, *LEVELS, *(f"latency_{level}" for level in LEVELS))
+_SYMBOL = r"[^\W\d]\w{0,39}"
+
+
+def by_axis(said: object, strategy: Strategy) -> dict[str, object]:
+    """What is said of each axis of the mesh, which goes by its name or the symbol of its size, and of a hierarchy.
+
+    Raises ``ValuesError`` for an unknown axis, with near names, and for one that is named twice.
+
+    >>> from symcomm.parallel.strategy import parse_strategy
+    >>> by_axis("X=2, tensor=600 GB/s", parse_strategy("fsdp(X) + tensor(Y)"))
+    {'data': '2', 'tensor': '600 GB/s'}
+    """
+    axes = [*strategy.sizes, *([PIPE] if strategy.pipeline is not None else [])]
+    known = {**{key: key for key in HIERARCHY}, **{size.name: mesh for mesh, size in strategy.sizes.items()
+             if isinstance(size, Sym)}, **{axis: axis for axis in axes}}  # fmt: skip
+    found: dict[str, object] = {}
+    for name, value in _pairs(said):
+        if name not in known:
+            raise ValuesError(f"the mesh has no axis '{name[:60]}'", hint=nearest(name, [*known]))
+        if known[name] in found:
+            raise ValuesError(f"the links of the mesh axis '{known[name]}' are given twice")
+        found[known[name]] = value
+    return found
+
+
+def _pairs(said: object) -> Iterable[tuple[str, object]]:
+    if isinstance(said, Mapping):
+        return [(str(name), value) for name, value in said.items()]
+    found: list[tuple[str, object]] = []
+    for part in filter(None, (piece.strip() for piece in ("" if said is None else str(said)).split(","))):
+        match = re.fullmatch(r"([^\s=]{1,60})\s*=\s*(\S.{0,99})", part)
+        if match is None:
+            raise ValuesError(f"'{part[:60]}' says no number of links and no bandwidth",
+                              hint="write for instance links: data=2, tensor=600 GB/s")  # fmt: skip
+        found.append((match[1], match[2]))
+    return found
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What is said of one link: how many of those of the network it is, or its bandwidth; and its latency."""
+
+    count: Form = ONE_LINK
+    bandwidth: Fraction | None = None
+    latency: Fraction | Sym | None = None
+
+
+def _read(name: str, value: object) -> _Said:
+    """Raises ``ValuesError`` for a number of links, a bandwidth or a latency that is none."""
+    if isinstance(value, Quantity):
+        return _Said(bandwidth=checked(_bandwidth(name), value))
+    head, _, tail = (part.strip() for part in str(value).partition("@"))
+    latency = _latency(name, tail) if tail else None
+    if re.fullmatch(rf"{_SYMBOL}|[-+.\d/]*", head):
+        try:
+            return _Said(count=degree(head) if head else num(1), latency=latency)
+        except StrategyError:
+            hint = "a positive whole number, the name of a symbol, or a bandwidth such as 600 GB/s"
+            raise ValuesError(f"'{head}' is no number of links of '{name}'", hint=hint) from None
+    return _Said(bandwidth=checked(_bandwidth(name), head), latency=latency)
+
+
+def _bandwidth(name: str) -> Rate:
+    return Rate(name, f"W_{name}", RATES["network"].unit, f"the bandwidth {spot(name)}", "600 GB/s")
+
+
+def spot(name: str) -> str:
+    """Where the links of a name are.
+
+    >>> spot("between"), spot("data")
+    ('between nodes', 'along `data`')
+    """
+    return {"inside": "inside a node", "between": "between nodes", PIPE: "between stages"}.get(name, f"along `{name}`")
+
+
+def _latency(name: str, value: object) -> Fraction | Sym:
+    unit = RATES["latency"].unit
+    if isinstance(value, str) and re.fullmatch(_SYMBOL, value):
+        return Sym(value, whole=False, unit=unit)
+    rate = Rate(f"the latency of {name}", f"alpha_{name}", unit, f"the latency of a message {spot(name)}", "2 us")
+    return checked(rate, value)
+
+
+def new_symbols(setting: Setting, strategy: Strategy, what: str, *counts: Form) -> None:
+    """Raises ``ValuesError`` where a count goes by a symbol that means something else already."""
+    degrees = {name for size in strategy.sizes.values() for name in names(size)}
+    for name in (name for count in counts for name in names(count)):
+        if name in setting.symbols or name in degrees:
+            owner = "of the model" if name in setting.symbols else "of the strategy"
+            raise ValuesError(f"{name} is a symbol {owner}", hint=f"name {what} otherwise")
+
+
+def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *others: Form) -> Machine:
+    """The machine of a question with the links of each axis of the mesh; ``rates`` are its rates and ``links``.
+
+    Raises ``ValuesError`` for links that make no sense, and where it cannot be told which axes lie inside a node.
+    """
+    rest = dict(rates)
+    said = by_axis(rest.pop("links", None), strategy)
+    node, late = said.pop(NODE, None), {level: said.pop(f"latency_{level}", None) for level in LEVELS}
+    read = {name: _read(name, value) for name, value in said.items()}
+    for level, value in late.items():
+        if value is not None:
+            found = read.get(level, _Said())
+            if found.latency is not None:
+                raise ValuesError(f"the latency {spot(level)} is given twice")
+            read[level] = replace(found, latency=_latency(level, value))
+    counts = [one.count for one in read.values()]
+    free = [one.latency for one in read.values() if isinstance(one.latency, Sym)]
+    new_symbols(setting, strategy, "the links", *counts, *free)
+    in_use = (*strategy.sizes.values(), *others, *counts, *free)
+    made = machine(setting, in_use, dtype=setting.dtype, **rest)
+    taken = {*setting.symbols, *(s.name for s in made.symbols), *(n for form in in_use for n in names(form))}
+    given, symbols = list(made.given), [*free, *(c for c in counts if isinstance(c, Sym))]
+
+    def symbol(rate: Rate, number: Fraction) -> Sym:
+        name = rate.symbol
+        while name in taken:
+            name += "'"
+        taken.add(name)
+        given.append((name, number))
+        symbols.append(Sym(name, whole=False, unit=rate.unit))
+        return symbols[-1]
+
+    links: dict[str, Link] = {}
+    for name, one in read.items():
+        rate = made.network if one.bandwidth is None else symbol(_bandwidth(name), one.bandwidth)
+        latency: Form | None = made.latency
+        if isinstance(one.latency, Fraction):
+            latency = symbol(Rate("latency", f"alpha_{name}", RATES["latency"].unit, "", ""), one.latency)
+        elif one.latency is not None:
+            latency = one.latency
+        links[name] = Link(name, rate, latency, one.count)
+    routes: dict[str, tuple[tuple[Link, Form], ...]] = {}
+    notes: tuple[str, ...] = ()
+    if node is not None:
+        levels = {level: links.pop(level, replace(made.one_network, name=level)) for level in LEVELS if level in read}
+        if not levels:
+            raise ValuesError("links say how many ranks a node has, but not how fast it is inside and between nodes",
+                              hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
+        inside, between = (levels.get(level, replace(made.one_network, name=level)) for level in LEVELS)
+        routes, notes = _laid(setting, strategy, node, inside, replace(between, over=inside.name))
+    elif {*LEVELS} & {*links}:
+        raise ValuesError("links say how fast it is inside or between nodes, but not how many ranks a node has",
+                          hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
+    routes |= {name: ((link, strategy.sizes.get(name, num(2))),) for name, link in links.items()}
+    return replace(made, given=tuple(given), routes=routes, of_links=tuple(symbols), notes=notes, named=tuple(read))
+
+
+# -- a hierarchy -----------------------------------------------------------------------------------------
+
+
+def laid_out(setting: Setting, strategy: Strategy, said: object) -> Strategy:
+    """The strategy with the numbers of its degrees put in where a hierarchy hangs on them."""
+    if NODE not in by_axis(said, strategy):
+        return strategy
+    values = setting.values
+
+    def number(size: Form | None) -> Form | None:
+        return num(values[size.name]) if isinstance(size, Sym) and size.name in values else size
+
+    cut = strategy.pipeline
+    return replace(strategy, mesh=tuple((mesh, number(size)) for mesh, size in strategy.mesh),
+                   pipeline=cut and replace(cut, stages=number(cut.stages)))  # fmt: skip
+
+
+def _laid(
+    setting: Setting, strategy: Strategy, node: object, inside: Link, between: Link
+) -> tuple[dict[str, tuple[tuple[Link, Form], ...]], tuple[str, ...]]:
+    """The links of each axis: axes fill a node in the order of the mesh, and what does not fit lies between nodes."""
+    if not re.fullmatch(r"[1-9]\d{0,11}", str(node).strip()):
+        raise ValuesError(f"'{str(node)[:40]}' is no number of ranks of a node", hint="for instance node=8")
+    whole = left = int(str(node))
+    sizes = {mesh: strategy.sizes[mesh] for mesh in strategy.mesh_order}
+    if strategy.pipeline is not None:
+        stages = pipeline.stage_count(strategy.pipeline, setting.graph)
+        sizes[PIPE] = num(evaluate(stages, setting.values)) if {*names(stages)} <= setting.values.keys() else stages
+    routes: dict[str, tuple[tuple[Link, Form], ...]] = {}
+    told: list[str] = []
+    for axis, size in sizes.items():
+        there, out = 1, size
+        if left > 1:
+            if not isinstance(size, Num):
+                raise ValuesError(
+                    f"whether '{axis}' lies inside a node of {whole} ranks hangs on its size, which is no number",
+                    hint="give numbers for all degrees, or the links of each axis: tensor=900 GB/s, data=50 GB/s",
+                )
+            count = int(size.number)
+            if left % count and count % left:
+                raise ValuesError(f"the {left} places that a node of {whole} ranks has for '{axis}' do not share out "
+                                  f"its {count} ranks evenly", hint="one has to divide the other")  # fmt: skip
+            there = min(count, left)
+            left, out = left // there, num(count // there)
+        if axis == PIPE:
+            routes[axis] = ((inside if out == num(1) else between, num(2)),)
+        else:
+            routes[axis] = tuple((link, n) for link, n in ((inside, num(there)), (between, out)) if n != num(1))
+        if size != num(1):
+            partly = f"has {there} ranks inside and goes between nodes" if there > 1 else "goes between nodes"
+            many = f" ({size.number} {'stages' if axis == PIPE else 'ranks'})" if isinstance(size, Num) else ""
+            told.append(f"`{axis}`{many} {'lies inside' if out == num(1) else partly}")
+    return routes, (f"A node has {whole} ranks: {', '.join(told)}.",) if told else ()
+
+
+# -- the way of a call -----------------------------------------------------------------------------------
+
+
+def levels(made: Machine, strategy: Strategy, meshes: tuple[str, ...]) -> list[tuple[Link, Form]]:
+    """The links that a group over some axes of the mesh spans, each with the ranks that it joins."""
+    found: dict[Link, list[Form]] = {}
+    for mesh in sorted(meshes, key=(*strategy.mesh_order, PIPE).index):
+        size = strategy.sizes.get(mesh, num(2))
+        if size != num(1):
+            for link, ranks in made.routes.get(mesh, ((made.one_network, size),)):
+                found.setdefault(link, []).append(ranks)
+    return [(link, product(*ranks)) for link, ranks in found.items()]
+
+
+def slowest(links: Iterable[Link]) -> Link:
+    """The link that calls over several ones are as slow as: the least bandwidth, and the largest latency."""
+    every = list(links)
+    every = [link for link in every if link.name not in {other.over for other in every}]
+    if len(every) == 1:
+        return every[0]
+    rates, counts = (list(dict.fromkeys(forms)) for forms in ([x.rate for x in every], [x.count for x in every]))
+    late = list(dict.fromkeys(x.latency for x in every if x.latency is not None))
+    latency = Largest(tuple(late)) if len(late) > 1 else late[0] if late else None
+    name = " × ".join(x.name for x in every)
+    if len(rates) == 1:
+        return Link(name, rates[0], latency, Smallest(tuple(counts)) if len(counts) > 1 else counts[0])
+    return Link(name, Smallest(tuple(dict.fromkeys(x.bandwidth for x in every))), latency)
+
+
+def two_links(found: list[tuple[Link, Form]]) -> tuple[tuple[Link, Form], tuple[Link, Form]]:
+    """The inner and the outer link of a hierarchical call; raises ``AccountingError`` for more than two."""
+    if len(found) > 2:
+        said = ", ".join(link.name for link, _ in found)
+        raise AccountingError(f"the algorithm 'hierarchical' knows two kinds of links, but a call goes over {said}",
+                              hint="give some of these axes the same links")  # fmt: skip
+    return found[0], found[1]
