@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from symcomm.exam.problem import Problem, read_problem
     from symcomm.exam.solve import solve
     from symcomm.fitting import fit
-    from symcomm.hardware.broadcast import broadcast
     from symcomm.hardware.devices import Device, device, devices
     from symcomm.hardware.paths import wiring
-    from symcomm.hardware.rates import balance
     from symcomm.hardware.topology import read_topology
-    from symcomm.model import Model, model_of_parts, peak_rate, ratio
+    from symcomm.model import Model, broadcast, model_of_parts, peak_rate, ratio
     from symcomm.notation import Notation
     from symcomm.optimum.crossover import crossover
     from symcomm.optimum.minimum import maximise, minimise
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
         parse_strategy,
     )
     from symcomm.quantities.time.bound import judge
+    from symcomm.quantities.time.peak_rate import balance
     from symcomm.searching.run import search
     from symcomm.units import Quantity
 
@@ -75,9 +74,9 @@ _HOMES = {
     "Tensor": "symcomm.parallel.strategy",
     "Zero1": "symcomm.parallel.strategy",
     "Zero2": "symcomm.parallel.strategy",
-    "balance": "symcomm.hardware.rates",
+    "balance": "symcomm.quantities.time.peak_rate",
     "break_even": "symcomm.optimum.sensitivity",
-    "broadcast": "symcomm.hardware.broadcast",
+    "broadcast": "symcomm.model",
     "crossover": "symcomm.optimum.crossover",
     "device": "symcomm.hardware.devices",
     "devices": "symcomm.hardware.devices",

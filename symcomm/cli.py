@@ -132,6 +132,7 @@ _read_options = (
     ),
     click.option("--repeat", default="", metavar="SYMBOL", help="The symbol that says how often the table is stacked."),
     click.option("--batch", default="", metavar="SYMBOL", help="A batch axis the table leaves out."),
+    click.option("--loss", is_flag=True, help="Count the cross-entropy of a configuration's head in."),
 )
 
 
@@ -141,17 +142,17 @@ def _reading(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _model(file: Path, name: str, repeat: str, batch: str, dtype: str | None = None) -> Model:
+def _model(file: Path, name: str, repeat: str, batch: str, loss: bool) -> Model:
     from symcomm.exam.problem import read_problem
     from symcomm.exam.solve import load_model
 
-    if file.suffix in (".json", ".txt"):
+    if file.suffix in (".json", ".txt") or loss:
         from symcomm.model import load_known
 
-        known = load_known(file, repeat=repeat, batch=batch, dtype=dtype or "fp16")
+        known = load_known(file, repeat=repeat, batch=batch, loss=loss)
         if known is not None:
             return known.part(name) if name else known
-    return load_model(read_problem(file), name, repeat=repeat, batch=batch, dtype=dtype or "")
+    return load_model(read_problem(file), name, repeat=repeat, batch=batch)
 
 
 def _write(text: str, output: Path | None, read: Path | None = None) -> None:
@@ -267,6 +268,7 @@ def derive(
     name: str,
     repeat: str,
     batch: str,
+    loss: bool,
     form: str,
     output: Path | None,
     **named: str | None,
@@ -298,7 +300,7 @@ def derive(
     if wanted.needs_model:
         if file is None:
             raise DocumentError(f"'{quantity}' needs a model", hint="name a file with a layer table: --model FILE")
-        model = _model(file, name, repeat, batch)
+        model = _model(file, name, repeat, batch, loss)
     told = _quantities(at)
     values = {symbol: number.value for symbol, number in told.items()}
     made = derived(quantity, model, options, accounting_of(_conventions(accounting)), values)
@@ -325,7 +327,8 @@ def passes_command(quantity: str | None, as_json: bool) -> None:
         raise DocumentError(f"unknown pass '{quantity[:60]}'", hint=nearest(quantity, [*PASSES]))
     chosen = [PASSES[quantity]] if quantity else [*PASSES.values()]
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in chosen], indent=2, ensure_ascii=False))
+        told = [{**vars(one), "options": [asdict(option) for option in one.options]} for one in chosen]
+        click.echo(json.dumps([{k: v for k, v in one.items() if k != "worksheet"} for one in told], indent=2))
         return
     if quantity:
         click.echo(f"{quantity}: {chosen[0].summary}\n")
@@ -407,7 +410,8 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
 def search(
     file: Path, strategies: tuple[str, ...], sizes: tuple[str, ...], at: tuple[str, ...], accounting: tuple[str, ...],
-    name: str, repeat: str, batch: str, picture: Path | None, as_json: bool, output: Path | None, **options: Any,
+    name: str, repeat: str, batch: str, loss: bool, picture: Path | None, as_json: bool, output: Path | None,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Search strategies and sizes for the model of a FILE: the fastest that fit, and why they are limited.
 
@@ -429,7 +433,7 @@ def search(
             hint = "write --sizes tensor=1..8, each name once"
             raise ValuesError(f"--sizes: '{text[:60]}' gives no values", hint=hint)
         limits[key.strip()] = said
-    model = _model(file, name, repeat, "" if number else batch).at(**_values(at))
+    model = _model(file, name, repeat, "" if number else batch, loss).at(**_values(at))
     with _progress("searching") as progress:
         found = searched(
             model, batch=batch if number else None, strategies=strategies or None, sizes=limits,
@@ -450,14 +454,14 @@ def search(
 @_reading
 @click.option("--to", "form", type=click.Choice(SHOWN), default="text", show_default=True, help="How it is shown.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
-def show(file: Path, name: str, repeat: str, batch: str, form: str, output: Path | None) -> None:
+def show(file: Path, name: str, repeat: str, batch: str, loss: bool, form: str, output: Path | None) -> None:
     """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph.
 
     \b
     symcomm show homework.md
     symcomm show homework.md --to svg -o graph.svg
     """
-    model = _model(file, name, repeat, batch)
+    model = _model(file, name, repeat, batch, loss)
     if form in ("svg", "dot"):
         from symcomm import drawing
 
@@ -483,10 +487,17 @@ def _table(model: Model, terminal: bool) -> str:
     from symcomm import drawing, report
 
     seen = report.model(model)
+    regions = {region["name"]: region["times"] for region in seen["regions"]}
     table = Table(title=Text(seen["name"], style="bold"), title_justify="left", show_edge=False, pad_edge=False)
     for column in ("row", "op", "kind", "output shape", "parameters", "forward FLOPs"):
         table.add_column(column, justify="right" if column == "row" else "left", overflow="fold")
+    titled = ""
     for row in seen["ops"]:
+        if len(regions) > 1 and row["region"] != titled:
+            titled = row["region"]
+            times = f" × {regions[titled]}" if regions[titled] else ""
+            table.add_section()
+            table.add_row("", Text(f"{titled}{times}", style="bold"))
         cells = (str(row["row"]), row["name"], row["kind"], row["shape"], row["parameters"], row["flops"])
         table.add_row(*(Text(cell) for cell in cells))
     out = StringIO()
@@ -500,12 +511,13 @@ def _table(model: Model, terminal: bool) -> str:
         label = {"parameters": "parameters", "flops": "forward FLOPs"}[title]
         console.print(Text(f"{label}: {total['form']}{value}"), soft_wrap=True)
     console.print(Text(f"read as {seen['reading']}"), soft_wrap=True)
+    if seen["axes"]:
+        told = "; ".join(f"{role} {', '.join(labels)}" for role, labels in seen["axes"].items())
+        console.print(Text(f"axes: {told}".replace("pairs", "cut by tensor parallelism")), soft_wrap=True)
     for note in seen["notes"]:
         console.print(Text(f"note: {note}"), soft_wrap=True)
     console.print()
     console.print(Text(drawing.text(model.graph)), soft_wrap=True)
-    if seen["repeat"]:
-        console.print(Text(f"\nrepeated {seen['repeat']} times"))
     return out.getvalue()
 
 

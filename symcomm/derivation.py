@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -164,8 +165,8 @@ class Relations:
                     known[name] = forms.evaluate(right, known)
                 elif len(unknown) == 1:
                     x = symbol(unknown[0])
-                    equation = forms.value(right, {n: _rational(known[n]) for n in forms.names(right) if n in known})
-                    solved = sp.solve(equation - _rational(known[name]), x) if equation.has(x) else []
+                    equation = forms.value(right, {n: rational(known[n]) for n in forms.names(right) if n in known})
+                    solved = sp.solve(equation - rational(known[name]), x) if equation.has(x) else []
                     if len(solved) == 1 and solved[0].is_Rational:
                         known[unknown[0]] = Fraction(int(solved[0].p), int(solved[0].q))
             if len(known) == before:
@@ -191,7 +192,8 @@ def _irrational(number: Expr, unit: Unit) -> Quantity:
     return Irrational(Fraction(int(near.p), int(near.q)), unit, form, text if len(text) <= 40 else "")
 
 
-def _rational(number: Fraction) -> Expr:
+def rational(number: Fraction) -> Expr:
+    """An exact number as SymPy has it."""
     import sympy as sp
 
     return sp.Rational(number.numerator, number.denominator)
@@ -308,7 +310,11 @@ class Derivation:
         try:
             return Quantity(forms.evaluate(result, known), self.unit)
         except IrrationalError:
-            return _irrational(forms.value(result, {n: _rational(known[n]) for n in forms.names(result)}), self.unit)
+            for piece in forms.walk(result):  # one irrational power hides another one that is too large
+                if isinstance(piece, forms.Power):
+                    with suppress(IrrationalError):
+                        forms.evaluate(piece, known)
+            return _irrational(forms.value(result, {n: rational(known[n]) for n in forms.names(result)}), self.unit)
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -426,6 +432,17 @@ def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
             f"{name} is the float {value!r}, which is not exact", hint=f'write "{value!r}" as text or a Fraction'
         )
     raise ValuesError(f"{name} is {type(value).__name__}: a number is needed")
+
+
+def put(values: Mapping[str, Fraction], without: str = "") -> dict[Expr, Expr]:
+    """Numbers to be put into an expression, whichever kind of symbol a name is there; none for ``without``.
+
+    >>> [str(number) for number in put({"n": Fraction(1, 2)}).values()]
+    ['1/2', '1/2']
+    """
+    from symcomm.notation import amount, symbol
+
+    return {s: rational(v) for name, v in values.items() if name != without for s in (symbol(name), amount(name))}
 
 
 _PROBES = 3

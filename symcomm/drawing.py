@@ -1,19 +1,20 @@
 """Draws the op graph: as text for a terminal, as DOT for Graphviz, as SVG for a page.
 
-All three draw the same picture: a box (or a line) an op, an edge a tensor that flows. Weights and constants stand with
-the op that reads them; drawn as nodes they would hide what matters.
+All three draw the same picture: a box (or a line) an op, an edge a tensor that flows, a frame a region with how often
+it stands. Weights stand with the op that reads them; drawn as nodes they would hide what matters, as would constants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from symcomm.errors import RenderError
-from symcomm.graph.graph import Graph, Op
+from symcomm.graph.graph import Graph, Op, Region, bare
 from symcomm.notation import split_name
+from symcomm.printing import GREEK_NAMES
 
 SVG_LIMIT = 400  # boxes; beyond that the picture cannot be read and its layout takes minutes
 
@@ -39,25 +40,49 @@ class Box:
     group: str
     weights: tuple[str, ...] = ()
     next: str = ""  # what the tensor becomes when the graph is repeated
+    region: str = ""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Boxes in an order in which they can run, and edges as pairs of their keys with the tensor that flows."""
+    """Boxes in an order in which they can run, and edges as pairs of their keys with the tensor that flows.
+
+    ``regions`` are those that get a frame: all, or none where there is one that stands once.
+    """
 
     title: str
     boxes: tuple[Box, ...]
     edges: tuple[tuple[str, str, str], ...]
-    repeat: str = ""
+    regions: tuple[Region, ...] = ()
+
+    @property
+    def frames(self) -> tuple[tuple[Region | None, Picture], ...]:
+        """The picture of each region by itself; of the whole where no region has a frame."""
+        return tuple((r, self.inside(r.name)) for r in self.regions) or ((None, self),)
+
+    def inside(self, region: str) -> Picture:
+        """The picture of one region, without the edges that leave it."""
+        boxes = tuple(box for box in self.boxes if box.region == region)
+        keys = {box.key for box in boxes}
+        return Picture(region, boxes, tuple(e for e in self.edges if e[0] in keys and e[1] in keys))
+
+    @property
+    def between(self) -> tuple[tuple[Box, Box, str], ...]:
+        """The edges from one region to another one."""
+        at = {box.key: box for box in self.boxes}
+        pairs = ((at[a], at[b], name) for a, b, name in self.edges)
+        return tuple((a, b, name) for a, b, name in pairs if a.region != b.region)
 
 
 def shown_name(name: str) -> str:
-    """The name of a tensor for a reader: what is computed on the way to it goes by its name, too.
+    """The name of a tensor for a reader: without its region's mark; what is computed on the way to it has its name.
 
-    >>> shown_name("score_i·7")
-    'score_i'
+    >>> shown_name("score_i·7"), shown_name("head:o"), shown_name("gamma^1")
+    ('score_i', 'o', 'γ^1')
     """
-    return name.partition("·")[0]
+    shown = bare(name).partition("·")[0]
+    letters = shown.rstrip("'").partition("_")[0].partition("^")[0]
+    return GREEK_NAMES.get(letters, letters) + shown.removeprefix(letters)
 
 
 def shape_text(graph: Graph, name: str) -> str:
@@ -77,6 +102,8 @@ def kind_text(graph: Graph, op: Op) -> str:
         return op.kind.replace("_", " ")
     if op.attribute("lookup"):
         return "lookup" if any(graph.tensors[n].role == "weight" for n in op.inputs) else "routing"
+    if any(graph.tensors[n].dtype == "bool" and n not in graph.producers for n in op.inputs):
+        return "dropout"
     if not op.summed:
         return "scale" if len(op.inputs) == 1 else "elementwise product"
     return "sum" if len(op.inputs) == 1 else "matrix product"
@@ -98,36 +125,55 @@ def picture(graph: Graph) -> Picture:
     """What there is to draw of a graph's forward pass."""
     boxes: list[Box] = []
     edges: list[tuple[str, str, str]] = []
-    home: dict[str, str] = {}
-    carried = dict(graph.carried)
-    for op in graph.ops:
-        if op.phase != "forward":
-            continue
+    home: dict[tuple[str, str], str] = {}  # where in a region a tensor comes from
+    handed = {made: into for region in graph.regions if region.times for made, into in region.carried}
+    place = {region.name: n for n, region in enumerate(graph.regions)}
+    for op in sorted((op for op in graph.ops if op.phase == "forward"), key=lambda op: place.get(op.region, 0)):
         weights: list[str] = []
-        key = f"op {len(boxes)}"
+        ids = all(graph.tensors[n].role in ("constant", "weight") and n not in graph.producers for n in op.inputs)
         for name in dict.fromkeys(op.inputs):
-            tensor = graph.tensors[name]
-            if name in home:
-                edges.append((home[name], key, name))
-            elif tensor.role == "weight":
-                weights.append(f"{name}: {shape_text(graph, name)}")
-            elif tensor.role == "input" or (tensor.role == "constant" and not boxes):
-                home[name] = f"in {name}"
-                boxes.append(Box(home[name], name, tensor.role, shape_text(graph, name), "input"))
-                edges.append((home[name], key, name))
-        shape, what = shape_text(graph, op.output), kind_text(graph, op)
-        becomes = carried.get(op.output, "") if graph.repeat else ""
-        boxes.append(Box(key, shown_name(op.output), what, shape, group_of(graph, op), tuple(weights), becomes))
-        home[op.output] = key
-    return Picture(graph.name, tuple(boxes), tuple(edges), graph.repeat)
+            tensor, shape, maker = graph.tensors[name], shape_text(graph, name), graph.producers.get(name)
+            where = (op.region, name)
+            if tensor.role == "weight":
+                weights.append(f"{shown_name(name)}: {shape}")
+            elif where not in home and (maker is not None or tensor.role == "input" or ids):
+                home[where] = f"in {op.region} {name}"
+                what = f"from {maker.region}" if maker else "indices" if op.kind == "onehot" else tensor.role
+                boxes.append(Box(home[where], shown_name(name), what, shape, "input", region=op.region))
+                if maker is not None:
+                    edges.append((home[maker.region, name], home[where], name))
+            if where in home:
+                edges.append((home[where], f"op {op.output}", name))
+        home[op.region, op.output] = f"op {op.output}"
+        boxes.append(Box(
+            f"op {op.output}", shown_name(op.output), kind_text(graph, op), shape_text(graph, op.output),
+            group_of(graph, op), tuple(weights), shown_name(handed.get(op.output, "")), op.region,
+        ))  # fmt: skip
+    framed = graph.regions if len(graph.regions) > 1 or graph.repeat else ()
+    return Picture(graph.name, tuple(boxes), tuple(edges), framed)
 
 
 # -- text ---------------------------------------------------------------------------------------------
 
 
 def text(graph: Graph) -> str:
-    """The graph for a terminal: one line an op, rails for the tensors that are still needed."""
-    return "\n".join(rails(picture(graph)))
+    """The graph for a terminal: one line an op, rails for the tensors that are still needed, a bracket a region."""
+    drawn = picture(graph)
+    arts = [(region, inner, _art(inner)) for region, inner in drawn.frames]
+    widths = _widths(drawn, [line for *_, art in arts for line in art])
+    out: list[str] = []
+    for region, inner, art in arts:
+        lines = _lines(inner, art, widths)
+        if region is None:
+            return "\n".join(lines)
+        out += [f"╭─ {_line(_title(region))}", *(f"│ {line}" for line in lines)]
+        sent = [f"▶ {a.name}  {a.shape}  to {b.region}" for a, b, _ in drawn.between if a.region == region.name]
+        out += [f"├─{_line(one)}" for one in sent[:-1]] + [f"╰─{_line(''.join(sent[-1:]))}"]
+    return "\n".join(out)
+
+
+def _title(region: Region) -> str:
+    return f"{region.name} × {region.times}" if region.times else region.name
 
 
 def rails(drawn: Picture) -> list[str]:
@@ -138,6 +184,11 @@ def rails(drawn: Picture) -> list[str]:
     ○  x  input  D
     ●  y  relu   D
     """
+    art = _art(drawn)
+    return _lines(drawn, art, _widths(drawn, art))
+
+
+def _art(drawn: Picture) -> list[str]:
     wanted: dict[str, int] = {}
     inputs: dict[str, list[str]] = {}
     for source, target, _ in drawn.edges:
@@ -179,16 +230,22 @@ def rails(drawn: Picture) -> list[str]:
         columns[own] = box.key if wanted.get(box.key) else None
         while columns and columns[-1] is None:
             columns.pop()
-    width = max((len(line) for line in art), default=0) + 2
-    names, kinds = _widest(b.name for b in drawn.boxes), _widest(b.what for b in drawn.boxes)
+    return art
+
+
+def _widths(drawn: Picture, art: Sequence[str]) -> tuple[int, int, int, int]:
+    columns = zip(*((b.name, b.what, b.shape) for b in drawn.boxes), strict=True)
+    names, kinds, shapes = (min(32, max(map(len, column))) for column in columns) if drawn.boxes else (0, 0, 0)
+    return max(map(len, art), default=0), names, kinds, shapes
+
+
+def _lines(drawn: Picture, art: Sequence[str], widths: tuple[int, int, int, int]) -> list[str]:
     lines = []
     for line, box in zip(art, drawn.boxes, strict=True):
-        more = [*box.weights, *([f"→ {box.next} of the next layer"] if box.next else [])]
-        weights = f"   {', '.join(more)}" if more else ""
-        shown = (
-            f"{line:<{width}}{_line(box.name):<{names}}  {_line(box.what):<{kinds}}  {_line(box.shape)}{_line(weights)}"
-        )
-        lines.append(shown.rstrip())
+        more = ", ".join([*box.weights, *([f"→ {box.next} of the next {box.region}"] if box.next else [])])
+        cells = (line, box.name, box.what, box.shape, more)
+        padded = (f"{_line(cell):<{width}}" for cell, width in zip(cells, (*widths, 0), strict=True))
+        lines.append("  ".join(padded).rstrip())
     return lines
 
 
@@ -197,10 +254,6 @@ def _corner(ends: bool, right: bool, inner: bool) -> str:
     if ends:
         return "┴" if inner else "╰" if right else "╯"
     return "┼" if inner else "├" if right else "┤"
-
-
-def _widest(words: Iterable[str]) -> int:
-    return min(32, max((len(word) for word in words), default=0))
 
 
 def _line(words: str) -> str:
@@ -219,13 +272,16 @@ def dot(graph: Graph) -> str:
         f"digraph {_quoted(drawn.title)} {{",
         '  rankdir=TB; node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=11];',
         '  edge [color="#7b8794", arrowsize=0.7];',
+        '  graph [fontname="Helvetica", fontsize=11, style="rounded,dashed", color="#9aa5b1"];',
     ]
-    if drawn.repeat:
-        lines.append(f"  label={_quoted('repeated ' + drawn.repeat + ' times')}; labelloc=b;")
-    for box in drawn.boxes:
-        line, fill = GROUPS[box.group]
-        label = _quoted("\n".join((box.name, box.what, box.shape, *box.weights)))
-        lines.append(f'  {number[box.key]} [label={label}, color="{line}", fillcolor="{fill}"];')
+    for n, (region, inner) in enumerate(drawn.frames):
+        if region is not None:
+            lines.append(f"  subgraph cluster_{n} {{ label={_quoted(_title(region))}; labeljust=l;")
+        for box in inner.boxes:
+            line, fill = GROUPS[box.group]
+            label = _quoted("\n".join((box.name, *(words for _, words in _small_print(box)))))
+            lines.append(f'  {number[box.key]} [label={label}, color="{line}", fillcolor="{fill}"];')
+        lines += ["  }"] if region is not None else []
     for source, target, name in drawn.edges:
         lines.append(f"  {number[source]} -> {number[target]} [tooltip={_quoted(name)}];")
     return "\n".join([*lines, "}", ""])
@@ -255,9 +311,12 @@ def svg(graph: Graph) -> str:
             hint="use --to dot and Graphviz, or --to text",
         )
     sizes = {box.key: _size(box) for box in drawn.boxes}
-    centres, paths = _layout(drawn, sizes)
+    centres, ways, frames = _stacked(drawn, sizes)
+    paths = [ways[edge] for edge in drawn.edges]
     xs = [x + s * sizes[k][0] / 2 for k, (x, _) in centres.items() for s in (-1, 1)] + [x for p in paths for x, _ in p]
-    ys = [y + s * sizes[k][1] / 2 for k, (_, y) in centres.items() for s in (-1, 1)]
+    ys = [y + s * sizes[k][1] / 2 for k, (_, y) in centres.items() for s in (-1, 1)] + [y for p in paths for _, y in p]
+    for _, x, y, wide, high in frames:
+        xs, ys = [*xs, x, x + wide], [*ys, y, y + high]
     left, top = min(xs, default=0.0) - _MARGIN, min(ys, default=0.0) - _MARGIN - 30
     width, height = max(xs, default=0.0) - left + _MARGIN, max(ys, default=0.0) - top + _MARGIN + 34
     legend = [group for group in GROUPS if any(box.group == group for box in drawn.boxes)]
@@ -270,11 +329,12 @@ def svg(graph: Graph) -> str:
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" fill="#ffffff"/>',
         _text(left + _MARGIN, top + 24, drawn.title, "title"),
     ]
-    if drawn.repeat:
-        frame = (left + 10, top + 34, width - 20, height - 34 - 36)
-        out.append('<rect class="frame" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="10"/>'.format(*frame))
-        times = f"<tspan>× </tspan>{_name(drawn.repeat)}"
-        out.append(f'<text class="times" x="{left + width - 22:.1f}" y="{top + 54:.1f}">{times}</text>')
+    for region, x, y, wide, high in frames:
+        out.append(f'<rect class="frame" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{high:.1f}" rx="10"/>')
+        out.append(_text(x + 14, y + 22, region.name, "region"))
+        if region.times:
+            times = f"<tspan>×\u00a0</tspan>{_name(region.times)}"
+            out.append(f'<text class="times" x="{x + wide - 14:.1f}" y="{y + 22:.1f}">{times}</text>')
     for (_, _, name), points in zip(drawn.edges, paths, strict=True):
         out.append(f'<path class="edge" d="{_curve(points)}"><title>{_xml(name)}</title></path>')
         out.append(_arrow(points[-1]))
@@ -297,6 +357,7 @@ text { font-family: "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-
 .what { font-size: 11px; text-anchor: middle; fill: #52606d; }
 .shape { font-size: 11px; text-anchor: middle; }
 .weight { font-size: 11px; text-anchor: middle; fill: #1f5fa8; }
+.region { font-size: 13px; font-weight: 600; fill: #52606d; }
 .legend { font-size: 11px; fill: #52606d; }
 .times { font-size: 14px; text-anchor: end; fill: #52606d; }
 .edge { fill: none; stroke: #7b8794; stroke-width: 1.3; }
@@ -314,12 +375,56 @@ def _size(box: Box) -> tuple[float, float]:
 def _small_print(box: Box) -> list[tuple[str, str]]:
     """The lines below the name of a box, each with its style."""
     lines = [("what", box.what), ("shape", box.shape), *(("weight", w) for w in box.weights)]
-    return [*lines, ("what", f"→ {box.next} of the next layer")] if box.next else lines
+    return [*lines, ("what", f"→ {box.next} of the next {box.region}")] if box.next else lines
 
 
-def _layout(
+Point = tuple[float, float]
+Placed = tuple[Region, float, float, float, float]  # a region's frame: left, top, width, height
+_FRAME, _HEAD, _GAP = 18.0, 40.0, 44.0  # around the boxes of a frame, above them for its title, between two frames
+
+
+def _stacked(
     drawn: Picture, sizes: dict[str, tuple[float, float]]
-) -> tuple[dict[str, tuple[float, float]], list[list[tuple[float, float]]]]:
+) -> tuple[dict[str, Point], dict[tuple[str, str, str], list[Point]], list[Placed]]:
+    """Where boxes, edges and frames stand: the regions below one another, each with a layout of its own."""
+    centres: dict[str, Point] = {}
+    ways: dict[tuple[str, str, str], list[Point]] = {}
+    found: list[tuple[Region, float, float, float]] = []  # region, half its width, top and bottom of its boxes
+    at = 0.0
+    for region, inner in drawn.frames:
+        places, paths = _layout(inner, sizes)
+        xs = [x + s * sizes[k][0] / 2 for k, (x, _) in places.items() for s in (-1, 1)]
+        xs += [x for p in paths for x, _ in p]
+        ys = [y + s * sizes[k][1] / 2 for k, (_, y) in places.items() for s in (-1, 1)]
+        left, right, top, bottom = min(xs, default=0), max(xs, default=0), min(ys, default=0), max(ys, default=0)
+        dx, dy = -(left + right) / 2, at - top
+        centres |= {k: (x + dx, y + dy) for k, (x, y) in places.items()}
+        ways |= {e: [(x + dx, y + dy) for x, y in p] for e, p in zip(inner.edges, paths, strict=True)}
+        if region is not None:
+            title = _LETTER * len(_title(region)) + 40
+            found.append((region, max((right - left) / 2, title / 2), at, at + bottom - top))
+        at += bottom - top + _FRAME + _GAP + _HEAD
+    half = max((h for _, h, _, _ in found), default=0.0) + _FRAME
+    frames = [(region, -half, top - _HEAD, 2 * half, bottom - top + _HEAD + _FRAME) for region, _, top, bottom in found]
+    order, drawn_in = [region.name for region in drawn.regions], {box.key: box.region for box in drawn.boxes}
+    lane = half
+    for a, b, name in drawn.between:
+        (x, y), (u, v) = centres[a.key], centres[b.key]
+        start, stop = (x, y + sizes[a.key][1] / 2), (u, v - sizes[b.key][1] / 2)
+        crossed = [
+            k for k, (at_x, at_y) in centres.items()
+            for mid, near in ((x, drawn_in[k] == a.region and at_y > y), (u, drawn_in[k] == b.region and at_y < v))
+            if near and abs(at_x - mid) < sizes[k][0] / 2 + 8
+        ]  # fmt: skip
+        bends: list[Point] = []
+        if crossed or order.index(b.region) != order.index(a.region) + 1:  # around what stands between
+            lane += 14
+            bends = [(lane, start[1] + 30), (lane, stop[1] - 30)]
+        ways[a.key, b.key, name] = [start, *bends, stop]
+    return centres, ways, frames
+
+
+def _layout(drawn: Picture, sizes: dict[str, tuple[float, float]]) -> tuple[dict[str, Point], list[list[Point]]]:
     """Where the boxes stand (their centres) and through which points each edge runs."""
     from grandalf.graphs import Edge, Vertex
     from grandalf.graphs import Graph as Drawing

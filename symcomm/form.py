@@ -26,8 +26,26 @@ class Form:
 
     @property
     def parts(self) -> tuple[Form, ...]:
-        """The forms it is made of."""
-        return ()
+        """The forms it is made of, in the order they are written."""
+        found: list[Form] = []
+        for field in self.__dict__.values():
+            if isinstance(field, Form):
+                found.append(field)
+            elif isinstance(field, tuple):
+                found += field
+        return tuple(found)
+
+    def mapped(self, change: Callable[[Form], Form]) -> Form:
+        """The same piece with each of its parts changed.
+
+        >>> Ratio(Sym("a"), num(2)).mapped(lambda part: num(1)) == Ratio(num(1), num(1))
+        True
+        """
+        fields = self.__dict__.values()
+        changed = (
+            change(f) if isinstance(f, Form) else tuple(map(change, f)) if isinstance(f, tuple) else f for f in fields
+        )
+        return type(self)(*changed)
 
 
 @dataclass(frozen=True)
@@ -56,20 +74,12 @@ class Total(Form):
 
     terms: tuple[Form, ...]
 
-    @property
-    def parts(self) -> tuple[Form, ...]:
-        return self.terms
-
 
 @dataclass(frozen=True)
 class Product(Form):
     """A product, in the order it is written."""
 
     factors: tuple[Form, ...]
-
-    @property
-    def parts(self) -> tuple[Form, ...]:
-        return self.factors
 
 
 @dataclass(frozen=True)
@@ -79,10 +89,6 @@ class Ratio(Form):
     top: Form
     bottom: Form
 
-    @property
-    def parts(self) -> tuple[Form, ...]:
-        return (self.top, self.bottom)
-
 
 @dataclass(frozen=True)
 class Power(Form):
@@ -91,20 +97,12 @@ class Power(Form):
     base: Form
     exponent: Form
 
-    @property
-    def parts(self) -> tuple[Form, ...]:
-        return (self.base, self.exponent)
-
 
 @dataclass(frozen=True)
 class Root(Form):
     """A square root."""
 
     inside: Form
-
-    @property
-    def parts(self) -> tuple[Form, ...]:
-        return (self.inside,)
 
 
 @dataclass(frozen=True)
@@ -113,20 +111,12 @@ class Ceiling(Form):
 
     inside: Form
 
-    @property
-    def parts(self) -> tuple[Form, ...]:
-        return (self.inside,)
-
 
 @dataclass(frozen=True)
 class Floor(Form):
     """The greatest whole number that is not larger."""
 
     inside: Form
-
-    @property
-    def parts(self) -> tuple[Form, ...]:
-        return (self.inside,)
 
 
 @dataclass(frozen=True)
@@ -135,20 +125,12 @@ class Largest(Form):
 
     choices: tuple[Form, ...]
 
-    @property
-    def parts(self) -> tuple[Form, ...]:
-        return self.choices
-
 
 @dataclass(frozen=True)
 class Smallest(Form):
     """The smallest of several."""
 
     choices: tuple[Form, ...]
-
-    @property
-    def parts(self) -> tuple[Form, ...]:
-        return self.choices
 
 
 @dataclass(frozen=True)
@@ -157,10 +139,6 @@ class Logarithm(Form):
 
     inside: Form
     base: int = 0
-
-    @property
-    def parts(self) -> tuple[Form, ...]:
-        return (self.inside,)
 
 
 def num(value: int | Fraction, unit: Unit = ONE) -> Num:
@@ -408,32 +386,7 @@ def substitute(form: Form, replace: Callable[[Sym], Form]) -> Form:
     """
 
     def go(f: Form) -> Form:
-        match f:
-            case Sym():
-                return replace(f)
-            case Num():
-                return f
-            case Total(terms):
-                return Total(tuple(go(t) for t in terms))
-            case Product(factors):
-                return Product(tuple(go(t) for t in factors))
-            case Ratio(top, bottom):
-                return Ratio(go(top), go(bottom))
-            case Power(base, exponent):
-                return Power(go(base), go(exponent))
-            case Root(inside):
-                return Root(go(inside))
-            case Ceiling(inside):
-                return Ceiling(go(inside))
-            case Floor(inside):
-                return Floor(go(inside))
-            case Largest(choices):
-                return Largest(tuple(go(c) for c in choices))
-            case Smallest(choices):
-                return Smallest(tuple(go(c) for c in choices))
-            case Logarithm(inside, base):
-                return Logarithm(go(inside), base)
-        raise TypeError(f"cannot substitute in {type(f).__name__}")
+        return replace(f) if isinstance(f, Sym) else f.mapped(go)
 
     return go(form)
 

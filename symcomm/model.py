@@ -23,7 +23,7 @@ from symcomm.quantities.setting import Setting
 from symcomm.readers.blueprint import Blueprint, PartGraph
 from symcomm.readers.reading import Leaves, read, read_text
 from symcomm.text.formula import parse_layer
-from symcomm.text.table import Table, layer_tables
+from symcomm.text.table import Table, as_text, layer_tables
 from symcomm.units import ONE
 
 
@@ -64,6 +64,21 @@ class Model:
     notation: Notation = field(default_factory=Notation)
     tables: tuple[str, ...] = field(default=(), compare=False)
     literal: Model | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        from symcomm.notebook import summary
+
+        return f"<Model {self.name}: {summary(self)}>"
+
+    def _repr_markdown_(self) -> str:
+        from symcomm.notebook import markdown
+
+        return markdown(self)
+
+    def _repr_html_(self) -> str:
+        from symcomm.notebook import html
+
+        return html(self)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -268,7 +283,7 @@ def load(
         rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
         notation=notation,
     )  # fmt: skip
-    made = Model(graph, name or "layer", dtype, given, notation or Notation())
+    made = Model(graph, name or "layer", dtype, given, notation or Notation(), (as_text(source),))
     graph.relations.complete(given)  # refuses values that contradict one another
     return made
 
@@ -311,7 +326,7 @@ def model_of_parts(
         for size, value in model.values.items():
             if known.setdefault(size, value) != value:
                 raise ValuesError(f"{size} is {known[size]} in one part and {value} in another one")
-    made = tuple(PartGraph(model.name, model.graph, layers_before=at) for model, at in models)
+    made = tuple(PartGraph(model.name, model.graph, "\n".join(model.tables), at) for model, at in models)
     dtype = models[0][0].dtype
     return from_blueprint(Blueprint(name, made, {}), dtype=dtype, values={**known, **(values or {})}, notation=notation)
 
@@ -319,8 +334,17 @@ def model_of_parts(
 def load_known(source: object, *, name: str = "", dtype: str = "fp16", values: Mapping[str, object] | None = None,
                notation: Notation | None = None, architecture: str = "", leaves: Leaves | None = None,
                loss: bool = False, **other: Any) -> Model | None:  # fmt: skip
-    """The model of a configuration or a module; None where the source is something else, such as a layer table."""
+    """The model of a configuration or a module; None where the source is something else, such as a layer table.
+
+    Raises ``ValuesError`` for options that the source cannot take.
+    """
     blueprint = read(source, architecture=architecture, leaves=leaves, loss=loss)
+    for option, said in (("loss", loss), ("architecture", architecture), ("leaves", leaves)):
+        if blueprint is None and said:
+            raise ValuesError(
+                f"{option} does not belong to layer tables; this is no configuration and no module",
+                hint=r"a layer table has its loss as a row, such as \ell = CrossEntropy(o, r)" if loss else "",
+            )
     if blueprint is None:
         return None
     unknown = [key for key, value in other.items() if value]
@@ -367,3 +391,15 @@ def peak_rate(clock: object = None, units: object = None, fma: object = None, ac
     """
     empty = Model(Graph("no model", {}, {}, ()))
     return empty.derive("peak_rate", accounting=accounting, clock=clock, units=units, fma=fma)
+
+
+def broadcast(plan: str, accounting: Any = None, **options: object) -> Derivation:
+    """The time of a broadcast from the host: the plan ``host``, ``serial``, ``relay`` or ``pipelined``.
+
+    ``options`` are those of the quantity; what is not given stays a symbol, a latency of 0 is left out.
+
+    >>> str(broadcast("serial", size="4 GB", bandwidth="50 GB/s", latency=0, receivers=3).at())
+    '0.32 s = 320 ms'
+    """
+    empty = Model(Graph("no model", {}, {}, ()))
+    return empty.derive("broadcast", plan=plan, accounting=accounting, **options)

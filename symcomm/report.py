@@ -5,7 +5,7 @@ Numbers are exact and so are text: ``"12884901888"`` or ``"4096/3"``, never a fl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,22 @@ from symcomm import form as forms
 from symcomm import printing
 from symcomm.derivation import Derivation, Reason, Step
 from symcomm.drawing import kind_text, shape_text, shown_name
-from symcomm.errors import Span
+from symcomm.errors import Span, StrategyError
 from symcomm.form import Form
+from symcomm.graph import axis_roles
+from symcomm.graph.graph import Graph
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
     from symcomm.model import Model
 
+READINGS: dict[str, Callable[[Graph], tuple[str, ...]]] = {
+    "batch": axis_roles.batch_axes,
+    "sequence": axis_roles.sequence_axes,
+    "vocabulary": axis_roles.vocabulary_axes,
+    "experts": axis_roles.expert_axes,
+    "pairs": axis_roles.paired_axes,
+}
 FORMAT = 1  # raised only when a key changes its meaning
 
 
@@ -116,6 +125,7 @@ def op_rows(model: Model) -> list[dict[str, Any]]:
         rows.append(
             {
                 "row": op.row,
+                "region": op.region,
                 "op": op.output,
                 "name": shown_name(op.output),
                 "kind": kind_text(graph, op),
@@ -129,6 +139,25 @@ def op_rows(model: Model) -> list[dict[str, Any]]:
     return rows
 
 
+def axes(graph: Graph) -> dict[str, list[str]]:
+    """What the ops say of the axes, by their sizes: which are the batch, the sequence, the vocabulary, the experts.
+
+    ``pairs`` are those that tensor parallelism cuts. What there is not, or what reads in two ways, is left out here; a
+    strategy that needs it asks for it.
+
+    >>> from symcomm.model import load
+    >>> axes(load("Computation\\tInput\\tOutput\\ny = xW\\tx [B, D], W [D, F]\\ty [B, F]\\n").graph)
+    {'batch': ['B']}
+    """
+    found: dict[str, list[str]] = {}
+    for role, read in READINGS.items():
+        try:
+            found[role] = [*dict.fromkeys(graph.axes[name].label for name in read(graph))]
+        except StrategyError:
+            continue
+    return found
+
+
 def model(made: Model) -> dict[str, Any]:
     """A model: its ops, tensors, relations between sizes, and totals with their numbers where these are known."""
     graph = made.graph
@@ -138,19 +167,16 @@ def model(made: Model) -> dict[str, Any]:
         "name": made.name,
         "dtype": made.dtype,
         "repeat": graph.repeat,
+        "regions": [{"name": r.name, "times": r.times, "carried": [*map(list, r.carried)]} for r in graph.regions],
         "values": {name: number(Fraction(value)) for name, value in made.values.items()},
         "relations": [f"{n} = {printing.plain(right, None, made.notation)}" for n, right in graph.relations.equations],
         "reading": graph.reading,
+        "axes": axes(graph),
         "ops": op_rows(made),
         "tensors": [
             {"name": t.name, "role": t.role, "shape": shape_text(graph, t.name)} for t in graph.tensors.values()
         ],
-        "edges": [
-            {"tensor": name, "into": op.output}
-            for op in graph.ops
-            if op.phase == "forward"
-            for name in dict.fromkeys(op.inputs)
-        ],
+        "edges": [{"tensor": name, "into": into} for _, into, name in graph.forward().nx.edges(data="tensor")],
         "totals": {name: _total(total) for name, total in totals.items()},
         "notes": list(graph.notes),
     }

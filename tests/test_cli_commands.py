@@ -92,7 +92,8 @@ def test_show_prints_ops_totals_and_the_graph():
     assert "read as data: x; weights: W^Q, W^K, W^V, W^O, W^1, W^2" in shown
     assert "6 442 450 944 parameter" in shown
     assert "●─╯" in shown  # rails that join: scores and values
-    assert "repeated N_layer times" in shown
+    assert "╭─ transformer × N_layer" in shown
+    assert "→ x of the next transformer" in shown
 
 
 def test_show_counts_each_op_as_loops_would(table: str):

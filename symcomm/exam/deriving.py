@@ -14,6 +14,7 @@ from symcomm.notation import Notation
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
     from symcomm.model import Model
+    from symcomm.quantities import Pass
 
 
 def accounting_of(*layers: Iterable[tuple[str, str]]) -> Accounting:
@@ -30,13 +31,21 @@ def no_model(notation: Notation | None = None) -> Model:
 
 
 def derive(
-    name: str, model: Model, options: Mapping[str, Any], accounting: Accounting, values: Mapping[str, Fraction]
-) -> Derivation:
-    """Derives one quantity; ``values`` are known besides the model's own, and come before them."""
+    quantity: str | Pass, model: Model, options: Mapping[str, Any], accounting: Accounting,
+    values: Mapping[str, Fraction],
+) -> Derivation:  # fmt: skip
+    """Derives one quantity, by its name or as an author's worksheet says it.
+
+    ``values`` are known besides the model's own, and come before them.
+    """
     known = replace(model, values={**model.values, **values})
     sizes = {s.name for axis in model.graph.axes.values() for s in axis.size.free_symbols}
     sizes |= {region.times for region in model.graph.regions}
     for symbol, value in values.items():
         if symbol in sizes and value.denominator != 1:
             raise ValuesError(f"{symbol} is {value}, but a size is a whole number")
-    return known.derive(name, accounting=accounting, **options)
+    if not isinstance(quantity, str):
+        from symcomm.quantities.setting import Setting
+
+        return quantity.derive(Setting(known.graph, accounting, known.dtype, known.notation, known.values), **options)
+    return known.derive(quantity, accounting=accounting, **options)

@@ -197,8 +197,6 @@ def convert(value: Any, kind: str, name: str) -> Any:
         if not isinstance(value, (str, dict)):
             raise DocumentError(f"'{name}' must be a strategy, such as data(k)")
         return parse_strategy(value)
-    if kind == "links" and isinstance(value, dict):
-        return {str(axis): convert(one, "text", f"{name}: {axis}") for axis, one in value.items()}
     if kind == "schedule":
         from symcomm.program.schedules import find
 
@@ -209,6 +207,8 @@ def convert(value: Any, kind: str, name: str) -> Any:
                 raise
             raise DocumentError(f"'{str(value)[:60]}' is no schedule", hint=error.hint) from None
         return str(value)
+    if kind == "links" and isinstance(value, dict):
+        return {str(axis): convert(one, "text", f"{name}: {axis}") for axis, one in value.items()}
     if kind.startswith("choice:"):
         choices = kind.removeprefix("choice:").split("|")
         if value not in choices:

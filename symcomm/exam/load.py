@@ -19,7 +19,8 @@ def load(source: Any, name: str = "", **options: Any) -> Model:
 
     Also of a Hugging Face ``config.json`` (path, text or mapping), of a printed PyTorch module (text, or a path that
     ends in ``.txt``), of a live module or a function that makes one: see ``symcomm.readers.reading``. There,
-    ``architecture`` names a class and ``leaves`` declares layers of one's own.
+    ``architecture`` names a class, ``leaves`` declares layers of one's own, and ``loss=True`` adds the cross-entropy to
+    the head of a configuration.
 
     ``name`` chooses among the models of a problem file (the last one by default). ``options`` are those of
     ``symcomm.model.load``: ``repeat``, ``batch``, ``dtype``, ``values``, ``inputs``, ``weights``, ``notation``.
@@ -33,7 +34,7 @@ def load(source: Any, name: str = "", **options: Any) -> Model:
         if not isinstance(source, (str, Path)):
             hint = "a path, a text, a Table, a configuration (a mapping) or a PyTorch module"
             raise TableError(f"a model cannot be read from a {type(source).__name__}", hint=hint)
-        options = {k: v for k, v in options.items() if k not in ("architecture", "leaves", "loss")}
+        options = {k: v for k, v in options.items() if k not in ("architecture", "leaves", "loss")}  # not said
         is_path = isinstance(source, Path) or ("\n" not in source and len(source) < 1000)
         problem = read_problem(source) if is_path else parse_problem(str(source))
         if problem.models:

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from symcomm.errors import DocumentError, Span, nearest
+from symcomm.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.exam import blocks, pieces
 from symcomm.exam.blocks import Listing, Scalar, Section, Value
 from symcomm.exam.figures import FIGURE_LIMIT, Figure, read_figure
@@ -23,13 +23,16 @@ from symcomm.render.document import Heading, LayerTable, Prose
 from symcomm.text.table import Table, layer_tables
 from symcomm.units import Quantity
 
+if TYPE_CHECKING:
+    from symcomm.quantities import Pass
+
 FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")
 MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
     "axes", "layers_before",
 )  # fmt: skip
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
-ASK_KEYS = ("ask", "label", "model", "points", "given", "printed")  # and the options of the quantity that is asked for
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "given", "printed")  # and the quantity's options
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Ask:
     """One quantity that is asked for: a pass, its options, and the numbers given with the question.
 
     ``conventions`` are choices of accounting by field, laid over those of the document. ``printed`` is what a source
-    says the answer is, to be set beside it.
+    says the answer is, to be set beside it. ``sheet`` is the quantity that the author's own worksheet says.
     """
 
     quantity: str
@@ -74,6 +77,7 @@ class Ask:
     points: int | None
     section: Section
     printed: Quantity | None = None
+    sheet: Pass | None = None
 
     @property
     def span(self) -> Span:
@@ -337,10 +341,10 @@ class _Reader:
     def ask(self, section: Section) -> Ask:
         from symcomm.quantities import PASSES
 
-        name = section.text("ask")
-        if name not in PASSES:
+        name, sheet = section.text("ask"), self.worksheet(section)
+        if name not in PASSES and sheet is None:
             raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), nearest(name, [*PASSES]))
-        wanted = PASSES[name]
+        wanted = sheet or PASSES[name]
         kinds = {option.name: option for option in wanted.options}
         section.only([*ASK_KEYS, *kinds, "accounting"])
         model = section.text("model")
@@ -371,7 +375,23 @@ class _Reader:
             section.count("points"),
             section,
             section.quantity("printed"),
+            sheet,
         )
+
+    def worksheet(self, section: Section) -> Pass | None:
+        """What a question asks of a worksheet of the author's, in a file beside this one."""
+        if "worksheet" not in section:
+            return None
+        from symcomm.quantities import of_worksheet
+        from symcomm.worksheets import read_worksheet
+
+        key = "worksheet"
+        try:
+            sheet = read_worksheet(section.text(key), inside=Path(self.file).parent)
+            key = "ask"
+            return of_worksheet(sheet.ask(section.text(key)))
+        except SymcommError as error:
+            raise error.at(section.span_of(key)) from None
 
     def problem(self) -> Problem:
         """The problem, once all pieces were taken."""

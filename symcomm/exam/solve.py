@@ -144,7 +144,8 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
     chosen = accounting_of(problem.conventions, ask.conventions, extra)
     values = _numbers(known)
     try:
-        derivation = derive(ask.quantity, model or no_model(problem.notation), dict(ask.options), chosen, values)
+        asked, about = ask.sheet or ask.quantity, model or no_model(problem.notation)
+        derivation = derive(asked, about, dict(ask.options), chosen, values)
         check_units(derivation, known)
         complete = derivation.values(**values)
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None

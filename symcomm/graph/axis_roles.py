@@ -132,10 +132,9 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
     said = [a for a in open_axes if graph.axes[a].role == "batch"]
     for axis in said:
         if axis in uses.mixed:
-            label, op = graph.axes[axis].label, uses.mixed[axis]
+            label, mixing = graph.axes[axis].label, bare(uses.mixed[axis].output).split("·")[0]
             raise StrategyError(
-                f"{label} is said to be the batch of {graph.name}, but "
-                f"{bare(op.output).split('·')[0]} mixes its positions",
+                f"{label} is said to be the batch of {graph.name}, but {mixing} mixes its positions",
                 hint=f"say what it is: axes: {{{label}: sequence}}",
             )
     free = said or [a for a in open_axes if a not in uses.mixed and graph.axes[a].role != "sequence"]

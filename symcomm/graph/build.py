@@ -16,7 +16,7 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.errors import ShapeError, Span, SymcommError, nearest
-from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in
+from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in, size_text
 from symcomm.graph.formulas import Reader
 from symcomm.graph.graph import Axis, Graph, Op, Region, Tensor
 from symcomm.graph.roles import with_roles
@@ -81,7 +81,7 @@ class _Builder(Reader):
             if size.is_number and not (size.is_Integer and size > 0):
                 raise ShapeError(f"a size of {size}", node.span, "sizes are positive whole numbers")
         known = self.tensors.get((name.key, bool(name.index)))
-        shape = tuple(str(s).replace("*", "") for s in sizes)
+        shape = tuple(size_text(s) for s in sizes)
         if known:
             old = known.dims[len(known.indices) + (known.name in self.batched and bool(self.batch)) :]
             fits = len(old) == len(sizes) and all(self.same(d.root().size, s) for d, s in zip(old, sizes, strict=True))
@@ -158,7 +158,8 @@ class _Builder(Reader):
     def settle(self, value: Value, target: DraftTensor, span: Span) -> None:
         """Makes the value of a row its declared result: same families, same shape."""
         made = value.tensor
-        fresh = self.ops and self.ops[-1].output is made and not made.virtual
+        named = any(made is known for known in self.tensors.values())  # ``h = x``: x is still there
+        fresh = self.ops and self.ops[-1].output is made and not made.virtual and not named
         letters = dict(value.family)
         if set(letters) != set(target.indices):
             missing = set(target.indices) ^ set(letters)

@@ -6,6 +6,7 @@ builder turns the drafts into a graph once all rows are read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -93,6 +94,16 @@ class DraftOp:
     attributes: dict[str, Any]
     row: int
     source: Span | None
+
+
+def size_text(size: sp.Expr) -> str:
+    """A size as it is told in a shape.
+
+    >>> from symcomm.notation import symbol
+    >>> size_text(4 * symbol("D")), size_text(symbol("H") * symbol("n_H")), size_text(symbol("D") ** 2)
+    ('4D', 'H·n_H', 'D^2')
+    """
+    return re.sub(r"^(\d+)\*", r"\1", str(size)).replace("**", "^").replace("*", "·")
 
 
 def size_form(node: tree.Node, aliases: Mapping[str, str] = MappingProxyType({})) -> Form:
@@ -192,7 +203,7 @@ class Drafts:
         return size_form(node, self.renamed)
 
     def dim(self, size: sp.Expr) -> Dim:
-        return Dim(size, str(size).replace("*", ""))
+        return Dim(size, size_text(size))
 
     def same(self, a: sp.Expr, b: sp.Expr) -> bool:
         relations = self.relations()

@@ -157,6 +157,10 @@ class Graph:
         """Whether two sizes are equal under the relations."""
         return bool((self.relations.expand(a) - self.relations.expand(b)).expand() == 0)
 
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{r.times} × {r.name}" if r.times else r.name for r in self.regions)
+        return f"<Graph {self.name}: {parts + '; ' if parts else ''}{len(self.ops)} ops, {len(self.tensors)} tensors>"
+
     @property
     def repeat(self) -> str:
         """The symbol that says how often the only region is repeated; else empty."""
@@ -304,20 +308,42 @@ class Graph:
         return found
 
     @cached_property
-    def nx(self) -> nx.MultiDiGraph:
-        """The graph for NetworkX: a node an op or a tensor from outside, an edge a tensor that flows."""
+    def nx(self) -> nx.DiGraph:
+        """The graph for NetworkX, frozen: a node an op or a tensor from outside, an edge a tensor that flows.
+
+        A node is called as the tensor it stands for. All nodes have ``kind`` (of a tensor from outside: its role),
+        ``region`` (the first one that reads it), ``phase``, ``row`` and ``source``; an op has its record as ``op``, a
+        tensor from outside as ``tensor``. An edge has ``tensor`` (its name), ``role``, ``axes``, ``shape`` (a SymPy
+        size for each axis), ``dtype`` (None: the model's), ``operands`` (the places at which the op reads it) and
+        ``crosses`` (whether it leaves its region). ``nx.graph`` has the ``name`` and the ``regions``, each with how
+        often it stands and what it hands on to its next repetition; that is no edge, so no cycle.
+
+        >>> from symcomm.model import load
+        >>> made = load("Computation\\tInput\\tOutput\\ny = relu(xW)\\tx [B, D], W [D, F]\\ty [B, F]\\n").graph.nx
+        >>> [*made.edges], made.edges["W", "y·1"]["shape"]
+        ([('x', 'y·1'), ('W', 'y·1'), ('y·1', 'y')], (D, F))
+        """
         import networkx as nx
 
-        g = nx.MultiDiGraph(name=self.name)
-        for tensor in self.tensors.values():
-            if tensor.name not in self.producers and tensor.name in self.consumers:
-                g.add_node(tensor.name, tensor=tensor)
+        made = nx.DiGraph(name=self.name, regions=self.regions)
         for op in self.ops:
-            g.add_node(op.name, op=op)
+            for name in op.inputs:
+                if name not in self.producers and name not in made:
+                    t = self.tensors[name]
+                    made.add_node(name, kind=t.role, region=op.region, phase=op.phase, row=op.row, source=t.source,
+                                  tensor=t)  # fmt: skip
+            made.add_node(op.output, kind=op.kind, region=op.region, phase=op.phase, row=op.row, source=op.source,
+                          op=op)  # fmt: skip
+        for op in self.ops:
             for name in dict.fromkeys(op.inputs):
-                source = self.producers[name].name if name in self.producers else name
-                g.add_edge(source, op.name, tensor=name)
-        return g
+                t = self.tensors[name]
+                made.add_edge(
+                    name, op.output, tensor=name, role=t.role, axes=t.axes, dtype=t.dtype,
+                    shape=tuple(self.axes[a].size for a in t.axes),
+                    operands=tuple(n for n, other in enumerate(op.inputs) if other == name),
+                    crosses=name in self.crossing and self.producers[name].region != op.region,
+                )  # fmt: skip
+        return nx.freeze(made)
 
     def forward(self) -> Graph:
         """The graph without its backward ops."""

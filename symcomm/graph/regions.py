@@ -35,12 +35,9 @@ def split(graph: Graph, at: str, names: tuple[str, str] = ("embedding", "head"))
     """
     if at not in graph.producers:
         raise ValuesError(f"no row of {graph.name} computes '{at[:60]}'", hint=nearest(at, [*graph.producers]))
-    needed, queue = set[str](), [at]
-    while queue:
-        made = graph.producers.get(queue.pop())
-        if made is not None and made.output not in needed:
-            needed.add(made.output)
-            queue += made.inputs
+    import networkx as nx
+
+    needed = nx.ancestors(graph.nx, at) | {at}
     last = graph.producers[at]
     bare = last.attribute("view") and graph.tensors[last.inputs[0]].axes == graph.tensors[at].axes
     found = []
@@ -188,13 +185,12 @@ def joined(
             if key == (graph.name, tensor.name):
                 moved = tuple(of_axis[graph.name, a] for a in tensor.axes)
                 tensors[called[key]] = replace(tensor, name=called[key], axes=moved)
-        rows = 0
+        start = above + 1 - min((op.row for op in graph.ops), default=1)
         for op in graph.ops:
             inputs = tuple(called[graph.name, n] for n in op.inputs)
             made = called[graph.name, op.output]
-            ops.append(replace(op, name=made, inputs=inputs, output=made, row=op.row + above, region=graph.name))
-            rows = max(rows, op.row)
-        above += rows
+            ops.append(replace(op, name=made, inputs=inputs, output=made, row=op.row + start, region=graph.name))
+            above = max(above, op.row + start)
     equations: dict[str, Form] = {}
     for graph in graphs:
         equations.update(graph.relations.equations)

@@ -197,7 +197,7 @@ class _Follower:
             self.assign(name, "data")
         elif summed:
             outer = [i for i in axes if i not in summed]
-            if (kept and not known) or (not known and any(graph.axes[axes[i]].role == "sequence" for i in outer)):
+            if not known and (kept or any(graph.axes[axes[i]].role == "sequence" for i in outer)):
                 self.assign(name, "data")
             elif not known and any(graph.axes[axes[i]].role == "sequence" for i in summed):
                 self.doubt(leaves, "a product sums the sequence")

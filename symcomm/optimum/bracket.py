@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from symcomm.derivation import rational
 from symcomm.errors import ValuesError
 from symcomm.optimum.candidates import Found, Point
 from symcomm.optimum.powers import course, slope_of, terms
@@ -112,12 +113,12 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None) -> Point:
     slope, kind = _courses(expr, x)
 
     def end(at: Fraction, name: str) -> Point:
-        return Point(_rational(at), at, at, name)
+        return Point(rational(at), at, at, name)
 
     if kind == "hill":
         if not low or high is None:
             raise ValuesError("the cost rises and then falls", hint="give a lower bound above zero and an upper bound")
-        way = sign_at(expr.subs(x, _rational(low)) - expr.subs(x, _rational(high)), x, low)
+        way = sign_at(expr.subs(x, rational(low)) - expr.subs(x, rational(high)), x, low)
         return end(high, "upper bound") if way > 0 else end(low, "lower bound")
     bottom, top = low or Fraction(1, _FAR), high if high is not None else Fraction(_FAR)
     if sign_at(slope, x, bottom) >= 0:
@@ -131,19 +132,13 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None) -> Point:
     while top - bottom > Fraction(1, 10**12) * bottom:
         middle = (bottom + top) / 2 if top < 4 * bottom else Fraction(_power_between(bottom, top))
         way = sign_at(slope, x, middle) or sign_at(slope, x, middle, 16 * _DIGITS)
-        if not way and slope.subs(x, _rational(middle)).equals(0):
-            return Point(_rational(middle), middle, middle, "slope zero")
+        if not way and slope.subs(x, rational(middle)).equals(0):
+            return Point(rational(middle), middle, middle, "slope zero")
         if not way:
             raise ValuesError("where the cost is best cannot be told: its slope is too small to have a sure sign")
         bottom, top = (middle, top) if way < 0 else (bottom, middle)
     middle = (bottom + top) / 2
-    return Point(_rational(middle), bottom, top, "slope zero", closed=False)
-
-
-def _rational(number: Fraction) -> Expr:
-    import sympy as sp
-
-    return sp.Rational(number.numerator, number.denominator)
+    return Point(rational(middle), bottom, top, "slope zero", closed=False)
 
 
 def _power_between(a: Fraction, b: Fraction) -> Fraction:

@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
+from symcomm.derivation import rational
 from symcomm.errors import IrrationalError, ValuesError
 
 if TYPE_CHECKING:
@@ -212,32 +213,29 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
     """
     import sympy as sp
 
-    def number(f: Fraction) -> Expr:
-        return sp.Rational(f.numerator, f.denominator)
-
     if high is not None and low > high:
         raise ValuesError(f"there is no number from {low} to {high}")
     points = special(expr, x)
     for poly in points.poles:
         for r in sp.Poly(poly, x, domain="QQ").real_roots(multiple=True):
-            if r >= number(low) and not (open_below and r == number(low)) and (high is None or r <= number(high)):
+            if r >= rational(low) and not (open_below and r == rational(low)) and (high is None or r <= rational(high)):
                 raise ValuesError(f"the cost is not defined at {x.name} = {r}: a division by zero")
-    found: list[Point] = [] if open_below else [Point(number(low), low, low, "lower bound")]
+    found: list[Point] = [] if open_below else [Point(rational(low), low, low, "lower bound")]
     if high is not None:
-        found.append(Point(number(high), high, high, "upper bound"))
+        found.append(Point(rational(high), high, high, "upper bound"))
     eps = Fraction(1, 10**15)
     for kind, polys in (("slope zero", points.slopes), ("kink", points.kinks)):
         for poly in polys:
             p = sp.Poly(poly, x, domain="QQ").sqf_part()  # of simple roots, at each of which the sign changes
             for r in p.real_roots():
-                if not (r > number(low) and (high is None or r < number(high))):
+                if not (r > rational(low) and (high is None or r < rational(high))):
                     continue
                 if r.is_Rational:
                     exact = Fraction(int(r.p), int(r.q))
                     found.append(Point(r, exact, exact, kind))
                     continue
                 middle = Fraction(int(sp.N(r * 10**16, 40 + len(str(int(r)))))) / 10**16
-                if p.eval(number(middle - eps)) * p.eval(number(middle + eps)) >= 0:
+                if p.eval(rational(middle - eps)) * p.eval(rational(middle + eps)) >= 0:
                     near = f"near {float(middle):.6g}"
                     raise ValuesError(f"two candidates for the optimum are closer than 10^-15, {near}")
                 found.append(Point(r, middle - eps, middle + eps, kind, not r.has(sp.CRootOf)))
@@ -255,8 +253,8 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
     if open_below:
         first = min([p.low for p in found if p.low > low], default=low + 1)
         step = (first - low) / 8
-        piece = _active(expr, x, [number(low + step * i) for i in (1, 2, 3)])
-        ends.append((sp.limit(piece, x, number(low), "+"), f"as {x.name} comes near {low}"))
+        piece = _active(expr, x, [rational(low + step * i) for i in (1, 2, 3)])
+        ends.append((sp.limit(piece, x, rational(low), "+"), f"as {x.name} comes near {low}"))
     for end, where in sorted(ends, key=lambda e: sp.N(e[0])):
         if end == -sp.oo:
             raise ValuesError(f"there is no optimum: the cost has no bound {where}", hint="give bounds")

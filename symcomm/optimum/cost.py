@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Relations, Step, exact
+from symcomm.derivation import Derivation, Relations, Step, exact, put
 from symcomm.errors import DerivationError, ValuesError, nearest
 from symcomm.form import Form, Sym
 from symcomm.graph.drafts import size_form
-from symcomm.notation import Notation, amount, symbol
+from symcomm.notation import Notation, amount
 from symcomm.optimum.unit_repair import with_unit
 from symcomm.text.formula import parse_answer
 from symcomm.units import ONE, Unit
@@ -80,13 +80,7 @@ class Cost:
     @cached_property
     def numbers(self) -> Expr:
         """The cost with the given numbers: a function of the variable alone, where no name is missing."""
-        import sympy as sp
-
-        put: dict[Symbol, Expr] = {}
-        for name, value in self.given.items():
-            number = sp.Rational(value.numerator, value.denominator)
-            put |= {symbol(name): number, amount(name): number} if name != self.over else {}
-        return _defined(self.expr.subs(put), "with these numbers")
+        return _defined(self.expr.subs(put(self.given, self.over)), "with these numbers")
 
     def write(self, expr: Expr, unit: Unit) -> Form:
         """An expression as a form in a unit, square roots gathered and units put back (not where the cost is bare)."""

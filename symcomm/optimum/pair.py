@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Reason, Relations, Step
+from symcomm.derivation import Derivation, Reason, Relations, Step, put
 from symcomm.errors import AccountingError, DerivationError, ValuesError, nearest
 from symcomm.form import Form, Sym, Total, negative
 from symcomm.notation import Notation
@@ -152,16 +152,7 @@ class Pair:
 
     def numbers(self, given: dict[str, Fraction]) -> Expr:
         """The difference with numbers put in."""
-        import sympy as sp
-
-        from symcomm.notation import amount, symbol
-
-        values = {
-            s: sp.Rational(given[n].numerator, given[n].denominator)
-            for n in given
-            for s in (symbol(n), amount(n))
-        }  # fmt: skip
-        return self.difference.xreplace(values)
+        return self.difference.xreplace(put(given))
 
     def polynomial(self) -> list[Expr] | None:
         """The coefficients of the difference's numerator, highest power first; None where it is no polynomial."""

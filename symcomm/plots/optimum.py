@@ -11,7 +11,7 @@ from typing import Any, Literal
 import sympy as sp
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, exact
+from symcomm.derivation import Derivation, exact, put
 from symcomm.errors import IrrationalError, SymcommError, ValuesError
 from symcomm.form import Form, Sym
 from symcomm.notation import amount, symbol
@@ -266,8 +266,7 @@ def _number(made: Derivation) -> float:
         return float(made.at().value)
     except IrrationalError:
         values = made.relations.complete(dict(made.given))
-        put = {s: sp.Rational(values[s.name].numerator, values[s.name].denominator) for s in made.expr.free_symbols}
-        return float(sp.N(made.expr.xreplace(put), 20))
+        return float(sp.N(made.expr.xreplace(put(values)), 20))
 
 
 def _function(cost: Derivation, over: str, values: Mapping[str, Fraction]) -> Any:
@@ -277,11 +276,7 @@ def _function(cost: Derivation, over: str, values: Mapping[str, Fraction]) -> An
 
 def _float(expr: Any, over: str, values: Mapping[str, Fraction]) -> Any:
     x = amount(over)
-    put: dict[Any, Any] = {symbol(over): x}
-    for name, value in values.items():
-        number = sp.Rational(value.numerator, value.denominator)
-        put |= {symbol(name): number, amount(name): number}
-    made = sp.lambdify([x], expr.xreplace(put), modules="math", dummify=True)
+    made = sp.lambdify([x], expr.xreplace({symbol(over): x, **put(values)}), modules="math", dummify=True)
     return lambda at: float(made(float(at)))
 
 

@@ -18,10 +18,10 @@ from symcomm.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sente
 from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.memory.activation_memory import named
-from symcomm.quantities.memory.course import Course
 from symcomm.quantities.memory.peak_memory import KINDS
+from symcomm.quantities.memory.region_memory import RegionMemory, StepOptions, add
 from symcomm.quantities.memory.state_memory import recipe_of
-from symcomm.quantities.memory.stretches import Part, Run, add
+from symcomm.quantities.memory.step_memory import StepMemory
 from symcomm.quantities.setting import Setting
 
 _LAYERS, _POINTS = 400, 60_000
@@ -68,7 +68,7 @@ def timeline(
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
     known = model.graph.relations.complete(model.values)
     setting = Setting(model.graph, chosen, dtype or model.dtype, model.notation, known)
-    run = Run(
+    run = StepOptions(
         placed or ONE_RANK,
         recipe_of(recipe),
         recomputation or RERUN[chosen.recomputation],
@@ -79,14 +79,14 @@ def timeline(
         buckets=buckets == "copy",
         every=int(every or 0),
     )
-    return _Layers(Course(setting, run), known).points()
+    return _Layers(StepMemory(setting, run), known).points()
 
 
 @dataclass
 class _Layers:
     """The ops of all layers, one after the other; what one layer does is evaluated once."""
 
-    course: Course
+    step: StepMemory
     known: Mapping[str, Fraction]
     seen: dict[tuple[object, ...], list[tuple[str, dict[str, Fraction]]]] = field(default_factory=dict)
 
@@ -94,18 +94,20 @@ class _Layers:
         """The bytes of several sizes."""
         return evaluate(add(forms), self.known)
 
-    def count(self, part: Part) -> int:
+    def count(self, part: RegionMemory) -> int:
         """The layers of a part; raises ``ValuesError`` where they are too many."""
         layers = int(evaluate(part.count, self.known))
         if layers > _LAYERS or layers * len(part.line.steps) > _POINTS:
             raise ValuesError(f"{layers} layers are too many to be drawn one by one", hint=f"at most {_LAYERS}")
         return layers
 
-    def ticks(self, n: int, phase: str, opens: bool, again: bool = False) -> list[tuple[str, dict[str, Fraction]]]:
+    def op_memories(
+        self, n: int, phase: str, opens: bool, again: bool = False
+    ) -> list[tuple[str, dict[str, Fraction]]]:
         """What one layer has at each of its ops, by kind."""
         key = (n, phase, opens, again)
         if key not in self.seen:
-            part = self.course.parts[n]
+            part = self.step.parts[n]
             found = part.forward(opens) if phase == "forward" else part.backward(opens)
             if again and part.grouped:
                 found = [*part.again(opens), *found]
@@ -117,15 +119,15 @@ class _Layers:
 
     def points(self) -> tuple[Point, ...]:
         """Every op of the step."""
-        parts, points = self.course.parts, list[Point]()
-        always = {kind: evaluate(form, self.known) for kind, form in self.course.base.always}
+        parts, points = self.step.parts, list[Point]()
+        always = {kind: evaluate(form, self.known) for kind, form in self.step.base.always}
         counts = [self.count(part) for part in parts]
         below, behind = Fraction(0), Fraction(0)
 
         def put(n: int, phase: str, layer: int, saved: Fraction, passing: Fraction, grown: Fraction, opens: bool,
                 again: bool) -> None:  # fmt: skip
             more = {"gradients": grown, "saved activations": saved, "temporaries": passing}
-            for op, sizes in self.ticks(n, phase, opens, again):
+            for op, sizes in self.op_memories(n, phase, opens, again):
                 found = {**always, **{kind: size + more[kind] for kind, size in sizes.items()}}
                 points.append(Point(phase, layer if parts[n].repeated else 0, op, found))
 
@@ -136,7 +138,7 @@ class _Layers:
                 groups = -(-layer // group) - opens  # those whose input is kept besides what the layer has itself
                 put(n, "forward", layer, below + groups * kept, Fraction(0), Fraction(0), opens, False)
             below += counts[n] // group * kept
-        if self.course.run.step == "forward":
+        if self.step.run.step == "forward":
             return tuple(points)
         for n, part in reversed([*enumerate(parts)]):
             group, kept, made = part.grouped or 1, self.worth(part.kept), self.worth(part.made)
@@ -151,9 +153,9 @@ class _Layers:
                 grown = behind + (counts[n] - layer) * made
                 put(n, "backward", layer, saved, passing, grown, place == 0, place == group - 1)
             behind += counts[n] * made
-        for moment in self.course.update():
-            sizes = {kind: evaluate(form, self.known) for kind, form in moment.parts}
-            points.append(Point("optimizer", 0, moment.op, sizes))
+        for snapshot in self.step.update():
+            sizes = {kind: evaluate(form, self.known) for kind, form in snapshot.parts}
+            points.append(Point("optimizer", 0, snapshot.op, sizes))
         return tuple(points)
 
 

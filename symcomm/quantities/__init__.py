@@ -32,6 +32,7 @@ from symcomm.quantities.options import (
     STRATEGY,
     Option,
 )
+from symcomm.worksheets import Worksheet, built_in
 
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
@@ -45,6 +46,7 @@ class Pass:
     summary: str
     options: tuple[Option, ...] = ()
     needs_model: bool = True
+    worksheet: Worksheet | None = None
 
     @property
     def group(self) -> str:
@@ -54,8 +56,19 @@ class Pass:
 
     @property
     def derive(self) -> Callable[..., Derivation]:
-        """The function that derives it, imported when it is first used."""
+        """The function that derives it, imported when it is first used, or the worksheet of its name."""
+        if self.worksheet:
+            return self.worksheet.derive
         return cast("Callable[..., Derivation]", import_module(f"symcomm.quantities.{self.group}.{self.name}").derive)
+
+
+def of_worksheet(sheet: Worksheet) -> Pass:
+    """The quantity that a worksheet is, or one line of it."""
+    options = (
+        Option(one.name, f"choice:{'|'.join(one.choices)}" if one.choices else one.kind, one.meaning, one.default)
+        for one in sheet.options
+    )
+    return Pass(sheet.name, sheet.summary, tuple(options), False, sheet)
 
 
 PASSES: dict[str, Pass] = {
@@ -254,7 +267,7 @@ PASSES: dict[str, Pass] = {
                 Option("of", "choice:step|exposed|hidden|network", "the step, or a part of its communication", "step"),
                 DTYPE,
                 GRADIENTS,
-                replace(SCHEDULE, default="gpipe"),
+                SCHEDULE,
                 CHUNKS,
                 *RATES,
                 LINKS,
@@ -391,25 +404,6 @@ PASSES: dict[str, Pass] = {
             needs_model=False,
         ),
         Pass(
-            "broadcast",
-            "the time of a broadcast from the host to all GPUs, and what measured times say about its links",
-            (
-                Option("about", "choice:time|host_copy|gpu_copy|speedup", "what is asked for", "time"),
-                Option("plan", "choice:host|serial|relay|pipelined", "how the tensor is passed on"),
-                Option("size", "quantity", "the bytes of the tensor"),
-                Option("bandwidth", "quantity", "the bandwidth of a link between GPUs, one direction"),
-                Option("latency", "quantity", "the latency of a message; 0 leaves it out"),
-                Option("receivers", "size", "the GPUs that receive the tensor besides the first"),
-                Option("chunks", "size", "the number of chunks of the pipelined plan"),
-                Option("hops", "size", "the links from the host to the last GPU"),
-                Option("host_bandwidth", "quantity", "the bandwidth from the host"),
-                Option("host_latency", "quantity", "the latency of a message from the host"),
-                Option("before", "quantity", "a measured time: of the host plan, or the slower of two"),
-                Option("after", "quantity", "a measured time: of the relay, or the faster of two"),
-            ),
-            needs_model=False,
-        ),
-        Pass(
             "buckets",
             "the gradient buckets of data parallelism: the time they leave after backward, the best number and size",
             (
@@ -447,26 +441,10 @@ PASSES: dict[str, Pass] = {
             ),
             needs_model=False,
         ),
-        Pass(
-            "pipelined_broadcast",
-            "the time of a broadcast along a chain in chunks, and the best number of chunks",
-            (Option("want", "choice:time|chunks|whole_chunks|least", "what is asked for", "time"),),
-            needs_model=False,
-        ),
-        Pass(
-            "scaling_law",
-            "the compute-optimal parameters and tokens of a fitted loss, and what follows from them",
-            (
-                Option(
-                    "want",
-                    "choice:parameters|tokens|tokens_per_parameter|exponent_parameters|exponent_tokens"
-                    "|coefficient_parameters|coefficient_tokens|doubling|loss|break_even"
-                    "|rule_compute|rule_tokens_per_parameter|same_compute",
-                    "what is asked for",
-                    "parameters",
-                ),
-            ),
-            needs_model=False,
+        *(
+            of_worksheet(sheet)
+            for name, sheet in built_in().items()
+            if name != "peak_rate"  # its numbers may be those of a device
         ),
     )
 }

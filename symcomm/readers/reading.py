@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from symcomm.errors import SymcommError
-from symcomm.readers.blueprint import Blueprint
+from symcomm.readers.blueprint import Blueprint, ReaderError
 
+Source = TypeVar("Source")
 Leaves = Mapping[str, list[tuple[int, ...]]]
 
 
@@ -20,13 +22,15 @@ def read(
     ``architecture`` is the class name meant, over the one a configuration says; ``leaves`` declares the shapes of the
     weights of layer classes of one's own in a printed tree. ``loss`` adds the cross-entropy to the head
     of a configuration.
+
+    Raises ``ReaderError`` where a loss is asked for of anything else: a module says itself what it computes.
     """
     from symcomm.readers.config import Config, is_config, read_config
     from symcomm.readers.live import is_live, read_live
     from symcomm.readers.module_text import is_module_text, read_module_text
 
     if is_live(source):
-        return read_live(source)
+        return read_live(_without_loss(source, "a module", loss))
     if isinstance(source, Mapping):
         return read_config(Config(dict(source)), architecture=architecture, loss=loss)
     if not isinstance(source, (str, Path)):
@@ -43,8 +47,16 @@ def read(
     if is_config(text):
         return read_config(text, file or "<config>", architecture, loss)
     if is_module_text(text):
-        return read_module_text(text, file or "<module>", leaves)
+        return read_module_text(_without_loss(text, file or "a printed module", loss), file or "<module>", leaves)
     return None
+
+
+def _without_loss(source: Source, what: str, loss: bool) -> Source:
+    if loss:
+        raise ReaderError(
+            f"no loss can be added to {what}", hint="loss=True is for a configuration (config.json) with a head"
+        )
+    return source
 
 
 _LARGEST_FILE = 2_000_000

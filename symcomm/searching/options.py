@@ -16,7 +16,7 @@ from symcomm.model import Model
 from symcomm.parallel.pipeline import messages
 from symcomm.parallel.strategy import Strategy, resolve
 from symcomm.program.closed_forms import slots
-from symcomm.program.schedules import find
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.program.schedules import schedules as all_schedules
 from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
@@ -156,8 +156,8 @@ def _named(said: str | Sequence[str] | None, usual: Iterable[str], known: Iterab
 
 
 def _timed_alike() -> list[str]:
-    """The schedules under which a step takes as long as under GPipe, which is what the time of a step counts."""
-    usual = slots(find("gpipe"))
+    """The schedules under which a step takes as long as under the usual one, whose time is what is searched."""
+    usual = slots(find(USUAL_SCHEDULE))
     whole = [s for s in all_schedules() if s.chunks == 1 and s.kinds == {"F", "D"}]
     found = [(s.name, slots(s)) for s in whole]
     return [name for name, form in found if form and usual and form.form == usual.form and not form.conditions]
@@ -174,7 +174,7 @@ def drafts_of(
     if not texts:
         raise ValuesError("no strategy is named", hint=f"for instance {USUAL[0]}")
     again = _named(recomputation, CONVENTION, CONVENTION, "recomputation")
-    plans = _named(schedules, ("1f1b",), () if schedules is None else _timed_alike(), "schedule")
+    plans = _named(schedules, (USUAL_SCHEDULE,), () if schedules is None else _timed_alike(), "schedule")
     notes: list[str] = []
     if one is None and not _applicable(pieces(USUAL[0]), model.graph, []):
         raise StrategyError(f"none of the usual strategies can be applied to {model.name}", hint="name one: cut(D, k)")

@@ -271,3 +271,15 @@ def layer_tables(text: str, file: str, first_line: int = 1) -> list[Table]:
         if "Computation" in columns and len(columns) >= 2:
             found.append(as_layer_table(table))
     return found
+
+
+def as_text(table: Table) -> str:
+    """The three columns of a layer table as text with tabs, which reads as the same table.
+
+    >>> [table] = layer_tables("| Input | Computation | Output |\\n|---|---|---|\\n| $x$ | $y = x$ | $y$ |", "t.md")
+    >>> as_text(table)
+    'Computation\\tInput\\tOutput\\n$y = x$\\t$x$\\t$y$\\n'
+    """
+    places = [layer_columns(table.columns)[name] for name in LAYER_COLUMNS]
+    rows = [[" ".join(row[n].text.split()) for n in places] for row in table.rows]
+    return "".join("\t".join(cells) + "\n" for cells in (LAYER_COLUMNS, *rows))

@@ -36,6 +36,8 @@ def parameters(*rows: Row) -> int:
         (("h = W x + b", "x [D], W [F, D], b [F]", "h [F]"), D * F + F),
         (("h = relu(x W^1)", "x [D], W^1 [D, F]", "h [F]"), D * F),
         (("h = x W + b", "x [1, D], W [D, F], b [1, F]", "h [1, F]"), D * F + F),
+        (("h = W x + c", "x [D], W [F, D], c [F]", "h [F]"), D * F + F),
+        (("h = x W + c", "x [1, D], W [D, F], c [1, F]", "h [1, F]"), D * F + F),
         (("h = x (W_0 + B A)", "x [L, d], W_0 [d, k], B [d, r], A [r, k]", "h [L, k]"), D * K + D * R + R * K),
         (("h = x (W_0 + B A)", "x [d], W_0 [d, k], B [d, r], A [r, k]", "h [k]"), D * K + D * R + R * K),
         ((r"y = \gamma \odot x + \beta", r"\gamma [D], x [B, D], \beta [D]", "y [B, D]"), 2 * D),

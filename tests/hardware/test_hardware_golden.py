@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 
 from symcomm.exam.problem import read_problem
 from symcomm.exam.solve import solve
-from symcomm.hardware.broadcast import broadcast, gpu_copy, host_copy, speedup
 from symcomm.hardware.paths import Wiring, wiring
-from symcomm.hardware.rates import balance, peak_rate
 from symcomm.hardware.topology import read_topology
+from symcomm.quantities.time.peak_rate import balance
+
+sys.path.insert(0, str(Path(__file__).parent))
+from asked import broadcast, gpu_copy, host_copy, peak_rate, speedup
 
 DATA = Path(__file__).parent.parent / "data"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gpu-topology-broadcast" / "topology.md"

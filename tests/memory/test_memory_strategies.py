@@ -87,11 +87,13 @@ def test_context_parallelism_divides_all_but_the_keys_and_values_that_were_gathe
     assert part == (whole - gathered) / 4 + gathered
 
 
-def test_sequence_parallelism_keeps_gathered_copies_unless_they_are_gathered_again():
-    kept = gpt().activation_memory("tensor(4) + sequence").at().value
-    again = gpt().activation_memory("tensor(4) + sequence", accounting="regather").at().value
+def test_sequence_parallelism_keeps_shards_unless_gathered_copies_are_to_be_kept():
+    # As in Korthikanti et al. and Megatron, each rank keeps its part of everything and gathers again in backward.
+    again = gpt().activation_memory("tensor(4) + sequence").at().value
     assert again == gpt().activation_memory().at().value / 4
-    assert kept > again
+    assert again == gpt().activation_memory("tensor(4) + sequence", accounting="regather").at().value
+    kept = gpt().activation_memory("tensor(4) + sequence", accounting={"gathered_activations": "keep"})
+    assert kept.at().value > again
 
 
 def test_experts_keep_the_tokens_of_their_own_experts_only():

@@ -14,10 +14,10 @@ from symcomm.form import Power, Ratio, Sym, num, product, total
 from symcomm.graph.graph import Graph
 from symcomm.optimum.minimum import minimise
 from symcomm.quantities import PASSES
-from symcomm.quantities.communication import bucket_cap, buckets, pipelined_broadcast
-from symcomm.quantities.fitting import scaling_law
+from symcomm.quantities.communication import bucket_cap, buckets
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import pipeline_time
+from symcomm.worksheets import built_in
 
 sys.path.insert(0, str(Path(__file__).parent))
 from simulations import overlapped_buckets, pipeline
@@ -31,7 +31,7 @@ def setting(**values) -> Setting:
 
 def chinchilla(want, **more):
     constants = {"alpha": F(17, 50), "beta": F(7, 25), "A": F(2032, 5), "B": F(4107, 10)}
-    return scaling_law.derive(setting(**constants, **more), want)
+    return built_in()["scaling_law"].derive(setting(**constants, **more), want=want)
 
 
 def bucket(want, p):
@@ -47,7 +47,7 @@ def pipe(want, p):
 
 def broadcast(want, p):
     names = {"chunks": "c", "hops": "h", "lat": "a", "size": "S", "link": "B"}
-    return pipelined_broadcast.derive(setting(**{names[k]: v for k, v in p.items()}), want)
+    return built_in()["pipelined_broadcast"].derive(setting(**{names[k]: v for k, v in p.items()}), want=want)
 
 
 def derived(name: str, p: dict) -> F:
@@ -312,7 +312,7 @@ def test_the_best_number_of_chunks_is_that_of_brute_force():
 
 
 def test_a_pipelined_broadcast_is_a_pipeline_of_links():
-    made = pipelined_broadcast.derive(setting(), "time")
+    made = built_in()["pipelined_broadcast"].derive(setting(), want="time")
     for c, h in ((1, 1), (4, 3), (32, 2)):
         end = pipeline([[F(40, 5 * c) + F(1, 3)] * c for _ in range(h)])[0]
         assert made.at(c=c, h=h, a=F(1, 3), S=40, B=5).value == end
@@ -337,7 +337,7 @@ def test_lagrange_and_the_minimum_along_the_budget_give_one_optimum():
     N, A, B, C, alpha, beta = names.values()
     loss = total(Ratio(A, Power(N, alpha)), product(B, Power(Ratio(product(num(6), N), C), beta)))
     along = minimise(loss, "N", integer=False)
-    lagrange = scaling_law.derive(setting(), "parameters")
+    lagrange = built_in()["scaling_law"].derive(setting(), want="parameters")
     for values in ({"alpha": F(17, 50), "beta": F(7, 25)}, {"alpha": F(1, 2), "beta": F(1, 3)}):
         point = {"A": F(2032, 5), "B": F(4107, 10), "C": F(10**21), **values}
         a, b = along.at(**point).value, lagrange.at(**point).value
@@ -357,7 +357,7 @@ def test_constants_with_unequal_exponents_do_not_give_the_square_root_rule_and_i
     made = chinchilla("parameters", C=10**21)
     assert "These constants do not give equal exponents" in made.notes[0]
     assert "14/31" in made.notes[0]
-    equal = scaling_law.derive(setting(alpha=F(1, 3), beta=F(1, 3)), "exponent_parameters")
+    equal = built_in()["scaling_law"].derive(setting(alpha=F(1, 3), beta=F(1, 3)), want="exponent_parameters")
     assert equal.at().value == F(1, 2)
     assert "equally" in equal.notes[0]
 

@@ -18,9 +18,10 @@ from symcomm.graph.graph import Graph
 from symcomm.notation import amount
 from symcomm.optimum import candidates
 from symcomm.optimum.minimum import maximise, minimise
-from symcomm.quantities.communication import buckets, pipelined_broadcast
+from symcomm.quantities.communication import buckets
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import pipeline_time
+from symcomm.worksheets import built_in
 
 sys.path.insert(0, str(Path(__file__).parent))
 from brute_force import least, least_of_a_valley
@@ -90,7 +91,7 @@ CLOSED = {
         pipeline_chunks,
     ),
     "the chunks of a broadcast": (
-        lambda **o: minimise(pipelined_broadcast.derive(setting()), "c", **o),
+        lambda **o: minimise(built_in()["pipelined_broadcast"].derive(setting()), "c", **o),
         broadcast_chunks,
     ),
     "a n + b / n + c": (

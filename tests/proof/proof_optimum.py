@@ -112,10 +112,17 @@ class Question:
             for j, name in enumerate(s.inputs):
                 self.readers.setdefault(name, []).append((n, j))
         sparse = {self.graph.tensors[s.op.output].axes for s in self.steps if s.op.kind == "route"}
+        features = {a for t in self.graph.weights for a in t.axes}
         self.resting: dict[tuple[str, str], int] = {}
         for name in {*self.made, *self.readers}:
             tensor = self.graph.tensors[name]
-            if not tensor.virtual and tensor.axes not in sparse and not name.startswith(("state(", "new(")):
+            small = not features & {*tensor.axes}  # a number a token rests anywhere
+            if (
+                not small
+                and not tensor.virtual
+                and tensor.axes not in sparse
+                and not name.startswith(("state(", "new("))
+            ):
                 for p, at in placings(tensor, self.graph, rules):
                     if p.rule.rests:
                         self.resting[name, p.rule.mesh] = at
@@ -195,8 +202,6 @@ class Question:
         tensor = self.graph.tensors[name]
         if name not in self.made or (tensor.axes and (name not in self.readers or name in self.graph.crossing)):
             return place
-        if self.made[name].step.reduces == "max":
-            return WHOLE
         if self.gradient_of_weight(name) and name == f"d({tensor.of})":
             wish = {p.rule.mesh: at for p, at in placings(tensor, self.graph, self.rules)}
             if mesh in wish:
@@ -232,14 +237,11 @@ class Question:
             fixed = self.fixed(name, mesh)
             every = {s[k] for s in wanted | made} | {WHOLE, dict(self.plan.placements[name]).get(mesh, WHOLE)}
             held = {fixed} | ({PARTIAL} & {s[k] for s in made}) if fixed is not None else every
-            if fixed is not None and (
-                maker is None
-                or name not in self.readers
-                or name in graph.crossing
-                or self.gradient_of_weight(name)
-                or self.made[name].step.reduces == "max"
-            ):
-                held = {fixed}  # fmt: skip
+            ends = maker is None or name not in self.readers or name in graph.crossing
+            if fixed is not None and (ends or self.gradient_of_weight(name)):
+                held = {fixed}
+            if maker is not None and self.made[name].step.reduces == "max":
+                held = held - {PARTIAL}
             choices.append(sorted(held))
         rests = [*product(*choices)]
         program.constrain(1, 1, *((program.variable(("rest", name, r)), 1) for r in rests))

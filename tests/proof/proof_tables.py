@@ -15,7 +15,7 @@ from proof_homework import HOMEWORK
 
 from symcomm.graph.build import build
 from symcomm.graph.functions import FUNCTIONS
-from symcomm.graph.gradient import backward
+from symcomm.graph.gradient import training
 from symcomm.graph.graph import Graph
 from symcomm.graph.ops import MAP, MAPS
 from symcomm.text.formula import parse_layer
@@ -419,7 +419,7 @@ ALL: dict[str, Layer] = LAYERS | {layer.name: layer for layer in minimal()}
 def graph(name: str, input_gradient: bool = True) -> Graph:
     """A layer with its backward pass."""
     (found,) = layer_tables(ALL[name].table, f"{name}.md")
-    return backward(build(parse_layer(found, None)), input_gradient)
+    return training(build(parse_layer(found, None)), input_gradient)
 
 
 # -- strategies -------------------------------------------------------------------------------------------

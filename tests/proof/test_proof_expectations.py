@@ -237,10 +237,11 @@ def test_keys_and_values_are_gathered_before_they_are_repeated() -> None:
 
 
 def test_a_table_of_words_beside_cut_features_sums_the_gradient_of_its_output() -> None:
-    made = planned("language model", "tensor(t)")
+    made = planned("function embed", "tensor(t)")
     # d(x) has B L D elements, the gradient of the table V D.
     (call,) = [c for c in made.collectives if c.phase == "backward"]
-    assert (call.kind, same("language model", call.elements, size("language model", "x"))) == ("all-reduce", True)
+    assert (call.kind, call.tensor) == ("all-reduce", "d(x)")
+    assert same("function embed", call.elements, size("function embed", "x"))
 
 
 def test_experts_are_summed_after_they_are_combined() -> None:

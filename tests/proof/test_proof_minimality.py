@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from proof_optimum import Question, paid
 from proof_tables import ALL, STRATEGIES, applies, graph
 
 from symcomm.accounting import Accounting
+from symcomm.parallel.elimination import Table, cheapest
 from symcomm.parallel.placement import plan
 from symcomm.parallel.reference import reference
 from symcomm.parallel.strategy import parse_strategy
@@ -32,4 +38,53 @@ SHORT = {
 def test_no_plan_sends_less(layer: str, strategy: str) -> None:
     made = plan(graph(layer), parse_strategy(strategy))
     sizes = reference(made.graph)
-    assert paid(made, sizes) == pytest.approx(Question(made, Accounting(), sizes).least(), rel=1e-6)
+    least = Question(made, Accounting(), sizes).least()
+    # With several axes of the mesh, each is placed given the others: that comes near the least of all at once.
+    near = 1e-6 if len(made.strategy.sizes) == 1 else 0.02
+    assert least * (1 - 1e-6) <= paid(made, sizes) <= least * (1 + near)
+
+
+@pytest.mark.parametrize(("layer", "strategy"), [("multi-query", "tensor(2)"), ("homework", "tensor(2) + sequence")])
+def test_a_call_too_much_is_noticed(layer: str, strategy: str) -> None:
+    made = plan(graph(layer), parse_strategy(strategy))
+    sizes = reference(made.graph)
+    twice = replace(made, steps=(*made.steps, made.collectives[0]))
+    assert paid(twice, sizes) > Question(made, Accounting(), sizes).least() * 1.01
+
+
+@pytest.mark.parametrize(
+    ("layer", "strategy", "conditions"),
+    [
+        ("lora block", "tensor(t)", ["D < B L"]),  # the gradient of S, of RD, against a sum of BLR
+        ("mixture of experts", "tensor(t)", ["D < B L"]),  # that of the router, of DE, against one of BLE
+        ("function embed", "tensor(t)", ["B L < V"]),  # the gradient of the table, of VD, against that of x
+        ("homework", "data(k)", []),
+    ],
+)
+def test_a_plan_says_where_it_is_the_cheapest(layer: str, strategy: str, conditions: list[str]) -> None:
+    made = plan(graph(layer), parse_strategy(strategy))
+    assert [str(c) for c in made.conditions] == conditions
+
+
+PRICES = st.lists(st.none() | st.integers(0, 9), min_size=9, max_size=9)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), PRICES), min_size=1, max_size=8))
+def test_elimination_finds_what_trying_everything_finds(pairs: list[tuple[int, int, list[int | None]]]) -> None:
+    """Tables of two variables of three values each; a combination without a price is not allowed."""
+    tables = []
+    for a, b, prices in pairs:
+        if a != b:
+            listed = zip(product(range(3), range(3)), prices, strict=True)
+            tables.append(Table((a, b), {values: price for values, price in listed if price is not None}))
+    tables += [Table((v,), {(x,): 0 for x in range(3)}) for v in range(5)]
+
+    def worth(values: tuple[int, ...]) -> int | None:
+        prices = [t.prices.get(tuple(values[v] for v in t.variables)) for t in tables]
+        return None if None in prices else sum(p for p in prices if p is not None)
+
+    every = [w for w in map(worth, product(range(3), repeat=5)) if w is not None]
+    found = cheapest(tables, 5)
+    assert (found is None) == (not every)
+    if found is not None:
+        assert found[0] == min(every) == worth(tuple(found[1]))

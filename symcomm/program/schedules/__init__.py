@@ -10,6 +10,8 @@ from pkgutil import iter_modules
 from symcomm.errors import ValuesError, nearest
 from symcomm.program.orders import Schedule
 
+USUAL_SCHEDULE = "1f1b"  # what a pipeline runs where nothing is said
+
 
 @cache
 def _registry() -> dict[str, Schedule]:

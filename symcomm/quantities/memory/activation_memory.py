@@ -17,7 +17,7 @@ from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
 from symcomm.program.closed_forms import chunks_of, held_on
 from symcomm.program.rewrites.recomputation import RERUN
-from symcomm.program.schedules import find
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.saved import Saved, conventions, saved_regions
 from symcomm.quantities.setting import Setting, Work, mark, slug
@@ -76,12 +76,12 @@ def derive(
         for option, value in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):
             if value is not None:
                 raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
-    placed = find(schedule or "1f1b") if cut is not None else None
+    placed = find(schedule or USUAL_SCHEDULE) if cut is not None else None
     held = pipeline.held(setting.graph, cut, stage, setting.values, placed)
     if cut is not None:  # what is kept is counted for one microbatch at a time
         setting = microbatched(setting, cut.microbatches)
     regions = saved_regions(setting, strategy, again, named(frozen))
-    work = Work(setting, *(strategy.sizes.values() if strategy else ()))
+    work = Work(setting, *(strategy.forms if strategy else ()))
     mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
             if region.name in held.regions]  # fmt: skip
     layers = [(region, _layer(work, part, region, kept, len(mine) == 1)) for region, part, kept in mine]
@@ -158,7 +158,7 @@ def _all_layers(
     if cut is not None:
         stages = pipeline.stage_count(cut, work.setting.graph)
         p = stages if isinstance(stages, (Sym, forms.Num)) else work.define("p", stages, ONE, "stages", "The stages.")
-        flying, text, where = _in_flight(work, cut, p, schedule or "1f1b", stage, chunks)
+        flying, text, where = _in_flight(work, cut, p, schedule or USUAL_SCHEDULE, stage, chunks)
     terms: list[Form] = []
     for region, layer in parts:
         times = held.times(region)

@@ -18,15 +18,15 @@ from symcomm.parallel.strategy import PipelineCut, Strategy, parse_strategy
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.recomputation import RERUN
-from symcomm.program.schedules import find
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.memory.activation_memory import named
 from symcomm.quantities.memory.allocated_memory import ROUNDINGS, block
 from symcomm.quantities.memory.capacity import in_bytes
-from symcomm.quantities.memory.course import STEPS, Course, Moment
-from symcomm.quantities.memory.microbatches import Stage, moments, whole
+from symcomm.quantities.memory.region_memory import StepOptions, add
 from symcomm.quantities.memory.saved import conventions
+from symcomm.quantities.memory.stage_memory import Stage, snapshots, whole
 from symcomm.quantities.memory.state_memory import recipe_of
-from symcomm.quantities.memory.stretches import Run, add
+from symcomm.quantities.memory.step_memory import STEPS, Snapshot, StepMemory
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, Quantity
 
@@ -102,7 +102,7 @@ def derive(
     if recomputation is None:
         recomputation = RERUN[setting.accounting.recomputation]
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
-    run = Run(
+    run = StepOptions(
         strategy or ONE_RANK,
         recipe_of(recipe),
         again,
@@ -124,12 +124,12 @@ def derive(
             f"which op is the peak depends on the sizes: no value is given for {', '.join(dict.fromkeys(missing))}",
             hint=f"for instance {missing[0]}=8",
         )
-    worth = [_worth(moment, values, rounding) for moment in found]
+    worth = [_worth(snapshot, values, rounding) for snapshot in found]
     totals = [sum(w.values(), Fraction(0)) for w in worth]
     top = max(range(len(found)), key=lambda n: totals[n])
     peak = found[top]
     parts = {**dict(peak.parts), "rounding": Num(worth[top]["rounding"], BYTE)}
-    work = Work(setting, *(strategy.sizes.values() if strategy else ()), *parts.values())
+    work = Work(setting, *(strategy.forms if strategy else ()), *parts.values())
     where = f"{_where(peak)}, while it makes {peak.op}" if peak.phase != "optimizer" else "update by the optimizer"
     where += f" ({peak.when})" if peak.when else ""
     if peak.phase == "optimizer" and run.copies:
@@ -157,28 +157,28 @@ def derive(
 
 
 def follow(
-    setting: Setting, run: Run, schedule: str | None, stage: object, chunks: object
-) -> list[Moment]:
-    """The moments of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
+    setting: Setting, run: StepOptions, schedule: str | None, stage: object, chunks: object
+) -> list[Snapshot]:
+    """The snapshots of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
     cut = run.strategy.pipeline
     check_groups(setting, run, cut, chunks)
     if cut is None:
         for option, given in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):
             if given is not None:
                 raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
-        return Course(setting, run).moments()
+        return StepMemory(setting, run).snapshots()
     for option, wrong in (
         ("step: forward", run.step == "forward"), ("held", bool(run.held)), ("units: model", run.single_unit)
     ):  # fmt: skip
         if wrong:
             raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
-    name = schedule or "1f1b"
+    name = schedule or USUAL_SCHEDULE
     pieces = evaluate(chunks_of(find(name), None if chunks is None else _number(chunks, "chunks", 1)), {})
     at = Stage(name, _number(stage or 0, "stage", 0), int(pieces))
-    return moments(setting, run, cut, at)
+    return snapshots(setting, run, cut, at)
 
 
-def check_groups(setting: Setting, run: Run, cut: PipelineCut | None, chunks: object) -> None:
+def check_groups(setting: Setting, run: StepOptions, cut: PipelineCut | None, chunks: object) -> None:
     """Raises ``ValuesError`` where the layers cannot be put into groups of the size that is asked for."""
     if not run.every:
         return
@@ -210,11 +210,11 @@ _SAID = {
 }
 
 
-def _worth(moment: Moment, values: Mapping[str, Fraction], rounding: str) -> dict[str, Fraction]:
+def _worth(snapshot: Snapshot, values: Mapping[str, Fraction], rounding: str) -> dict[str, Fraction]:
     """The bytes of each kind; of the rounding, what fresh storages take more than was asked for."""
-    found = {kind: evaluate(form, values) for kind, form in moment.parts}
+    found = {kind: evaluate(form, values) for kind, form in snapshot.parts}
     more = Fraction(0)
-    for count, sizes in moment.fresh if rounding != "none" else ():
+    for count, sizes in snapshot.fresh if rounding != "none" else ():
         each = [evaluate(size, values) for size in sizes]
         more += evaluate(count, values) * sum((block(size, rounding) - size for size in each), Fraction(0))
     return {**found, "rounding": more}
@@ -243,10 +243,10 @@ def _free(work: Work, name: str) -> str:
     return name
 
 
-def _where(moment: Moment) -> str:
-    if moment.phase == "optimizer":
+def _where(snapshot: Snapshot) -> str:
+    if snapshot.phase == "optimizer":
         return "optimizer"
-    return f"{moment.phase} pass of the {moment.place}"
+    return f"{snapshot.phase} pass of the {snapshot.place}"
 
 
 # The columns of the timeline, and the kinds that each holds together.
@@ -261,7 +261,7 @@ _COLUMNS = {
 _ROWS = 45
 
 
-def _exhibit(found: list[Moment], worth: list[dict[str, Fraction]], totals: list[Fraction], top: int) -> Exhibit:
+def _exhibit(found: list[Snapshot], worth: list[dict[str, Fraction]], totals: list[Fraction], top: int) -> Exhibit:
     """The timeline: of each table row in each phase the op with the most memory; where these are too many for a page,
     of each stretch in each phase. The same for a pipeline, whose phases come three times.
     """
@@ -269,8 +269,8 @@ def _exhibit(found: list[Moment], worth: list[dict[str, Fraction]], totals: list
     shown: list[int] = []
     for by_row in (False,) if found[0].when else (True, False):
         best: dict[tuple[str, str], int] = {}
-        for n, moment in enumerate(found):
-            key = (f"{moment.when} {_where(moment)}", moment.row if by_row else "")
+        for n, snapshot in enumerate(found):
+            key = (f"{snapshot.when} {_where(snapshot)}", snapshot.row if by_row else "")
             if key not in best or totals[n] > totals[best[key]]:
                 best[key] = n
         shown = sorted(best.values())
@@ -283,10 +283,10 @@ def _exhibit(found: list[Moment], worth: list[dict[str, Fraction]], totals: list
 
     rows: list[tuple[str | Form | Quantity, ...]] = []
     for n in shown:
-        moment, mark = found[n], " (peak)" if n == top else ""
-        name = moment.op if moment.phase != "optimizer" or worth[n].get("temporaries") else "the update"
-        place = moment.phase + (f", {moment.place}" if moment.phase != "optimizer" else "")
-        place = f"{moment.when}: {place}" if moment.when else place
+        snapshot, mark = found[n], " (peak)" if n == top else ""
+        name = snapshot.op if snapshot.phase != "optimizer" or worth[n].get("temporaries") else "the update"
+        place = snapshot.phase + (f", {snapshot.place}" if snapshot.phase != "optimizer" else "")
+        place = f"{snapshot.when}: {place}" if snapshot.when else place
         amounts = [sum((worth[n].get(kind, Fraction(0)) for kind in _COLUMNS[c]), Fraction(0)) for c in columns]
         rows.append((place, f"{name}{mark}", *map(rounded, amounts), rounded(totals[n])))
     return Exhibit(f"The step, op by op, in {unit}", ("phase", "op", *columns, "total"), tuple(rows))

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, put
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, Total, product
 from symcomm.parallel.strategy import Strategy
@@ -125,12 +125,7 @@ def solve(left: Expr, right: Expr, x: Expr, known: Mapping[str, Fraction]) -> Ex
     else:
         roots = sp.solve(sp.expand(top), x)
     found = [s for s in roots if not (s.is_negative or s.is_zero)]
-    at = {
-        forms.value(Sym(n, whole)): sp.Rational(v.numerator, v.denominator)
-        for n, v in known.items()
-        for whole in (True, False)
-        if n != x.name
-    }
+    at = put(known, x.name)
     positive = [s for s in found if not (number := s.subs(at)).is_number or number > 0]
     if not positive:
         raise ValuesError(f"the two terms are equal for no positive {x.name}")
@@ -169,12 +164,7 @@ def _grows(difference: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | N
     """Whether the difference goes from below zero to above where it vanishes; None where that depends on numbers."""
     import sympy as sp
 
-    at = {
-        forms.value(Sym(n, whole)): sp.Rational(v.numerator, v.denominator)
-        for n, v in known.items()
-        for whole in (True, False)
-        if n != x.name
-    }
+    at = put(known, x.name)
     slope = sp.diff(sp.numer(sp.together(difference.subs(at))), x)
     bottom = sp.denom(sp.together(difference.subs(at)))
     sign = sp.factor(slope) / bottom

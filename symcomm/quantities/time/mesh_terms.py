@@ -111,7 +111,7 @@ def write(
     made = linked(setting, strategy, rates, *more)
     if any(link.rate == made.network for link, _ in levels(made, strategy, tuple(strategy.sizes))):
         one_link(rates)
-    work = Work(setting, *strategy.sizes.values(), *made.symbols, *more)
+    work = Work(setting, *strategy.forms, *made.symbols, *more)
     writer = Writer(work, made, strategy, setting.dtype)
     writer.load = part
     done = need(writer.flops(part.ops), PHASES[phase][1])
@@ -120,7 +120,8 @@ def write(
         "Operations over the peak rate" + (", of which a part is sustained." if made.utilisation else "."),
     )  # fmt: skip
     sent: dict[str, Form] = {}
-    groups = dict.fromkeys([*((mesh,) for mesh in strategy.sizes), *(c.meshes for _, c in part.calls)])
+    called = (c.meshes for _, c in part.calls if c.kind != "send")
+    groups = dict.fromkeys([*((mesh,) for mesh in strategy.sizes), *called])
     for meshes in groups:
         calls = [(p, c) for p, c in part.calls if c.meshes == meshes]
         if calls and strategy.ranks(meshes) != num(1):

@@ -14,6 +14,7 @@ from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Largest, Num, Ratio, Total, num, product, total
 from symcomm.optimum.minimum import minimise
 from symcomm.optimum.writing import SECOND, Name, continued, known, made, step
+from symcomm.program.schedules import USUAL_SCHEDULE
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import schedule_time
 from symcomm.units import ONE, Quantity, Unit
@@ -91,11 +92,11 @@ def derive(
     """The ``time`` of a pass, the best number of ``chunks`` (real or whole), the ``least`` time, the ``utilisation``.
 
     ``stages`` lists the times of uneven stages, ``per`` chunk or whole batch; ``full_steps`` have no bubble. With a
-    ``schedule`` (1f1b for what only a schedule has) it is that of a training step, one of its bubbles, or what is in
-    flight: see ``schedule_time``, also for the ``options``.
+    ``schedule`` (the usual one for what only a schedule has) it is that of a training step, one of its bubbles, or what
+    is in flight: see ``schedule_time``, also for the ``options``.
     """
     if schedule is None and want in schedule_time.WANTED and want not in WANTED:
-        schedule = "1f1b"
+        schedule = USUAL_SCHEDULE
     if schedule is not None:
         if stages is not None or per != "batch":
             raise ValuesError(
@@ -104,7 +105,7 @@ def derive(
         return schedule_time.derive(setting, schedule, want, **options)
     for option, said in options.items():
         if said is not None:
-            raise ValuesError(f"'{option}' belongs to a schedule", hint="say schedule: 1f1b, for instance")
+            raise ValuesError(f"'{option}' belongs to a schedule", hint=f"say schedule: {USUAL_SCHEDULE}, for instance")
     if want not in WANTED:
         raise ValuesError(f"'{want[:40]}' is not derived for a pipeline", hint=nearest(want, [*WANTED]))
     if want in ("utilisation", "full_steps") and stages is not None:

@@ -53,7 +53,7 @@ def derive(
         grown = replace(setting, graph=replace(setting.graph, axes={**setting.graph.axes, batch: bigger}))
     one = step_time.derive(setting, single, microbatches, "step", dtype, gradient_dtype, **rates)
     many = step_time.derive(grown, placed, microbatches, "step", dtype, gradient_dtype, **rates)
-    work = Work(setting, *placed.sizes.values())
+    work = Work(setting, *placed.forms)
     # Both are times in seconds, so that their quotient is a number; the unit is told once, here.
     first: Form = work.define("T_1", forms.from_expr(one.expr), ONE, "one rank", f"A step with {over} = 1, in s.")
     text = f"A step on all ranks{' with a batch that grows with them' if kind == 'weak' else ''}, in s."

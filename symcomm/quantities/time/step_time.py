@@ -15,7 +15,7 @@ from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
 from symcomm.program.closed_forms import ClosedForm, chunks_of
 from symcomm.program.closed_forms import slots as slots_of
-from symcomm.program.schedules import find
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
 from symcomm.quantities.setting import Setting, Work, mark
 from symcomm.quantities.time.links import linked
@@ -71,7 +71,7 @@ def write(
     dtype: str | None,
     gradient_dtype: str | None,
     rates: dict[str, object],
-    schedule: str = "gpipe",
+    schedule: str | None = None,
     chunks: Size | None = None,
 ) -> StepTime:
     """The steps of a step's time."""
@@ -81,7 +81,7 @@ def write(
     if cut is not None and microbatches is not None:
         chosen = replace(chosen, pipeline=replace(cut, microbatches=degree(microbatches)))
         cut = chosen.pipeline
-    if cut is None and (schedule != "gpipe" or chunks is not None):
+    if cut is None and (schedule is not None or chunks is not None):
         raise StrategyError("'schedule' and 'chunks' belong to a pipeline", hint="such as pipeline(8, microbatches=32)")
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
     check_divisible(setting.graph, chosen, setting.values)
@@ -91,7 +91,7 @@ def write(
     every = replace(every, calls=tuple((p, c) for p, c in every.calls if c.kind != "send"))
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
     made = linked(setting, chosen, rates, m, *stages)
-    work = Work(micro, *chosen.sizes.values(), *made.symbols, m, *stages)
+    work = Work(micro, *chosen.forms, *made.symbols, m, *stages)
     writer = Writer(work, made, chosen, setting.dtype)
 
     found = [_region_time(writer, every, region) for region in every.regions]
@@ -101,7 +101,7 @@ def write(
     p: Form = num(1)
     if cut is not None:
         layers = pipeline.stacked(setting.graph)
-        p = work.define("p", stages[0], ONE, "stages", "The number of stages.")
+        p = work.called("p", stages[0], ONE, "stages", "The number of stages.")
         per_stage = cut.layers_per_stage or Ratio(Sym(layers.times), p)
         n = work.define("n_stage", per_stage, ONE, "layers of a stage", "Each stage holds its share of the layers.")
         held = replace(held, layers=n)
@@ -111,25 +111,27 @@ def write(
     where: tuple[Condition, ...] = ()
     v: Form = num(1)
     if cut is not None and (len(found) > 1 or cut.layers):
-        if schedule != "gpipe":
+        if schedule not in (None, "gpipe"):
             raise StrategyError(
                 "stages differ, so that the time does not follow from that of one of them",
                 hint=f"pipeline_time takes a list of their times for schedule: {schedule}",
             )
         total, notes = _uneven(writer, _stages(found, held, cut, p), sent, m)
+        notes += ("Stages differ: all microbatches run forward before the first one runs backward (gpipe).",)
         slots: Form = Total((m, p, num(-1)))
     else:
         slot = _together(work, "t_stage", found, held, "once", "All layers of a rank, one microbatch.")
         assert slot is not None
         slots = m
         if cut is not None:
-            v, passes = _slots(setting, schedule, chunks, {"m": m, "p": stages[0]}, synchronised)
+            v, passes = _slots(setting, schedule or USUAL_SCHEDULE, chunks, {"m": m, "p": stages[0]}, synchronised)
             where = passes.conditions
             if v != num(1):
                 slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.")
             text = "The last stage gets its first microbatch after p - 1 slots."
-            shown = slots_of(find(schedule)) or passes
-            slots = work.define("n_slots", shown.said({"m": m, "p": p, "v": v}).form, ONE, schedule, text)
+            named = schedule or USUAL_SCHEDULE
+            shown = slots_of(find(named)) or passes
+            slots = work.define("n_slots", shown.said({"m": m, "p": p, "v": v}).form, ONE, named, text)
         if sent is not None:
             slot = _slot(writer, "t_slot", slot, sent)
         total = [product(slots, slot)]
@@ -320,14 +322,14 @@ def derive(
     of: str = "step",
     dtype: str | None = None,
     gradient_dtype: str | None = None,
-    schedule: str = "gpipe",
+    schedule: str | None = None,
     chunks: Size | None = None,
     **rates: object,
 ) -> Derivation:
     """The time of one training step; or how much of its communication is ``exposed``, ``hidden``, or there at all.
 
-    A pipeline runs GPipe's ``schedule``, or one whose time follows from that of whole microbatches; its first and
-    last stage hold what stands before and behind the layers. Updating the weights is not counted.
+    A pipeline runs the usual ``schedule``, or one whose time follows from that of whole microbatches; where stages
+    differ, as the first and last one do that hold more than layers, it runs GPipe's. The update is not counted.
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))

@@ -120,7 +120,7 @@ def derive(
         fields += made.fields
     else:
         mach = linked(setting, placed, rates, number)
-        work = Work(setting, *placed.sizes.values(), *mach.symbols, number, Sym("u_model"))
+        work = Work(setting, *placed.forms, *mach.symbols, number, Sym("u_model"))
         writer = Writer(work, mach, placed, setting.dtype)
     count = None
     if of == "devices":

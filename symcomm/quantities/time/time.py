@@ -42,7 +42,7 @@ def write(
     every = load(setting, placed, gradient_dtype)
     part = every.of(*PHASES[phase]).row(setting, op)
     made = linked(setting, placed, rates)
-    work = Work(setting, *placed.sizes.values(), *made.symbols)
+    work = Work(setting, *placed.forms, *made.symbols)
     writer = Writer(work, made, placed, setting.dtype)
     terms = writer.terms(part)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []

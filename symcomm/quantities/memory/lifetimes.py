@@ -16,7 +16,7 @@ from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Pla
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.quantities.memory.activation_memory import bytes_of
-from symcomm.quantities.memory.reruns import Reruns, phase_of
+from symcomm.quantities.memory.recomputed_steps import RecomputedSteps, phase_of
 from symcomm.quantities.memory.saved import Saved, keeper, storage
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.quantities.setting import Setting
@@ -38,7 +38,7 @@ class Storage:
 
 
 @dataclass
-class Timeline:
+class Lifetimes:
     """The storages of one region's plan, with the steps between which they are alive.
 
     ``recomputation`` may be ``nothing`` besides what ``rerun_ops`` knows: then not even the layer's input is kept,
@@ -68,7 +68,8 @@ class Timeline:
         self.keeper = keeper(self.setting, self.plan, "none" if nothing else self.recomputation)
         self.kept = () if nothing else self.keeper.collect()
         self.roots = {item.tensor for item in self.kept if item.what in TENSORS}
-        reruns = Reruns(self.graph, self.plan.steps, self.eager, frozenset(self.roots), self.recomputation == "full")
+        whole = self.recomputation == "full"
+        reruns = RecomputedSteps(self.graph, self.plan.steps, self.eager, frozenset(self.roots), whole)
         self.again = frozenset[str]() if nothing else reruns.rerun([item.tensor for item in self.back])
         self.steps = reruns.turns(self.again)
         self.start = next((n for n, s in enumerate(self.steps) if s.phase == "backward"), len(self.steps))

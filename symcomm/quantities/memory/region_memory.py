@@ -11,16 +11,16 @@ from symcomm.graph.graph import Region, Tensor
 from symcomm.parallel.placement import Collective, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.quantities.memory.activation_memory import bytes_of
-from symcomm.quantities.memory.reruns import made_by
+from symcomm.quantities.memory.lifetimes import Lifetimes, bytes_of_weight
+from symcomm.quantities.memory.recomputed_steps import made_by
 from symcomm.quantities.memory.saved import named_by
 from symcomm.quantities.memory.state_memory import Recipe
-from symcomm.quantities.memory.timeline import Timeline, bytes_of_weight
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE
 
 
 @dataclass(frozen=True)
-class Run:
+class StepOptions:
     """How a step runs. ``step`` is ``forward``, the ``first`` step, in which the states come into being, or a ``later``
     one. ``copies`` of one weight are there while the update works on it. ``held`` are tensors that the program still
     refers to. ``workspace`` is there for each thread: one calls the forward pass and another one the backward pass.
@@ -48,7 +48,7 @@ Fresh = tuple[tuple[Form, tuple[Form, ...]], ...]
 
 
 @dataclass(frozen=True)
-class Tick:
+class OpMemory:
     """What one layer, or one stretch that is not repeated, has while one of its ops runs."""
 
     at: int
@@ -69,7 +69,7 @@ def add(terms: Iterable[Form]) -> Form:
 
 
 @dataclass(frozen=True)
-class Corner:
+class Repetition:
     """A place in the backward pass of layers that are repeated: what other layers keep, what those of the same group
     have been computed again, and what gradients the layers behind have. ``again`` says that a group is computed again
     there, ``opens`` that the layer is the first one of its group.
@@ -89,7 +89,7 @@ def scaled(times: int, form: Form) -> Form:
 
 
 @dataclass
-class Part:
+class RegionMemory:
     """A region with its timeline and what all its repetitions have together.
 
     ``shared`` are weights that an earlier region on the same rank has already: they are one tensor. ``tied`` are those
@@ -100,30 +100,30 @@ class Part:
     setting: Setting
     plan: Plan
     rules: tuple[Placed, ...]
-    run: Run
+    run: StepOptions
     alone: bool
     shared: frozenset[str] = frozenset()
     tied: frozenset[str] = frozenset()
-    lines: dict[tuple[str, bool], Timeline] = field(default_factory=dict)
+    lines: dict[tuple[str, bool], Lifetimes] = field(default_factory=dict)
 
     @property
     def frozen(self) -> frozenset[str]:
         weights = self.setting.graph.weights
         return frozenset(w.name for w in weights if any(named_by(n, w.name) for n in self.run.frozen))
 
-    def timeline(self, recomputation: str, there: bool = False) -> Timeline:
+    def timeline(self, recomputation: str, there: bool = False) -> Lifetimes:
         """The timeline of one layer; ``there`` says that its weights have gradients already."""
         key = (recomputation, there)
         if key not in self.lines:
             run, weights = self.run, frozenset(w.name for w in self.setting.graph.weights)
-            self.lines[key] = Timeline(
+            self.lines[key] = Lifetimes(
                 self.setting, self.plan, self.rules, run.recipe, recomputation, run.tables, run.single_unit,
                 weights if there else self.tied,
             )  # fmt: skip
         return self.lines[key]
 
     @property
-    def line(self) -> Timeline:
+    def line(self) -> Lifetimes:
         return self.timeline("none" if self.grouped else self.recomputation)
 
     @property
@@ -192,30 +192,30 @@ class Part:
         """The gradients of one repetition."""
         return self.line.gradients(len(self.line.steps))
 
-    def forward(self, opens: bool = True) -> list[Tick]:
+    def forward(self, opens: bool = True) -> list[OpMemory]:
         """One layer's forward pass: one that opens a group keeps its input, and one inside of a group does not."""
         line = self.timeline("full" if opens else "nothing") if self.grouped else self.line
-        return self.ticks(line, "forward")
+        return self.op_memories(line, "forward")
 
-    def again(self, opens: bool) -> list[Tick]:
+    def again(self, opens: bool) -> list[OpMemory]:
         """The last layer of a group when it is computed again: what no gradient needs is left out."""
         needed = self.timeline("full").again
-        found = self.ticks(self.line, "forward", self.opening if opens else frozenset())
+        found = self.op_memories(self.line, "forward", self.opening if opens else frozenset())
         made = [t for t in found if made_by(self.line.steps[t.at].work) in needed]
         return [replace(t, op=f"{t.op} again", passing=[*t.passing, *self.line.arriving]) for t in made]
 
-    def backward(self, opens: bool = True, there: bool = False) -> list[Tick]:
+    def backward(self, opens: bool = True, there: bool = False) -> list[OpMemory]:
         """One layer's backward pass, with what runs again inside of it; ``there`` is as for ``timeline``."""
         if not self.grouped:
-            return self.ticks(self.timeline(self.recomputation, there), "backward")
-        return self.ticks(self.timeline("none", there), "backward", self.opening if opens else frozenset())
+            return self.op_memories(self.timeline(self.recomputation, there), "backward")
+        return self.op_memories(self.timeline("none", there), "backward", self.opening if opens else frozenset())
 
     @property
     def opening(self) -> frozenset[str]:
         """What is kept of the layer that opens a group; whatever else a layer of a group has is made again."""
         return frozenset(self.timeline("full").roots)
 
-    def ticks(self, line: Timeline, phase: str, kept: frozenset[str] | None = None) -> list[Tick]:
+    def op_memories(self, line: Lifetimes, phase: str, kept: frozenset[str] | None = None) -> list[OpMemory]:
         """The steps of a phase; what is not in ``kept`` passes, where that is given."""
         targets = {op.row: op.output.split("·")[0] for op in self.setting.graph.ops}
         found, row = [], ""
@@ -226,29 +226,29 @@ class Part:
             if turn.phase == phase:
                 saved, made = line.saved(at, kept)
                 passing = [*made, *line.temporaries(at)]
-                found.append(Tick(at, line.shown(at), row, saved, passing, line.gradients(at)))
+                found.append(OpMemory(at, line.shown(at), row, saved, passing, line.gradients(at)))
         return found
 
     @property
-    def corners(self) -> list[Corner]:
+    def repetitions(self) -> list[Repetition]:
         """Where the backward pass may be at its peak: from one layer to the next, and from one group to the next, its
         memory grows or shrinks by the same amount.
         """
         n, kept, made = self.grouped, add(self.kept), add(self.made)
         if not self.repeated:
-            return [Corner("last")]
+            return [Repetition("last")]
         if n < 2:
             others, grown = self.times(1, kept), self.times(1, made)
-            return [Corner("last", others), Corner("first", grown=grown)]
+            return [Repetition("last", others), Repetition("first", grown=grown)]
         others = product(Total((self.groups, num(-1))), kept)
         inner = add([scaled(n - 2, add(self.remade())), add(self.remade(self.opening))])
         first = add(self.remade(self.opening, inside=True))
         grown = product(Total((self.count, num(-n))), made) if made != NOTHING else NOTHING
         return [
-            Corner("last", add([others, first]), inner, again=True, opens=False),
-            Corner("first of the last group", others, grown=scaled(n - 1, made), again=False),
-            Corner("last of the first group", first, inner, grown, again=True, opens=False),
-            Corner("first", grown=self.times(1, made), again=False),
+            Repetition("last", add([others, first]), inner, again=True, opens=False),
+            Repetition("first of the last group", others, grown=scaled(n - 1, made), again=False),
+            Repetition("last of the first group", first, inner, grown, again=True, opens=False),
+            Repetition("first", grown=self.times(1, made), again=False),
         ]
 
     def remade(self, opening: frozenset[str] = frozenset(), inside: bool = False) -> list[Form]:

@@ -24,7 +24,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Reruns:
+class RecomputedSteps:
     """A plan's steps with what is ``kept`` of its forward pass; ``whole`` is for a layer that runs again as one."""
 
     graph: Graph
@@ -61,13 +61,11 @@ class Reruns:
 
     def regions(self, names: frozenset[str]) -> list[frozenset[str]]:
         """The results that hang together, in the order of the table."""
-        found: list[set[str]] = []
-        for op in self.graph.ops:
-            if op.output not in names:
-                continue
-            near = [r for r in found if r & set(op.inputs)]
-            found = [r for r in found if r not in near] + [{op.output}.union(*near)]
-        return [frozenset(r) for r in found]
+        import networkx as nx
+
+        order = {op.output: n for n, op in enumerate(self.graph.ops)}
+        found = nx.weakly_connected_components(self.graph.nx.subgraph(names))
+        return sorted(map(frozenset, found), key=lambda region: max(order[name] for name in region))
 
     def reads(self, turn: Turn, region: frozenset[str]) -> bool:
         """Whether a step of the backward pass reads what a region makes, or a mask that is drawn in it."""

@@ -10,10 +10,10 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
 from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import PipelineCut
-from symcomm.program.schedules import find
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
-from symcomm.quantities.memory.course import Base, Course, Moment
-from symcomm.quantities.memory.stretches import Run, add
+from symcomm.quantities.memory.region_memory import StepOptions, add
+from symcomm.quantities.memory.step_memory import Base, Snapshot, StepMemory
 from symcomm.quantities.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
@@ -34,7 +34,7 @@ class Task:
 class Stage:
     """Which stage of a pipeline is looked at (0 is the first one), under which schedule, with how many chunks."""
 
-    schedule: str = "1f1b"
+    schedule: str = USUAL_SCHEDULE
     stage: int = 0
     chunks: int = 1
 
@@ -78,7 +78,7 @@ def instants(tasks: Sequence[Task]) -> list[Instant]:
     return found
 
 
-def moments(setting: Setting, run: Run, cut: PipelineCut, at: Stage) -> list[Moment]:
+def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: Stage) -> list[Snapshot]:
     """What is alive on a stage at every op that may be the peak; of tasks that differ in nothing but in what else is
     there, the one with the most.
 
@@ -117,8 +117,8 @@ def moments(setting: Setting, run: Run, cut: PipelineCut, at: Stage) -> list[Mom
     each = held.layers or Sym(repeat)
     run = replace(run, layers=Ratio(each, num(share)) if share > 1 else each, chunks=at.chunks)
     ends = tuple(mine.index(end) if end in mine else None for end in (0, int(stages * share) - 1))
-    walk = _Walk(Course(microbatched(setting, cut.microbatches), run, held.regions), ends, at, values)
-    return [*walk.passes(instants(tasks)), *walk.course.update()]
+    walk = _Walk(StepMemory(microbatched(setting, cut.microbatches), run, held.regions), ends, at, values)
+    return [*walk.passes(instants(tasks)), *walk.step.update()]
 
 
 def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
@@ -135,14 +135,14 @@ def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
 
 @dataclass
 class _Walk:
-    course: Course
+    step: StepMemory
     ends: tuple[int | None, ...]
     at: Stage
     values: Mapping[str, Fraction]
 
     def chunk(self, number: int) -> tuple[int, ...]:
         """The parts that a chunk runs through; what stands before or behind the layers is on the chunk at that end."""
-        parts = self.course.parts
+        parts = self.step.parts
         layers = next(n for n, part in enumerate(parts) if part.repeated)
         return tuple(
             n for n in range(len(parts))
@@ -151,19 +151,19 @@ class _Walk:
 
     def left(self, number: int) -> Form:
         """What a microbatch in flight keeps of a chunk."""
-        return add(self.course.parts[n].left for n in self.chunk(number))
+        return add(self.step.parts[n].left for n in self.chunk(number))
 
     def gradients(self, number: int) -> Form:
-        width = self.course.run.recipe.gradient
-        parts = [self.course.parts[n] for n in self.chunk(number)]
+        width = self.step.run.recipe.gradient
+        parts = [self.step.parts[n] for n in self.chunk(number)]
         return add(part.times(0, add(part.pieces("gradient", width))) for part in parts)
 
     def base(self, instant: Instant) -> Base:
-        plain = self.course.base
+        plain = self.step.base
         flying = [_times(n, self.left(chunk)) for chunk, n in instant.flying]
         fresh = list(plain.fresh)
         for chunk, n in instant.flying:
-            for part in (self.course.parts[k] for k in self.chunk(chunk)):
+            for part in (self.step.parts[k] for k in self.chunk(chunk)):
                 often, kept = part.fresh
                 fresh.append((product(num(n), often), kept))
         there = add(self.gradients(chunk) for chunk in sorted(instant.there))
@@ -175,7 +175,7 @@ class _Walk:
         there = (evaluate(self.gradients(chunk), self.values) for chunk in instant.there)
         return sum(flying, Fraction(0)) + sum(there, Fraction(0))
 
-    def passes(self, found: list[Instant]) -> list[Moment]:
+    def passes(self, found: list[Instant]) -> list[Snapshot]:
         """The ops of the tasks that may be the peak, in order."""
         best: dict[tuple[object, ...], tuple[Fraction, Instant]] = {}
         weights: dict[tuple[object, ...], Fraction] = {}
@@ -188,14 +188,14 @@ class _Walk:
             if key not in best or weights[state] > best[key][0]:
                 best[key] = weights[state], instant
         ordered = [instant for instant in found if any(instant is one for _, one in best.values())]
-        return [moment for instant in ordered for moment in self.moments(instant)]
+        return [snapshot for instant in ordered for snapshot in self.snapshots(instant)]
 
-    def moments(self, instant: Instant) -> list[Moment]:
+    def snapshots(self, instant: Instant) -> list[Snapshot]:
         task, base, mine = instant.task, self.base(instant), self.chunk(instant.task.chunk)
         if task.phase == "forward":
-            listed = [m for n in mine for m in self.course.forward(n, base, mine)]
+            listed = [m for n in mine for m in self.step.forward(n, base, mine)]
         else:
-            listed = [m for n in reversed(mine) for m in self.course.backward(n, base, mine)]
+            listed = [m for n in reversed(mine) for m in self.step.backward(n, base, mine)]
         pieces = "microbatch" if self.at.chunks == 1 else "chunk"
         when = f"{instant.when}, {instant.count} {pieces}{'es' * (pieces == 'microbatch') or 's'} in flight"
         if instant.count == 1:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from symcomm.form import Form, Num, Total, num, product
 from symcomm.parallel.strategy import resolve
 from symcomm.program.program import program
+from symcomm.quantities.memory.region_memory import NOTHING, Fresh, RegionMemory, StepOptions, add
 from symcomm.quantities.memory.saved import frozen_weights, storage
-from symcomm.quantities.memory.stretches import NOTHING, Fresh, Part, Run, add
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE
 
@@ -17,7 +17,7 @@ STEPS = ("forward", "first", "later")
 
 
 @dataclass(frozen=True)
-class Moment:
+class Snapshot:
     """What is alive while one op runs, by kind. ``fresh`` are storages that no freed memory was there for. ``when`` is
     where in a pipeline's schedule it is.
     """
@@ -45,13 +45,13 @@ class Base:
 
 
 @dataclass
-class Course:
+class StepMemory:
     """The step of a whole model: forward through its regions, backward through them, then the update."""
 
     setting: Setting
-    run: Run
+    run: StepOptions
     regions: frozenset[str] | None = None
-    parts: list[Part] = field(init=False)
+    parts: list[RegionMemory] = field(init=False)
 
     def __post_init__(self) -> None:
         graph = self.setting.graph
@@ -68,7 +68,7 @@ class Course:
             shared = frozenset(weights[n].intersection(set().union(*weights[:n])))
             tied = frozenset(weights[n].intersection(set().union(*weights[n + 1 :])))
             plan = made.region(region.name)
-            self.parts.append(Part(region, part, plan, rules, self.run, len(on_rank) == 1, shared, tied))
+            self.parts.append(RegionMemory(region, part, plan, rules, self.run, len(on_rank) == 1, shared, tied))
         self.held = [self.find(name) for name in self.run.held]
 
     def find(self, name: str) -> tuple[int, str, Form]:
@@ -82,7 +82,7 @@ class Course:
         layout = part.line.plan.placements.get(found, ())
         return n, storage(graph, found, eager), part.line.size(graph.tensors[found], part.line.part(layout))
 
-    def on_rank(self, part: Part, form: Form, but: int = 0) -> Form:
+    def on_rank(self, part: RegionMemory, form: Form, but: int = 0) -> Form:
         """A size of one repetition, for all that the rank has, or for all but so many."""
         if form == NOTHING or not part.repeated:
             return NOTHING if but else form
@@ -121,7 +121,7 @@ class Course:
             found.append(("gathered weights", self.all("weight", recipe.weight, whole=True)))
         return Base(tuple(found), self.owned)
 
-    def moments(self) -> list[Moment]:
+    def snapshots(self) -> list[Snapshot]:
         """What is alive at every op that may be the peak: of a repeated stretch, in the last repetition forward, in the
         last and the first one backward. In between, memory grows or shrinks by one repetition at a time.
         """
@@ -132,7 +132,7 @@ class Course:
         found += [m for n in reversed(every) for m in self.backward(n, base, every)]
         return [*found, *self.update()]
 
-    def forward(self, n: int, base: Base, mine: Sequence[int]) -> list[Moment]:
+    def forward(self, n: int, base: Base, mine: Sequence[int]) -> list[Snapshot]:
         """The forward pass of a part, after those of the parts before it in ``mine``."""
         part, found = self.parts[n], []
         opens = part.grouped < 2  # inside of a group, what opens it and the layer's own input are both there
@@ -140,37 +140,37 @@ class Course:
         fewer = Total((part.groups, num(-1))) if opens else part.groups
         others = product(fewer, add(part.kept)) if part.repeated and part.kept else NOTHING
         earlier = (*base.fresh, *(p.fresh for p in before), *([(fewer, tuple(part.kept))] if part.repeated else []))
-        for tick in part.forward(opens):
-            held = self.held_at("forward", n, tick.at)
-            saved = add([base.saved, *(p.left for p in before), others, *tick.saved])
+        for one in part.forward(opens):
+            held = self.held_at("forward", n, one.at)
+            saved = add([base.saved, *(p.left for p in before), others, *one.saved])
             parts = (*base.always, ("gradients", base.gradients), ("saved activations", saved),
-                     ("temporaries", add(tick.passing)), *self.beside(held, 1))  # fmt: skip
-            fresh = (*earlier, (num(1), (*tick.saved, *tick.passing, *held)))
-            found.append(Moment("forward", self.where(part, "last"), tick.op, tick.row, parts, fresh))
+                     ("temporaries", add(one.passing)), *self.beside(held, 1))  # fmt: skip
+            fresh = (*earlier, (num(1), (*one.saved, *one.passing, *held)))
+            found.append(Snapshot("forward", self.where(part, "last"), one.op, one.row, parts, fresh))
         return found
 
-    def backward(self, n: int, base: Base, mine: Sequence[int]) -> list[Moment]:
+    def backward(self, n: int, base: Base, mine: Sequence[int]) -> list[Snapshot]:
         """The backward pass of a part, after those of the parts behind it in ``mine``."""
         part, found = self.parts[n], []
         before = [self.parts[k] for k in mine if k < n]
         after = [self.parts[k].times(0, add(self.parts[k].made)) for k in mine if k > n]
-        for corner in part.corners:
-            made = [] if base.there else [*after, corner.grown]
+        for repetition in part.repetitions:
+            made = [] if base.there else [*after, repetition.grown]
             earlier = (*base.fresh, *(p.fresh for p in before))
-            if part.repeated and corner.place == "last":
+            if part.repeated and repetition.place == "last":
                 earlier = (*earlier, (Total((part.groups, num(-1))), tuple(part.kept)))
-            ticks = part.backward(corner.opens, base.there)
-            for tick in [*part.again(corner.opens), *ticks] if corner.again and part.grouped else ticks:
-                held = self.held_at("backward", n, tick.at)
-                saved = add([base.saved, *(p.left for p in before), corner.others, *tick.saved])
-                parts = (*base.always, ("gradients", add([base.gradients, *made, *tick.gradients])),
-                         ("saved activations", saved), ("temporaries", add([corner.inner, *tick.passing])),
+            ops = part.backward(repetition.opens, base.there)
+            for one in [*part.again(repetition.opens), *ops] if repetition.again and part.grouped else ops:
+                held = self.held_at("backward", n, one.at)
+                saved = add([base.saved, *(p.left for p in before), repetition.others, *one.saved])
+                parts = (*base.always, ("gradients", add([base.gradients, *made, *one.gradients])),
+                         ("saved activations", saved), ("temporaries", add([repetition.inner, *one.passing])),
                          *self.beside(held, 2))  # fmt: skip
-                fresh = (*earlier, (num(1), (*tick.saved, *held)))
-                found.append(Moment("backward", self.where(part, corner.place), tick.op, tick.row, parts, fresh))
+                fresh = (*earlier, (num(1), (*one.saved, *held)))
+                found.append(Snapshot("backward", self.where(part, repetition.place), one.op, one.row, parts, fresh))
         return found
 
-    def update(self) -> list[Moment]:
+    def update(self) -> list[Snapshot]:
         """The update goes from weight to weight; in the first step it makes the states on its way."""
         run, recipe, found = self.run, self.run.recipe, []
         always = (*self.always, ("gradients", self.all("gradient", recipe.gradient)))
@@ -189,12 +189,12 @@ class Course:
                 copied = product(num(run.copies), copies[n]) if run.copies else NOTHING
                 parts = (*always, ("optimizer states", growing), ("temporaries", copied), *self.beside(held, 2))
                 op = f"the update of `{name.split('·')[0]}`"
-                found.append(Moment("optimizer", self.where(part, "last"), op, "", parts, fresh))
+                found.append(Snapshot("optimizer", self.where(part, "last"), op, "", parts, fresh))
             before.extend(states)
         return found
 
-    def where(self, part: Part, place: str) -> str:
-        """The stretch of a moment, for a reader: a place is an ordinal, with the group where there are groups."""
+    def where(self, part: RegionMemory, place: str) -> str:
+        """The stretch of a snapshot, for a reader: a place is an ordinal, with the group where there are groups."""
         name = "layer" if part.alone else part.region.name
         ordinal, _, group = place.partition(" ")
         return " ".join(filter(None, (ordinal, name, group))) if part.alone or part.repeated else name

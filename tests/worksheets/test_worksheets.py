@@ -1,0 +1,466 @@
+"""Worksheets: what is read, which lines an answer takes, what is proved, and a teacher's own in a problem file."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symcomm.accounting import Accounting
+from symcomm.derivation import Derivation
+from symcomm.errors import DocumentError, SymcommError, ValuesError
+from symcomm.exam.problem import read_problem
+from symcomm.exam.solve import solve
+from symcomm.graph.graph import Graph
+from symcomm.quantities import PASSES
+from symcomm.quantities.setting import Setting
+from symcomm.units import Unit
+from symcomm.worksheets import Worksheet, built_in, parse_worksheet, read_worksheet
+
+EMPTY = Graph("no model", {}, {}, ())
+
+
+def setting(accounting: Accounting | None = None, **values: object) -> Setting:
+    return Setting(EMPTY, accounting or Accounting(), values={k: Fraction(v) for k, v in values.items()})
+
+
+def names(made: Derivation) -> list[str]:
+    return [f"{s.name} {s.relation}" for s in made.steps]
+
+
+# -- those that come with symcomm ------------------------------------------------------------------------------
+
+QUESTIONS = [(name, q) for name, sheet in built_in().items() for q in sheet.read.questions]
+
+
+@pytest.mark.parametrize(("name", "question"), QUESTIONS, ids=[f"{n}: {q.title}" for n, q in QUESTIONS])
+def test_every_question_of_every_worksheet_is_proved_with_reasons_and_meanings(name, question):
+    said = {**dict(question.chosen), **dict.fromkeys(question.given, "4 GB")}
+    made = built_in()[name].derive(setting(Accounting.of(**dict(question.conventions))), **said)
+    assert made.needs
+    assert all(step.reason.rule and step.reason.text.endswith((".", "`x`")) for step in made.steps)
+    assert all(made.notation.meaning(symbol) for symbol in made.needs)
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_a_worksheet_stands_in_the_folder_of_its_group_and_is_a_quantity(name: str):
+    folder = next(Path(symcomm_folder()).glob(f"*/{name}.md")).parent.name
+    assert folder in ("counting", "memory", "communication", "time", "fitting")
+    assert PASSES[name].summary == built_in()[name].summary
+    assert not PASSES[name].needs_model
+
+
+def symcomm_folder() -> Path:
+    import symcomm.worksheets
+
+    return Path(symcomm.worksheets.__file__).parent
+
+
+def chain(hops: int, chunks: int, size: Fraction, rate: Fraction, latency: Fraction) -> Fraction:
+    """Message by message along a chain: a device passes on what it holds, first come first served, one at a time."""
+    held = [[(Fraction(0), chunk) for chunk in range(chunks)]]
+    for _ in range(hops):
+        free, arrived = Fraction(0), []
+        for there, chunk in sorted(held[-1]):
+            free = max(free, there) + latency + size / chunks / rate
+            arrived.append((free, chunk))
+        held.append(arrived)
+    assert {chunk for _, chunk in held[-1]} == {*range(chunks)}
+    return max(time for time, _ in held[-1])
+
+
+amounts = st.fractions(Fraction(1, 100), 100, max_denominator=100)
+
+
+@given(st.integers(1, 6), st.integers(1, 9), amounts, amounts, amounts)
+@settings(deadline=None)
+def test_the_chain_takes_what_its_messages_take(h, c, size, rate, latency):
+    made = built_in()["pipelined_broadcast"].derive(setting(h=h, c=c, S=size, B=rate, a=latency))
+    assert made.at().value == chain(h, c, size, rate, latency)
+
+
+def test_the_best_number_of_chunks_is_that_of_the_simulated_chain():
+    sheet = built_in()["pipelined_broadcast"]
+    for h, size, latency in ((3, 1000, "1/2"), (5, 300, 2), (2, 64, 1)):
+        best = min(range(1, 200), key=lambda c: chain(h, c, Fraction(size), Fraction(50), Fraction(latency)))
+        given = setting(h=h, S=size, B=50, a=latency)
+        assert sheet.derive(given, want="whole_chunks").at().value == best
+
+
+def test_a_peak_rate_counts_what_the_processor_does_cycle_by_cycle():
+    done = sum(2 for _cycle in range(7) for _unit in range(3) for _fma in range(4))
+    sheet = built_in()["peak_rate"]
+    assert sheet.derive(setting(), clock="7 Hz", units=3, fma=4).at().value == done
+    once = setting(Accounting.of(flops="mac"))
+    assert sheet.derive(once, clock="7 Hz", units=3, fma=4).at().value * 2 == done
+    with pytest.raises(ValuesError, match="Peak rate is not derived under flops: exact_adds\n"):
+        sheet.derive(setting(Accounting.of(flops="exact_adds")))
+
+
+# -- which lines are taken -------------------------------------------------------------------------------------
+
+POOL = """# A pool
+
+How long a pool takes to fill.
+
+Source: a garden.
+
+## Symbols
+
+- V [byte] from size: what goes in
+- w [byte/second] from pipe: what comes in a second
+- o [second] from tap or 0 = 2 ms: what it takes to open the tap
+- n [count] from pools: pools that are filled
+- x: a share
+
+## Choices
+
+- want = one: what is asked for
+
+## Lines
+
+- T := V/w + o
+  fill: All of it comes through the tap.
+- unused := n^2
+  square: Nobody needs it.
+- why := x
+  story: It is told, but no formula takes it.
+
+## One pool
+
+want: one
+
+- T_1 := T
+  one: As `why` says.
+- T_1 ≈ V/w where the tap opens at once
+  drop: Without `o`.
+- require V > w * 1 [second]: {V} is too little for {w}
+  fill a larger one
+- note where V >= 4 w * 1 [second]: It takes {T}.
+- note: Water is wet.
+
+## All pools
+
+want: all
+
+They are filled one after another.
+
+- T_n [second] := n T
+  add up: One after another.
+- T_n = n V/w + n o
+  algebra: Multiply out.
+- T_n = ...
+  algebra: Put in.
+
+## Least time
+
+want: least
+with: pools
+
+- T_c := n o + T/n
+  share: Taps are opened one after another.
+
+## The best number
+
+want: number
+answer: whole n that makes T_b least
+
+Two taps never run at once.
+
+- T_b := n o + V/(n w)
+  share: Each tap fills its share.
+
+## The least time
+
+want: value
+answer: least T_b over n
+
+- T_b := n o + V/(n w)
+  share: Each tap fills its share.
+"""
+
+
+def pool() -> Worksheet:
+    return parse_worksheet(POOL, "pool.md").check()
+
+
+def test_an_answer_takes_the_lines_that_its_formulas_and_reasons_name():
+    one = pool().derive(setting(), size="8 GB", pipe="2 GB/s")
+    assert names(one) == ["T :=", "why :=", "T_1 :=", "T_1 ≈"]
+    assert one.at().value == Fraction(4002, 1000)
+    assert one.notes == ("It takes 4.002 s.", "Water is wet.")
+    assert one.steps[-1].condition == "the tap opens at once"
+    every = pool().derive(setting(n=3), want="all")
+    assert names(every) == ["T :=", "T_n :=", "T_n =", "T_n ="]
+    assert every.title == "All pools"
+    assert every.notes == ("They are filled one after another.",)
+    assert str(every.at(V=8, w=4, o=1)) == "9 s"
+
+
+def test_a_symbol_has_its_own_value_until_another_is_given():
+    assert pool().derive(setting(V=4, w=2)).at().value == 2 + Fraction(2, 1000)
+    assert pool().derive(setting(V=4, w=2, o=1)).at().value == 3
+    assert pool().derive(setting(V=4, w=2, o=1), tap="5 s").at().value == 7
+
+
+def test_what_is_zero_is_left_out_and_told():
+    made = pool().derive(setting(V=4, w=2), tap=0)
+    assert str(made.expr) == "V/w"
+    assert made.steps[0].reason.text == "All of it comes through the tap. Left out, since zero: `o`."
+
+
+def test_units_follow_from_the_formulas_and_are_kept():
+    assert pool().derive(setting()).unit == Unit.parse("second")
+    wrong = POOL.replace("- T := V/w + o", "- T [byte] := V/w + o")
+    with pytest.raises(SymcommError, match=r"^pool.md:\d+: T is said to be in B, but its form is in s"):
+        parse_worksheet(wrong, "pool.md").derive(setting())
+
+
+def test_a_required_comparison_is_told_with_its_numbers():
+    with pytest.raises(ValuesError, match=r"^1 B is too little for 2 B/s\nhint: fill a larger one$"):
+        pool().derive(setting(V=1, w=2))
+
+
+def test_the_best_place_and_the_value_there_are_found():
+    best = pool().derive(setting(V=100, w=1, o=1), want="number")
+    assert best.title == "The best number"
+    assert best.notes[0] == "Two taps never run at once."
+    assert best.at().value == min(range(1, 99), key=lambda n: n + Fraction(100, n)) == 10
+    assert pool().derive(setting(V=100, w=1, o=1), want="value").at().value == 20
+
+
+def test_a_line_is_asked_by_its_name_and_the_whole_by_the_name_of_the_file():
+    assert names(pool().ask("unused").derive(setting())) == ["unused :="]
+    assert names(pool().ask("T_n").derive(setting()))[-1] == "T_n ="
+    assert names(pool().ask("pool").derive(setting(), want="all"))[-1] == "T_n ="
+    with pytest.raises(DocumentError, match=r"^pool.md has nothing called 'T_m'\nhint: did you mean"):
+        pool().ask("T_m")
+
+
+# -- errors ----------------------------------------------------------------------------------------------------
+
+OPTIONS = {
+    "no such choice": ({"want": "two"}, "'two' is no want of 'pool'\nhint: known: all, least, number, one, value"),
+    "no such option": ({"pip": "2 GB/s"}, "'pool' has no option 'pip'\nhint: did you mean 'pipe'"),
+    "another unit": ({"pipe": "2 GB"}, "pipe is given in B, but must be in B/s"),
+    "a negative number": ({"pipe": "-2 GB/s"}, "pipe = -2 GB/s: it must be positive"),
+    "half a pool": ({"want": "all", "pools": "1/2"}, "pools = 1/2: a whole number is needed"),
+    "idle": ({"pools": 3}, "pools makes no difference to 'One pool'\nhint: leave pools out"),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_an_option_that_makes_no_sense_is_refused(case: str):
+    said, message = OPTIONS[case]
+    with pytest.raises(ValuesError) as caught:
+        pool().derive(setting(), **said)
+    assert str(caught.value).startswith(message)
+
+
+LINES = {
+    "an unknown name": (
+        "- T := V/w + o", "- T := V/w + p",
+        "pool.md:{line}: unknown name 'p'\n    - T := V/w + p\n                 ^\nhint: ",
+    ),
+    "code": ("- T := V/w + o", "- T := __import__(V)", "pool.md:{line}: "),
+    "two readings": (
+        "- T := V/w + o", "- T := V / w n",
+        "pool.md:{line}: what stands below this `/` can be read in two ways\n    - T := V / w n\n             ^^^^^\n",
+    ),
+    "a false line": (
+        "- T_n = n V/w + n o", "- T_n = n V/w + o",
+        "pool.md:{line}: T_n: n*(V/w + o) is not V*n/w + o in the derivation of All pools\n    - T_n = n V/w + o\n",
+    ),
+    "a line before its names": (
+        "- unused := n^2", "- unused := T_n", "pool.md:{line}: unknown name 'T_n'\n    - unused := T_n\n",
+    ),
+    "a second definition": ("- unused :=", "- T :=", "pool.md:{line}: T is defined twice\n    - T := n^2\n"),
+    "a symbol defined": ("- unused :=", "- x :=", "pool.md:{line}: x is defined twice\n"),
+    "algebra on nothing": ("- T_n [second] :=", "- T_n =", "pool.md:{line}: T_n is not defined before this line\n"),
+    "no reason": (
+        "  square: Nobody needs it.\n", "",
+        "pool.md:{line}: unused has no reason\n    - unused := n^2\n    ^^^^^^^^^^^^^^^\nhint: indent it below",
+    ),
+    "no formula": ("- unused := n^2", "- unused", "pool.md:{line}: this is no line of a worksheet\n    - unused\n"),
+    "no condition": (" where the tap opens at once", "", "pool.md:{line}: an approximation says where it holds\n"),
+    "no symbol": ("- x: a share", "- x a share", "pool.md:{line}: this is no symbol\n    - x a share\n"),
+    "a symbol twice": ("- x: a share", "- n: a share", "pool.md:{line}: n is a symbol twice\n"),
+    "an unknown unit": ("- w [byte/second]", "- w [bite/second]", "pool.md:{line}: unknown unit 'bite'\n"),
+    "an unknown unit of a number": ("4 w * 1 [second]", "4 w * 1 [secnd]", "pool.md:{line}: unknown unit 'secnd'\n"),
+    "no choice": ("- want = one:", "- want is one", "pool.md:{line}: this is no choice\n"),
+    "an unknown header": ("want: all", "wnat: all", "pool.md:{line}: 'wnat' is nothing that asks for an answer\n"),
+    "no answer": ("answer: least T_b over n", "answer: the least", "pool.md:{line}: this is no answer\n"),
+    "an answer that is no line": (
+        "## The least time\n\nwant: value\nanswer: least T_b", "## Wrong\n\nwant: value\nanswer: least T_c",
+        "pool.md:{line}: 'T_c' cannot be the answer here\n    ## Wrong\n",
+    ),
+    "no comparison": ("- require V > w * 1 [second]:", "- require V w:", "pool.md:{line}: this compares nothing\n"),
+    "says nothing": ("- note: Water is wet.", "- note", "pool.md:{line}: this says nothing\n"),
+    "no convention": (
+        "with: pools", "under: flops: many",
+        "pool.md:{line}: 'many' is no convention for flops\n    under: flops: many\n",
+    ),
+    "a line in no list": ("- why := x\n", "why := x\n", "pool.md:{line}: this stands in no list\n    why := x\n"),
+    "a line of a question in no list": ("- T_1 := T\n", "T_1 := T\n", "pool.md:{line}: this stands in no list\n"),
+    "an option that no symbol has": (
+        "with: pools", "with: taps", "pool.md:{line}: 'taps' is nothing that 'with' takes\n",
+    ),
+    "one question twice": (
+        "## Least time\n\nwant: least\nwith: pools", "## Again\n\nwant: all",
+        "pool.md:{line}: this question is asked for as one before it is\n    ## Again\n",
+    ),
+    "a number that nothing has": (
+        "It takes {T}.", "It takes {t}.", "pool.md:{line}: 't' has no number to be told\n",
+    ),
+    "a unit of nothing": (
+        "## The least time\n\nwant: value\n", "## Wrong\n\nwant: value\nunit: T_x [second]\n",
+        "pool.md:{line}: 'T_x' is no line that has a unit\n    ## Wrong\n",
+    ),
+    "no title": ("# A pool\n", "A pool\n", "pool.md:{line}: a worksheet starts with its title\n    A pool\n    ^\n"),
+    "bytes and seconds": (
+        "- T := V/w + o", "- T := V + o",
+        "pool.md:{line}: terms of different units are added: B and s\n    - T := V + o\n",
+    ),
+}  # fmt: skip
+
+
+def every(sheet: Worksheet) -> None:
+    for want in ("one", "all", "number"):
+        sheet.derive(setting(), want=want)
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_a_slip_is_told_with_its_line(case: str):
+    right, wrong, message = LINES[case]
+    text = POOL.replace(right, wrong, 1)
+    pairs = zip(POOL.split("\n"), text.split("\n"), strict=False)
+    line = next(n for n, (old, new) in enumerate(pairs, 1) if old != new)
+    line -= right.startswith("  ")  # of a line that goes, the one before is wrong
+    with pytest.raises(SymcommError) as caught:
+        every(parse_worksheet(text, "pool.md").check())
+    assert str(caught.value).startswith(message.replace("{line}", str(line)))
+
+
+# -- hostile input ---------------------------------------------------------------------------------------------
+
+
+def sheet_of(*lines: str) -> str:
+    written = "\n".join(f"- {line}\n  rule: A reason." for line in lines)
+    return f"# Hostile\n\n## Symbols\n\n- x: one\n- y: two\n\n## Lines\n\n{written}\n"
+
+
+HOSTILE = {
+    "a tower of powers": ("a := 9^9^9^9", "two exponents stand above each other"),
+    "a tower of lines": ("a := x^900", "b := a^900", "b is too large with its names written out"),
+    "a tower of numbers": ("a := 9^900", "b := a^900", "b is too large with its names written out"),
+    "an exponent of its own": ("a := 10^9", "b := 9^a", "b is too large with its names written out"),
+    "an exponent in a sum": ("a := 2^(x + 100000)", "a is too large with its names written out"),
+    "terms that double": (
+        "a := x + y", *(f"a{'b' * n} := a{'b' * (n - 1)} a{'b' * (n - 1)}" for n in range(1, 9)),
+        "abbbb is too large with its names written out",
+    ),
+    "a wide power": ("a := (x + y)^500", "a is too large with its names written out"),
+    "many nodes": ("a := " + "+".join(["x"] * 600), "this formula has more than 500 parts"),
+    "deep": ("a := " + "(" * 200 + "x" + ")" * 200, "nested more than"),
+    "long": ("a := " + "x" * 3000, "this formula has 3,000 characters"),
+    "many lines": (*(f"a_{n} := x" for n in range(600)), "at most 500 lines"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_would_take_for_ever_is_refused(case: str):
+    *lines, message = HOSTILE[case]
+    with pytest.raises(SymcommError, match=message.replace("(", r"\(")):
+        parse_worksheet(sheet_of(*lines), "h.md").check()
+
+
+def test_a_large_number_behind_an_irrational_one_is_refused():
+    made = parse_worksheet(sheet_of("a := sqrt(x) * 9^y"), "h.md").ask("a").derive(setting(x=2, y=10**9))
+    with pytest.raises(ValuesError, match="a power with the exponent 1000000000 is too large"):
+        made.at()
+
+
+def test_a_long_file_is_refused():
+    with pytest.raises(DocumentError, match="a worksheet has at most 100,000 characters, not 200,"):
+        parse_worksheet("# Long\n" + "x" * 200_000, "long.md")
+
+
+def test_a_file_outside_the_folder_missing_or_unreadable_is_refused(tmp_path: Path):
+    inside = tmp_path / "course"
+    inside.mkdir()
+    (tmp_path / "secret.md").write_text("# Secret\n", encoding="utf-8")
+    (inside / "link.md").symlink_to(tmp_path / "secret.md")
+    (inside / "bytes.md").write_bytes(b"# \xff\xfe")
+    (inside / "large.md").write_text("x" * 500_000, encoding="utf-8")
+    for path in ("../secret.md", str(tmp_path / "secret.md"), "link.md"):
+        with pytest.raises(DocumentError, match=r"lies outside the folder of this file\nhint: put it beside it"):
+            read_worksheet(path, inside=inside)
+    for path, message in (
+        ("no.md", "no.md: No such file"), (".", "course: Is a directory"),
+        ("bytes.md", "bytes.md: this is not UTF-8 text"), ("large.md", "large.md: a worksheet has at most 100,000"),
+    ):  # fmt: skip
+        with pytest.raises(DocumentError, match=message):
+            read_worksheet(path, inside=inside)
+
+
+# -- in a problem file -----------------------------------------------------------------------------------------
+
+
+def problem(folder: Path, block: str, sheet: str = POOL) -> Path:
+    (folder / "pool.md").write_text(sheet, encoding="utf-8")
+    path = folder / "homework.md"
+    path.write_text(f"# Homework\n\n## 1. Pools (3 points)\n\n```symcomm\n{block}\n```\n", encoding="utf-8")
+    return path
+
+
+def test_a_teacher_asks_an_own_worksheet_in_a_problem_file(tmp_path: Path):
+    block = (
+        "- {ask: T, worksheet: pool.md, size: 8 GB, given: {w: 2 GB/s}}\n"
+        "- {ask: pool, worksheet: pool.md, want: all, size: 8 GB, pipe: 2 GB/s, pools: 3}"
+    )
+    answers = list(solve(read_problem(problem(tmp_path, block))).answers())
+    assert [a.quantity.value for a in answers] == [Fraction(4002, 1000), Fraction(12006, 1000)]
+    told = {g.name: g.meaning for g in answers[0].given}
+    assert told == {"V": "what goes in", "w": "what comes in a second", "o": "what it takes to open the tap"}
+
+
+PROBLEMS = {
+    "no such file": ("ask: T\nworksheet: pol.md", 7, "pol.md: No such file or directory", "pol.md"),
+    "no such line": ("ask: U\nworksheet: pool.md", 6, "pool.md has nothing called 'U'", "U"),
+    "no such option": ("ask: T\nworksheet: pool.md\nwant: all", 8, "unknown key 'want' in this question", "want"),
+    "a wrong unit": ("ask: T\nworksheet: pool.md\npipe: 3 s", 6, "pipe is given in s, but must be in B/s", "T"),
+}
+
+
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_a_slip_in_the_question_is_told_at_the_question(tmp_path: Path, case: str):
+    block, line, message, word = PROBLEMS[case]
+    with pytest.raises(SymcommError) as caught:
+        solve(read_problem(problem(tmp_path, block)))
+    assert caught.value.message == message
+    assert caught.value.span is not None
+    assert (caught.value.span.line, caught.value.span.word) == (line, word)
+
+
+def test_a_slip_in_the_worksheet_is_told_in_the_worksheet(tmp_path: Path):
+    path = problem(tmp_path, "ask: T\nworksheet: pool.md", POOL.replace("V/w + o", "V/w + p"))
+    with pytest.raises(SymcommError, match=r"^pool.md:\d+: unknown name 'p'\n    - T := "):
+        read_problem(path)
+
+
+def test_the_example_of_checkpoints_agrees_with_a_run_that_is_counted_second_by_second():
+    example = Path(__file__).parents[2] / "examples" / "own-worksheet" / "homework.md"
+    lost, best, written = (a.quantity.value for a in solve(read_problem(example)).answers())
+    assert written == 1120 / 20
+    assert lost == Fraction(56, 1800) + Fraction(1800, 2 * 10800)
+
+    def cost(interval: int) -> float:
+        """Of a long run: each interval a write, each failure half an interval on average, failures evenly spread."""
+        redone = sum(range(interval)) / interval + 1 / 2
+        return 56 / interval + redone / 10800
+
+    nearest = min(range(100, 4000), key=cost)
+    assert abs(float(best) - nearest) < 1
