@@ -111,6 +111,8 @@ def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
     units = {q.unit for q in found if q.value}
     if len(units) > 1 or units - {ONE, Unit.parse("second")}:
         raise ValuesError(f"'{name}' mixes units or is no time", hint=f"{name}: 6 ms, 2 ms")
+    if any(q.value < 0 for q in found):
+        raise ValuesError(f"a {name} time is negative")
     times = [q.value for q in found] * (stages if len(found) == 1 else 1)
     if len(times) != stages:
         raise ValuesError(f"'{name}' has {len(times)} times for {stages} stages", hint="one for each, or one for all")
