@@ -35,6 +35,24 @@ def test_the_peak_of_a_stage_is_that_of_a_walk_through_its_schedule(stages, micr
         assert derived.at().value == walk.run()
 
 
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize(("schedule", "chunks"), [("zb-h1", 1), ("zb-h2", 1), ("zb-v", 2), ("v-half", 2), ("v-min", 2)])
+def test_the_peak_of_a_split_backward_is_that_of_a_walk_that_makes_the_gradients_of_weights_later(
+    schedule, chunks, ends
+):
+    """Between the two a layer holds what its weights' gradients read: inputs, and gradients of outputs."""
+    for stages, microbatches in ((1, 2), (2, 4), (3, 6)):
+        layers = 2 * stages * chunks
+        for sizes in (*SIZES, (480, 2, 3), (24, 40, 3), (24, 3, 40)):
+            for stage in range(stages):
+                walk = Walk(*sizes, layers, stages, microbatches, schedule, chunks, stage, ends=ends)
+                given = f"pipeline({stages}, microbatches={microbatches})"
+                derived = model(*sizes, layers, ends).peak_memory(
+                    given, recipe="fp32_adam", schedule=schedule, stage=stage
+                )
+                assert derived.at().value == walk.run(), (stages, sizes, stage)
+
+
 AGAIN = [{"every": 1}, {"recomputation": "full"}, {"every": 2}, {"every": 3}, {"every": 6}, {"recomputation": "u"}]
 
 
@@ -172,6 +190,8 @@ REFUSED = [
     ("pipeline(4, microbatches=4)", {}, "6 layers are not divisible into 4 stages"),
     ("pipeline(2, microbatches=4)", {"schedule": "interleaved", "chunks": 2},
      "6 layers are not divisible into 2 stages of 2 chunks"),
+    ("pipeline(2, microbatches=4)", {"schedule": "dualpipe"}, "the peak under dualpipe is not followed op by op"),
+    ("pipeline(2, microbatches=4)", {"schedule": "zb-h1", "every": 3}, "zb-h1 runs the gradients of the weights apart"),
     ("pipeline(2, microbatches=4)", {"step": "forward"}, "'step: forward' is of a model that is not cut"),
     ("pipeline(2, microbatches=4)", {"held": "u"}, "'held' is of a model that is not cut"),
     ("fsdp(2) + pipeline(2, microbatches=4)", {"units": "model"}, "'units: model' is of a model that is not cut"),

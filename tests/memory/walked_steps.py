@@ -40,6 +40,7 @@ class Walk:
     live: dict[tuple[object, ...], int] = field(default_factory=dict)
     kept: dict[tuple[object, ...], int] = field(default_factory=dict)
     peak: int = 0
+    places: list[int] = field(default_factory=list)  # the stage of the model that each chunk is
 
     def sizes(self, code: str) -> int:
         rows = self.rows // self.microbatches
@@ -50,9 +51,9 @@ class Walk:
         """The ops of a chunk, forward and backward; a tensor is (layer, name), and each reads tensors."""
         count = self.layers // (self.stages * self.chunks)
         blocks = [("layer", n) for n in range(count)]
-        if self.ends and self.stage == 0 and chunk == 0:
+        if self.ends and self.places[chunk] == 0:
             blocks = [("before", -1), *blocks]
-        if self.ends and self.stage == self.stages - 1 and chunk == self.chunks - 1:
+        if self.ends and self.places[chunk] == self.stages * self.chunks - 1:
             blocks = [*blocks, ("behind", count)]
         texts = {"layer": (LAYER, LAYER_BACK), "before": (BEFORE, BEFORE_BACK), "behind": (BEHIND, BEHIND_BACK)}
         names = {"x": lambda n: (n - 1, "y"), "dy": lambda n: (n + 1, "dx")}
@@ -85,27 +86,34 @@ class Walk:
 
     def weights(self, chunk: int) -> int:
         count = self.layers // (self.stages * self.chunks)
-        first = self.ends and self.stage == 0 and chunk == 0
-        last = self.ends and self.stage == self.stages - 1 and chunk == self.chunks - 1
+        first = self.ends and self.places[chunk] == 0
+        last = self.ends and self.places[chunk] == self.stages * self.chunks - 1
         return count * 2 * self.width * self.hidden + (first + last) * self.width**2
 
     def run(self) -> int:
         """The most bytes alive at once."""
+        order = find(self.schedule).rank(self.stage, self.stages, self.microbatches, self.chunks)
+        self.places = sorted({stage for ((_, stage, _),) in order})
         parameters = sum(self.weights(c) for c in range(self.chunks))
         always = (FLOAT + self.state) * parameters
         done: set[int] = set()
-        order = find(self.schedule).rank(self.stage, self.stages, self.microbatches, self.chunks)
         for ((kind, stage, microbatch),) in order:
-            chunk = stage // self.stages
+            chunk = self.places.index(stage)
             piece = (microbatch, chunk)
             forward, backward = self.program(chunk)
+            if kind in "BW" or any(k == "W" and s == stage for ((k, s, _),) in order):
+                late = [op for op in backward if op[1] in ("w", "A")]  # gradients of weights, after all others
+                backward = [op for op in backward if op[1] not in ("w", "A")] + late
+                middle = len(forward) + len(backward) - len(late)
             last = {r: n for n, (_, _, reads) in enumerate(forward + backward) for r in reads}
-            if kind == "F":
+            if kind == "W":
+                ops, start = backward[middle - len(forward) :], middle
+            elif kind == "F":
                 ops, start = forward, 0
                 entry = min(n for (n, _), _, _ in forward) - 1
                 self.live[(*piece, (entry, "y"))] = self.sizes("D")
             else:
-                ops, start = backward, len(forward)
+                ops, start = backward[: middle - len(forward)] if kind == "B" else backward, len(forward)
                 entry = max(n for (n, _), _, _ in forward) + 1
                 self.live[(*piece, (entry, "dx"))] = self.sizes("D")
             for n, (out, code, _) in enumerate(ops, start):
@@ -120,7 +128,9 @@ class Walk:
                 for key in [k for k in self.live if k[:2] == piece]:
                     if key[2] != leaving and last.get(key[2], -1) <= n:
                         del self.live[key]
-            if kind == "D":
+            if kind == "B":
+                self.live.pop((*piece, leaving), None)
+            elif kind in "DW":
                 done.add(chunk)
                 assert not [k for k in self.live if k[:2] == piece and k[2] != leaving]
                 self.live.pop((*piece, leaving), None)

@@ -16,7 +16,7 @@ from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Pla
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.quantities.memory.activation_memory import bytes_of
-from symcomm.quantities.memory.recomputed_steps import RecomputedSteps, phase_of
+from symcomm.quantities.memory.recomputed_steps import RecomputedSteps, Turn, phase_of
 from symcomm.quantities.memory.saved import Saved, keeper, storage
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.quantities.setting import Setting
@@ -45,7 +45,8 @@ class Lifetimes:
     as inside of a group of layers that is computed again as a whole. ``tables`` says that each layer makes its masks
     and rotations for itself; ``single_unit`` that all weights of the model are gathered at once, so that no layer
     gathers its own and gradients are whole until all of them are there. ``added`` names weights that have a gradient
-    already, to which a new one is added as soon as it is made.
+    already, to which a new one is added as soon as it is made. ``split`` runs the gradients of weights after all
+    others: what they read is alive between the two.
     """
 
     setting: Setting
@@ -56,6 +57,7 @@ class Lifetimes:
     tables: bool = False
     single_unit: bool = False
     added: frozenset[str] = frozenset()
+    split: bool = False
     storages: list[Storage] = field(default_factory=list)
     constants: list[Form] = field(default_factory=list)
     current: dict[Key, Storage] = field(default_factory=dict)
@@ -73,6 +75,9 @@ class Lifetimes:
         self.again = frozenset[str]() if nothing else reruns.rerun([item.tensor for item in self.back])
         self.steps = reruns.turns(self.again)
         self.start = next((n for n, s in enumerate(self.steps) if s.phase == "backward"), len(self.steps))
+        late = self.for_weights if self.split else []
+        self.steps = [turn for turn in self.steps if turn not in late] + late
+        self.middle = len(self.steps) - len(late)
         for at, turn in enumerate(self.steps):
             step = turn.work
             if isinstance(step, Collective):
@@ -89,6 +94,35 @@ class Lifetimes:
         self.keep()
         if self.tables:
             self.keep_tables(nothing)
+
+    @property
+    def for_weights(self) -> list[Turn]:
+        """The steps of the backward pass that no gradient of an input needs."""
+        graph, needed = self.graph, set[str]()
+        mine = [t.work for t in self.steps if t.phase == "backward" and isinstance(t.work, Compute)]
+        queue = [w.op.output for w in mine if w.op.output not in graph.consumers and w.op.output not in self.finished]
+        while queue:
+            name = queue.pop()
+            made = graph.producers.get(name)
+            if name not in needed and made is not None and made.phase == "backward":
+                needed.add(name)
+                queue += made.inputs
+
+        def late(work: Collective | Compute) -> bool:
+            if isinstance(work, Compute):
+                return work.op.output not in needed
+            readers = [w for w in mine if work.stored in w.reads]
+            gradient = graph.tensors[work.tensor.partition(" @ ")[0]].role == "gradient"
+            return work.tensor not in needed if gradient else bool(readers) and all(map(late, readers))
+
+        return [t for t in self.steps if t.phase == "backward" and not t.again and late(t.work)]
+
+    @cached_property
+    def waiting(self) -> tuple[list[Form], list[Form]]:
+        """What the gradients of weights still read when those of the inputs are done: what was kept, and gradients."""
+        alive = [s for s in self.storages if s.born < self.middle <= s.dies]
+        passing = [s.size for s in alive if s.kind == PASSING and self.stored(s.root)]
+        return [s.size for s in alive if s.kind == SAVED], passing
 
     @cached_property
     def back(self) -> tuple[Saved, ...]:
@@ -131,7 +165,8 @@ class Lifetimes:
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
         # The gradient of an input goes on to what made the input: it is there until the pass ends.
         leaves = tensor.role == "gradient" and not weight and name not in self.graph.consumers
-        self.put(key, PASSING, at, len(self.steps) if leaves else at)
+        end = self.middle - 1 if self.split else len(self.steps)
+        self.put(key, PASSING, at, end if leaves else at)
 
     def moves(self, step: Collective, at: int) -> None:
         """A collective works in place where each rank has as much after it as before."""

@@ -104,21 +104,23 @@ class RegionMemory:
     alone: bool
     shared: frozenset[str] = frozenset()
     tied: frozenset[str] = frozenset()
-    lines: dict[tuple[str, bool], Lifetimes] = field(default_factory=dict)
+    lines: dict[tuple[str, bool, bool], Lifetimes] = field(default_factory=dict)
 
     @property
     def frozen(self) -> frozenset[str]:
         weights = self.setting.graph.weights
         return frozenset(w.name for w in weights if any(named_by(n, w.name) for n in self.run.frozen))
 
-    def timeline(self, recomputation: str, there: bool = False) -> Lifetimes:
-        """The timeline of one layer; ``there`` says that its weights have gradients already."""
-        key = (recomputation, there)
+    def timeline(self, recomputation: str, there: bool = False, split: bool = False) -> Lifetimes:
+        """The timeline of one layer; ``there`` says that its weights have gradients already, ``split`` that these are
+        made apart.
+        """
+        key = (recomputation, there, split)
         if key not in self.lines:
             run, weights = self.run, frozenset(w.name for w in self.setting.graph.weights)
             self.lines[key] = Lifetimes(
                 self.setting, self.plan, self.rules, run.recipe, recomputation, run.tables, run.single_unit,
-                weights if there else self.tied,
+                weights if there else self.tied, split,
             )  # fmt: skip
         return self.lines[key]
 
@@ -204,8 +206,18 @@ class RegionMemory:
         made = [t for t in found if made_by(self.line.steps[t.at].work) in needed]
         return [replace(t, op=f"{t.op} again", passing=[*t.passing, *self.line.arriving]) for t in made]
 
-    def backward(self, opens: bool = True, there: bool = False) -> list[OpMemory]:
-        """One layer's backward pass, with what runs again inside of it; ``there`` is as for ``timeline``."""
+    @property
+    def waiting(self) -> tuple[list[Form], list[Form]]:
+        """What one repetition has between the gradients of its inputs and those of its weights: kept, and gradients."""
+        return self.timeline(self.recomputation, split=True).waiting
+
+    def backward(self, opens: bool = True, there: bool = False, kind: str = "D") -> list[OpMemory]:
+        """One layer's backward pass, with what runs again inside of it; ``there`` is as for ``timeline``. Of ``kind`` B
+        or W it is that part of it.
+        """
+        if kind != "D":
+            line = self.timeline(self.recomputation, there, True)
+            return [one for one in self.op_memories(line, "backward") if (one.at >= line.middle) == (kind == "W")]
         if not self.grouped:
             return self.op_memories(self.timeline(self.recomputation, there), "backward")
         return self.op_memories(self.timeline("none", there), "backward", self.opening if opens else frozenset())
@@ -229,14 +241,18 @@ class RegionMemory:
                 found.append(OpMemory(at, line.shown(at), row, saved, passing, line.gradients(at)))
         return found
 
-    @property
-    def repetitions(self) -> list[Repetition]:
-        """Where the backward pass may be at its peak: from one layer to the next, and from one group to the next, its
-        memory grows or shrinks by the same amount.
+    def repetitions(self, kind: str = "D") -> list[Repetition]:
+        """Where the backward pass (or its part B or W) may be at its peak: from one layer to the next, and from one
+        group to the next, its memory grows or shrinks by the same amount.
         """
         n, kept, made = self.grouped, add(self.kept), add(self.made)
         if not self.repeated:
             return [Repetition("last")]
+        if kind != "D":
+            stays, passes = (self.times(1, add(sizes)) for sizes in self.waiting)
+            if kind == "B":
+                return [Repetition("last", self.times(1, kept)), Repetition("first", stays, passes)]
+            return [Repetition("last", stays, passes), Repetition("first", grown=self.times(1, made))]
         if n < 2:
             others, grown = self.times(1, kept), self.times(1, made)
             return [Repetition("last", others), Repetition("first", grown=grown)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,20 +13,19 @@ from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import PipelineCut
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
-from symcomm.quantities.memory.region_memory import StepOptions, add
+from symcomm.quantities.memory.region_memory import NOTHING, StepOptions, add
 from symcomm.quantities.memory.step_memory import Base, Snapshot, StepMemory
 from symcomm.quantities.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
-PHASES = {"F": "forward", "D": "backward"}
 _PIECES = 40_000  # of work that are followed one by one
 
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of work: a microbatch passes a chunk of layers, forward or backward. All count from 0."""
+    """One piece of work: a microbatch passes a chunk of layers; its kind is F, B, W or D. All count from 0."""
 
-    phase: str
+    kind: str
     microbatch: int
     chunk: int = 0
 
@@ -41,11 +41,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Instant:
-    """A task of the schedule as it begins: the other pieces in flight by their chunk, and the chunks with gradients."""
+    """A task of the schedule as it begins: the other pieces in flight by their chunk, and whether they wait for the
+    gradients of the weights alone, and the chunks with gradients.
+    """
 
     task: Task
     when: str
-    flying: tuple[tuple[int, int], ...]
+    flying: tuple[tuple[tuple[int, bool], int], ...]
     there: frozenset[int]
 
     @property
@@ -59,21 +61,20 @@ def instants(tasks: Sequence[Task]) -> list[Instant]:
 
     A stage warms up until its first backward task, and cools down after its last forward task.
     """
-    first = next(n for n, t in enumerate(tasks) if t.phase == "backward")
-    last = max(n for n, t in enumerate(tasks) if t.phase == "forward")
-    flying: set[tuple[int, int]] = set()
+    first = next(n for n, t in enumerate(tasks) if t.kind in "BD")
+    last = max(n for n, t in enumerate(tasks) if t.kind == "F")
+    flying: dict[tuple[int, int], bool] = {}
     there: frozenset[int] = frozenset()
     found = []
     for n, task in enumerate(tasks):
         mine = (task.chunk, task.microbatch)
         when = WARM if n < first else STEADY if n <= last else COOL
-        chunks = [chunk for chunk, m in flying if (chunk, m) != mine]
-        counts = tuple((chunk, chunks.count(chunk)) for chunk in sorted({*chunks}))
-        found.append(Instant(task, when, counts, there))
-        if task.phase == "forward":
-            flying.add(mine)
+        others = Counter((piece[0], waits) for piece, waits in flying.items() if piece != mine)
+        found.append(Instant(task, when, tuple(sorted(others.items())), there))
+        if task.kind in "FB":
+            flying[mine] = task.kind == "B"
         else:
-            flying.discard(mine)
+            flying.pop(mine)
             there |= {task.chunk}
     return found
 
@@ -100,14 +101,18 @@ def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: Stage) -
         )
     held = pipeline.held(graph, cut, at.stage, values, record)
     order = record.rank(at.stage, stages, count, at.chunks)
-    if any(len(item) > 1 or item[0].kind in "BW" for item in order):
+    if any(len(item) > 1 for item in order):
         raise StrategyError(
-            f"the peak under {record.name} is not followed op by op: it runs the gradients of the weights apart or "
-            "overlaps a forward with a backward",
+            f"the peak under {record.name} is not followed op by op: a forward overlaps with a backward",
             hint="activation_memory counts what is kept under every schedule",
         )
+    if any(item[0].kind == "W" for item in order) and (run.recomputation != "none" or run.every):
+        raise StrategyError(
+            f"{record.name} runs the gradients of the weights apart, and what is computed again is there once",
+            hint="leave the recomputation out, or take a schedule that runs a backward as one piece",
+        )
     mine = sorted({item[0].stage for item in order})
-    tasks = [Task(PHASES[item[0].kind], item[0].microbatch, mine.index(item[0].stage)) for item in order]
+    tasks = [Task(item[0].kind, item[0].microbatch, mine.index(item[0].stage)) for item in order]
     share = at.chunks / record.placement.copies(stages, at.chunks)  # the parts of a rank's share of the layers
     if cut.layers and share > 1:
         raise StrategyError("layers are given for each stage, and chunks of a stage as well", hint="leave one out")
@@ -160,20 +165,27 @@ class _Walk:
 
     def base(self, instant: Instant) -> Base:
         plain = self.step.base
-        flying = [_times(n, self.left(chunk)) for chunk, n in instant.flying]
+        saved: list[Form] = []
+        passing: list[Form] = []
         fresh = list(plain.fresh)
-        for chunk, n in instant.flying:
+        for (chunk, waits), n in instant.flying:
             for part in (self.step.parts[k] for k in self.chunk(chunk)):
                 often, kept = part.fresh
+                if waits:
+                    stays, passes = part.waiting
+                    kept = (*stays, *passes)
+                    saved.append(_times(n, part.times(0, add(stays))))
+                    passing.append(_times(n, part.times(0, add(passes))))
                 fresh.append((product(num(n), often), kept))
+            if not waits:
+                saved.append(_times(n, self.left(chunk)))
         there = add(self.gradients(chunk) for chunk in sorted(instant.there))
-        return Base(plain.always, tuple(fresh), add(flying), there, instant.task.chunk in instant.there)
+        return Base(plain.always, tuple(fresh), add(saved), add(passing), there, instant.task.chunk in instant.there)
 
     def weight(self, instant: Instant) -> Fraction:
         """The bytes that are there besides the task."""
-        flying = (n * evaluate(self.left(chunk), self.values) for chunk, n in instant.flying)
-        there = (evaluate(self.gradients(chunk), self.values) for chunk in instant.there)
-        return sum(flying, Fraction(0)) + sum(there, Fraction(0))
+        base = self.base(instant)
+        return sum((evaluate(form, self.values) for form in (base.saved, base.passing, base.gradients)), Fraction(0))
 
     def passes(self, found: list[Instant]) -> list[Snapshot]:
         """The ops of the tasks that may be the peak, in order."""
@@ -184,7 +196,7 @@ class _Walk:
             if state not in weights:
                 weights[state] = self.weight(instant)
             task = instant.task
-            key = (instant.when, task.phase, self.chunk(task.chunk), task.chunk in instant.there)
+            key = (instant.when, task.kind, self.chunk(task.chunk), task.chunk in instant.there)
             if key not in best or weights[state] > best[key][0]:
                 best[key] = weights[state], instant
         ordered = [instant for instant in found if any(instant is one for _, one in best.values())]
@@ -192,10 +204,10 @@ class _Walk:
 
     def snapshots(self, instant: Instant) -> list[Snapshot]:
         task, base, mine = instant.task, self.base(instant), self.chunk(instant.task.chunk)
-        if task.phase == "forward":
+        if task.kind == "F":
             listed = [m for n in mine for m in self.step.forward(n, base, mine)]
         else:
-            listed = [m for n in reversed(mine) for m in self.step.backward(n, base, mine)]
+            listed = [m for n in reversed(mine) for m in self.step.backward(n, base, mine, task.kind)]
         pieces = "microbatch" if self.at.chunks == 1 else "chunk"
         when = f"{instant.when}, {instant.count} {pieces}{'es' * (pieces == 'microbatch') or 's'} in flight"
         if instant.count == 1:
@@ -204,4 +216,4 @@ class _Walk:
 
 
 def _times(count: int, form: Form) -> Form:
-    return product(num(count), form) if count > 1 else form
+    return NOTHING if form == NOTHING else product(num(count), form) if count > 1 else form

@@ -40,6 +40,7 @@ class Base:
     always: tuple[tuple[str, Form], ...]
     fresh: Fresh
     saved: Form = NOTHING
+    passing: Form = NOTHING
     gradients: Form = NOTHING
     there: bool = False
 
@@ -144,30 +145,36 @@ class StepMemory:
             held = self.held_at("forward", n, one.at)
             saved = add([base.saved, *(p.left for p in before), others, *one.saved])
             parts = (*base.always, ("gradients", base.gradients), ("saved activations", saved),
-                     ("temporaries", add(one.passing)), *self.beside(held, 1))  # fmt: skip
+                     ("temporaries", add([base.passing, *one.passing])), *self.beside(held, 1))  # fmt: skip
             fresh = (*earlier, (num(1), (*one.saved, *one.passing, *held)))
             found.append(Snapshot("forward", self.where(part, "last"), one.op, one.row, parts, fresh))
         return found
 
-    def backward(self, n: int, base: Base, mine: Sequence[int]) -> list[Snapshot]:
-        """The backward pass of a part, after those of the parts behind it in ``mine``."""
+    def backward(self, n: int, base: Base, mine: Sequence[int], kind: str = "D") -> list[Snapshot]:
+        """The backward pass of a part, after those of the parts behind it in ``mine``; or its ``kind`` B or W.
+
+        Parts that have had their B and not their W have what waits for it.
+        """
         part, found = self.parts[n], []
-        before = [self.parts[k] for k in mine if k < n]
-        after = [self.parts[k].times(0, add(self.parts[k].made)) for k in mine if k > n]
-        for repetition in part.repetitions:
+        before = [self.parts[k] for k in mine if k < n and kind != "W"]
+        waiting = [self.parts[k] for k in mine if (kind == "B" and k > n) or (kind == "W" and k < n)]
+        stays, passes = ([p.times(0, add(p.waiting[what])) for p in waiting] for what in (0, 1))
+        after = [self.parts[k].times(0, add(self.parts[k].made)) for k in mine if k > n and kind != "B"]
+        phase = {"D": "backward", "B": "input gradient", "W": "weight gradient"}[kind]
+        for repetition in part.repetitions(kind):
             made = [] if base.there else [*after, repetition.grown]
             earlier = (*base.fresh, *(p.fresh for p in before))
-            if part.repeated and repetition.place == "last":
+            if kind == "D" and part.repeated and repetition.place == "last":
                 earlier = (*earlier, (Total((part.groups, num(-1))), tuple(part.kept)))
-            ops = part.backward(repetition.opens, base.there)
+            ops = part.backward(repetition.opens, base.there, kind)
             for one in [*part.again(repetition.opens), *ops] if repetition.again and part.grouped else ops:
                 held = self.held_at("backward", n, one.at)
-                saved = add([base.saved, *(p.left for p in before), repetition.others, *one.saved])
+                saved = add([base.saved, *(p.left for p in before), *stays, repetition.others, *one.saved])
+                passing = add([base.passing, *passes, repetition.inner, *one.passing])
                 parts = (*base.always, ("gradients", add([base.gradients, *made, *one.gradients])),
-                         ("saved activations", saved), ("temporaries", add([repetition.inner, *one.passing])),
-                         *self.beside(held, 2))  # fmt: skip
+                         ("saved activations", saved), ("temporaries", passing), *self.beside(held, 2))  # fmt: skip
                 fresh = (*earlier, (num(1), (*one.saved, *held)))
-                found.append(Snapshot("backward", self.where(part, repetition.place), one.op, one.row, parts, fresh))
+                found.append(Snapshot(phase, self.where(part, repetition.place), one.op, one.row, parts, fresh))
         return found
 
     def update(self) -> list[Snapshot]:
