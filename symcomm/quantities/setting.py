@@ -100,7 +100,7 @@ class Setting:
         return replace(self.graph, ops=ops, regions=(Region(found.region),))
 
     def derivation(
-        self, title: str, steps: Sequence[Step], touched: Sequence[str] = (), exhibits: Sequence[Exhibit] = (),
+        self, title: str, steps: Sequence[Step], touched: Sequence[str] = (), exhibits: Iterable[Exhibit] = (),
         notes: Sequence[str] = (),
     ) -> Derivation:  # fmt: skip
         """A derivation with this setting's conventions, relations and names."""

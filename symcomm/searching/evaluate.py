@@ -1,8 +1,9 @@
 """Time, memory and feasibility of many configurations at once, and the best of them.
 
-Numbers here are float64, and are compared as if they had 12 digits, so that rounding neither makes nor breaks a tie;
-what a search reports is computed again exactly. What must divide is checked with whole numbers, and a memory within a
-billionth of the capacity is compared exactly.
+A unit of work is a block of a grid. A name is an array along its own axis of the block, and each part of a formula is
+worked out along the axes that it depends on only. Numbers here are float64, and are compared as if they had 12 digits,
+so that rounding neither makes nor breaks a tie; what a search reports is computed again exactly. What must divide is
+checked with whole numbers, and a memory within a billionth of the capacity is compared exactly.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
+from math import prod
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
-from symcomm import form as forms
+from symcomm.collected import Monomial, Terms, exactly
 from symcomm.collectives.sweep import ceil_log2, floor_log2
 from symcomm.errors import ValuesError
 from symcomm.form import (
@@ -40,12 +42,13 @@ if TYPE_CHECKING:
 
 CHUNK = 2**17  # configurations evaluated together: a megabyte an array
 _BITS = 40  # of a number that is compared: 12 digits
-_COUNTS = (Sym, Total, Product, Power)  # what keeps whole numbers whole
+_MARGIN = 1 + 2.0 ** (2 - _BITS)  # what is larger by this much is larger when both are rounded
+_FEW = 2**10  # points that may as well be sorted
 
 
 @dataclass(frozen=True)
 class Task:
-    """Some configurations of one structure: a unit of work that another process can do."""
+    """A block of the configurations of one structure: a unit of work that another process can do."""
 
     number: int
     core: Core
@@ -91,33 +94,59 @@ def evaluate(task: Task) -> Part:
     """Evaluates a unit of work."""
     import numpy as np
 
-    columns = task.grid.columns(task.start, task.stop)
+    first, columns = task.grid.block(task.start, task.stop)
     sizes = {symbol: columns[name] for name, symbol in task.names}
     count = task.stop - task.start
-    divides = np.ones(count, dtype=bool)
+    divides = np.ones((1,) * len(first), dtype=bool)
     refused: list[int] = []
     for rule in task.core.constraints:
-        fails = np.asarray(arrays(rule.size, sizes, whole=True) % arrays(rule.divisor, sizes, whole=True) != 0)
-        refused.append(int(np.count_nonzero(divides & fails)))
-        divides &= np.logical_not(fails)
-    index = np.flatnonzero(divides)
-    known: dict[str, Any] = {name: column[index].astype(np.float64) for name, column in sizes.items()}
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for name, form in task.core.steps:
-            known[name] = arrays(form, known)
-    time, memory = (np.broadcast_to(known[name], index.shape) for name in ("time", "memory"))
+        fails = _whole(rule.size, sizes) % _whole(rule.divisor, sizes) != 0
+        failing = divides & fails
+        refused.append(int(np.count_nonzero(failing)) * count // failing.size)
+        divides = divides & ~fails
+    # What no configuration can have is left out of the block.
+    places: list[np.ndarray] = []
+    for axis, (start, length) in enumerate(first):
+        keep = np.arange(length)
+        if divides.shape[axis] > 1:
+            keep = np.flatnonzero(divides.any(axis=tuple(n for n in range(divides.ndim) if n != axis)))
+            divides = divides.take(keep, axis)
+            sizes = {name: c.take(keep, axis) if c.shape[axis] > 1 else c for name, c in sizes.items()}
+        places.append(keep + start)
+    shape = tuple(map(len, places))
+    known = {name: column.astype(np.float64) for name, column in sizes.items()}
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        found = task.core.collected.evaluated(known, summed, arrays)
+    chosen = np.broadcast_to(divides, shape)
+    whole = bool(divides.all()) and prod(shape) > 0
+    time, memory = (
+        np.ravel(full) if whole else full[chosen] for full in (np.broadcast_to(found[name], shape) for name in ("time", "memory"))
+    )
+    index = np.arange(len(time)) if whole else np.flatnonzero(chosen)
     sound = np.isfinite(time) & (time > 0)
-    refused.append(int(np.count_nonzero(~sound)))
     if not sound.all():
-        index, time, memory = index[sound], time[sound], memory[sound]
-    fits = _fits(task, sizes, index, memory)
-    every = Points(rounded(time), rounded(memory), np.full(index.shape, task.number), index + task.start)
-    good, large = every.take(fits), every.take(~fits)
-    ordered = good.take(_order(good))
+        time, memory, index = time[sound], memory[sound], index[sound]
+    refused.append(int(np.count_nonzero(~sound)))
+
+    def points(some: np.ndarray) -> Points:
+        at = np.zeros(len(some), dtype=np.int64)
+        every = np.unravel_index(index[some], shape) if len(some) else ()
+        for coordinate, place, size in zip(every, places, task.grid.lengths, strict=False):
+            at = at * size + place[coordinate]
+        return Points(rounded(time[some]), rounded(memory[some]), np.full(len(some), task.number), at)
+
+    fits = _fits(task, sizes, shape, index, memory)
+    good = slice(None) if fits.all() else np.flatnonzero(fits)
+    inside = np.arange(len(index)) if isinstance(good, slice) else good
+    some = undominated(time[good], memory[good])
+    fast = _smallest(time[good], task.top)
+    best = points(inside[np.union1d(some, fast)])
+    ordered = best.take(_order(best))
+    outside = np.zeros(0, dtype=np.int64) if isinstance(good, slice) else np.flatnonzero(~fits)
     return Part(
-        count, len(good.index), len(large.index), ((task.number, tuple(refused)),),
+        count, len(inside), len(outside), ((task.number, tuple(refused)),),
         ordered.take(pareto(ordered.time, ordered.memory)), ordered.take(slice(task.top)),
-        nearest(large, task.top),
+        nearest(points(outside[_smallest(memory[outside], task.top)]), task.top),
     )  # fmt: skip
 
 
@@ -152,13 +181,42 @@ def pareto(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
     return np.asarray(memory < before)
 
 
+def undominated(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
+    """Points among which are all that no other point beats in both: those that a few good ones do not beat.
+
+    >>> import numpy as np
+    >>> undominated(np.arange(1.0, 5000.0), np.arange(1.0, 5000.0)).tolist()
+    [0]
+    """
+    import numpy as np
+
+    left: np.ndarray | None = None
+    for weight in (1.0, 4.0, 0.25, 16.0, 0.0625):
+        if len(time) <= _FEW:
+            break
+        best = np.argmin(time * memory if weight == 1 else np.log(time) + weight * np.log(memory))
+        t, m = time[best], memory[best]
+        keep = np.flatnonzero((time < t * _MARGIN) | (memory < m))
+        time, memory = time[keep], memory[keep]
+        again = np.flatnonzero((memory < m * _MARGIN) | (time < t))
+        time, memory, keep = time[again], memory[again], keep[again]
+        left = keep if left is None else left[keep]
+    return np.arange(len(time)) if left is None else left
+
+
+def _smallest(values: np.ndarray, most: int) -> np.ndarray:
+    """Where the smallest values are, and those that are as small when they are rounded."""
+    import numpy as np
+
+    if len(values) <= most:
+        return np.arange(len(values))
+    return np.flatnonzero(values <= np.partition(values, most - 1)[most - 1] * _MARGIN)
+
+
 def nearest(points: Points, most: int) -> Points:
     """The points with the least memory, in order."""
     import numpy as np
 
-    if len(points.memory) > most:
-        limit = np.partition(points.memory, most - 1)[most - 1]
-        points = points.take(points.memory <= limit)
     order = np.lexsort((points.index, points.structure, points.time, points.memory))
     return points.take(order[:most])
 
@@ -183,7 +241,9 @@ def _joined(points: Sequence[Points]) -> Points:
     return Points(*(np.concatenate([getattr(p, name) for p in points]) for name in Points.__dataclass_fields__))
 
 
-def _fits(task: Task, sizes: dict[str, np.ndarray], index: np.ndarray, memory: np.ndarray) -> np.ndarray:
+def _fits(
+    task: Task, sizes: Mapping[str, np.ndarray], shape: tuple[int, ...], index: np.ndarray, memory: np.ndarray
+) -> np.ndarray:
     import numpy as np
 
     limit = float(task.capacity)
@@ -191,21 +251,70 @@ def _fits(task: Task, sizes: dict[str, np.ndarray], index: np.ndarray, memory: n
     close = np.flatnonzero(np.abs(memory - limit) <= 1e-9 * limit)
     decided: dict[tuple[int, ...], bool] = {}
     for at in close:
-        key = tuple(int(sizes[name][index[at]]) for name in task.core.variables)
+        place = np.unravel_index(index[at], shape)
+        key = tuple(int(np.broadcast_to(sizes[name], shape)[place]) for name in task.core.variables)
         if key not in decided:
             values = {name: Fraction(n) for name, n in zip(task.core.variables, key, strict=True)}
-            for name, form in task.core.steps:
-                values[name] = forms.evaluate(form, values)
-            decided[key] = values["memory"] <= task.capacity
+            decided[key] = task.core.collected.at(values)["memory"] <= task.capacity
         fits[at] = decided[key]
     return fits
 
 
-def arrays(form: Form, columns: Mapping[str, Any], whole: bool = False) -> Any:
-    """A form where each name has an array; numbers become floats, or stay whole ones.
+def _whole(terms: Terms, columns: Mapping[str, Any]) -> Any:
+    """A sum with whole coefficients, in whole numbers."""
+    import numpy as np
+
+    parts = [reduce(mul, (columns[name] ** p for name, p in m), np.int64(int(c))) for m, c in terms.items()]
+    return reduce(add, parts, np.int64(0))
+
+
+def summed(terms: Terms, columns: Mapping[str, Any]) -> Any:
+    """A sum of monomials where each name has an array along axes of its own.
+
+    What shares a factor is added before it is multiplied: first along the shortest axes, on all of them last.
 
     >>> import numpy as np
-    >>> arrays(forms.Largest((forms.num(3), forms.Sym("k"))), {"k": np.array([1.0, 5.0])}).tolist()
+    >>> k, m = np.array([[1.0], [2.0]]), np.array([[4.0, 8.0]])
+    >>> summed({(("k", 1), ("m", -1)): Fraction(8), (("m", -1),): Fraction(8)}, {"k": k, "m": m}).tolist()
+    [[4.0, 2.0], [6.0, 3.0]]
+    """
+    axes = {name: _axes(columns[name]) for monomial in terms for name, _ in monomial}
+    powers: dict[Monomial, Any] = {}
+
+    def factor(monomial: Monomial) -> Any:
+        if monomial not in powers:
+            parts = [columns[name] ** power if power != 1 else columns[name] for name, power in monomial]
+            powers[monomial] = reduce(mul, parts)
+        return powers[monomial]
+
+    def go(left: Terms) -> Any:
+        groups: dict[tuple[int, ...], dict[Monomial, Terms]] = {}
+        for where in {axes[name] for monomial in left for name, _ in monomial}:
+            mine = groups.setdefault(where, {})
+            for monomial, coefficient in left.items():
+                key = tuple(pair for pair in monomial if axes[pair[0]] == where)
+                rest = tuple(pair for pair in monomial if axes[pair[0]] != where)
+                mine.setdefault(key, {})[rest] = coefficient
+        if not groups:
+            return float(sum(left.values()))
+        # Outermost: what depends on several axes, then the axis with the fewest different powers.
+        chosen = groups[min(groups, key=lambda where: (-len(where), len(groups[where]), where))]
+        parts = [(key, go(rest)) for key, rest in chosen.items()]
+        return reduce(add, [inner * factor(key) if key else inner for key, inner in parts])
+
+    return go(terms)
+
+
+def _axes(column: Any) -> tuple[int, ...]:
+    return tuple(n for n, length in enumerate(getattr(column, "shape", ())) if length > 1)
+
+
+def arrays(form: Form, columns: Mapping[str, Any]) -> Any:
+    """A form where each name has an array; numbers become floats.
+
+    >>> import numpy as np
+    >>> from symcomm.form import num
+    >>> arrays(Largest((num(3), Sym("k"))), {"k": np.array([1.0, 5.0])}).tolist()
     [3.0, 5.0]
     """
     import numpy as np
@@ -213,7 +322,7 @@ def arrays(form: Form, columns: Mapping[str, Any], whole: bool = False) -> Any:
     def go(f: Form) -> Any:
         match f:
             case Num(number):
-                return int(number) if whole else float(number)
+                return float(number)
             case Sym(name):
                 return columns[name]
             case Total():
@@ -250,18 +359,15 @@ def check_whole(core: Core, grid: Grid, names: tuple[tuple[str, str], ...]) -> N
     """Raises ``ValuesError`` where what must divide is no whole number, or too large a one to count with."""
     if not grid.size:
         return
-    largest: dict[str, Fraction] = {}
     table = list(zip(*grid.shapes, strict=True))
-    for name, symbol in names:
-        values = table[grid.axes.index(name)] if name in grid.axes else dict(grid.lists)[name]
-        largest[symbol] = Fraction(max(values))
+    largest = {
+        symbol: Fraction(max(table[grid.axes.index(name)] if name in grid.axes else dict(grid.lists)[name]))
+        for name, symbol in names
+    }
     for c in core.constraints:
-        for form in (c.size, c.divisor):
-            value = forms.evaluate(form, largest)
-            counts = (
-                f.number.denominator == 1 if isinstance(f, Num) else isinstance(f, _COUNTS) for f in forms.walk(form)
-            )
-            if not all(counts):
+        for terms in (c.size, c.divisor):
+            value = exactly(terms, largest)
+            if any(n.denominator != 1 or any(power < 0 for _, power in m) for m, n in terms.items()):
                 raise ValuesError(f"{c.label}: {value} is no whole number")
             if value >= 2**62:
                 raise ValuesError(f"{c.label}: {value} is too large to search with")

@@ -12,7 +12,7 @@ from symcomm.derivation import exact
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.graph.graph import Graph
 from symcomm.model import Model
-from symcomm.parallel.pipeline import messages
+from symcomm.parallel.pipeline import messages, stacked
 from symcomm.parallel.strategy import Strategy, batch_axes, resolve
 from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
@@ -33,10 +33,7 @@ USUAL = tuple(
 PLANS = ("1f1b", "gpipe")  # the schedules whose slots the time of a step counts; the first one is usual
 
 
-def check(model: Model, devices: int, top: int, jobs: int | None, accounting: Accounting) -> None:
-    if len(model.graph.regions) > 1:
-        names = " or ".join(f"part('{region.name}')" for region in model.graph.regions[:3])
-        raise ValuesError("a model of several parts has no time of a step", hint=f"search one part: {names}")
+def check(devices: int, top: int, jobs: int | None, accounting: Accounting) -> None:
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= LARGEST_MESH:
         raise ValuesError(f"devices = {str(devices)[:40]}: a whole number from 1 to {LARGEST_MESH:,}")
     if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= MOST_TOP:
@@ -86,7 +83,8 @@ def batch_symbol(model: Model) -> str:
 
 def free_sizes(model: Model) -> list[str]:
     """The sizes of a model that a search may go over: those that no relation ties."""
-    names = {s.name for axis in model.graph.axes.values() for s in axis.size.free_symbols} | {model.graph.repeat}
+    names = {s.name for axis in model.graph.axes.values() for s in axis.size.free_symbols}
+    names |= {region.times for region in model.graph.regions}
     tied = {n for name, right in model.graph.relations.equations for n in (name, *forms.names(right))}
     return sorted(names - tied - {""})
 
@@ -194,7 +192,7 @@ def _applicable(parts: tuple[Piece, ...], graph: Graph, notes: list[str]) -> tup
         try:
             resolve(part.strategy, graph)
             if PIPELINE in part.axes:
-                messages(graph)
+                messages(graph.region(stacked(graph).name))
         except StrategyError as error:
             if (note := f"No {part.key}: {error.message}.") not in notes:
                 notes.append(note)

@@ -65,7 +65,7 @@ def search(
     joblib = _libraries()
     tell = _watched(progress, monotonic() + seconds, seconds)
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
-    check(model, devices, top, jobs, chosen)
+    check(devices, top, jobs, chosen)
     size, meaning = capacity_and_meaning(capacity, capacity_is or said(chosen), device)
     allowed, lists = read_sizes(model, batch, microbatches, sizes, buckets, call_overhead)
     varied = tuple(name for name in lists if name not in (MICROBATCHES, BUCKETS))
@@ -153,8 +153,7 @@ def _tasks(made: list[tuple[Structure, Grid]], capacity: Fraction, top: int) -> 
         names = dict(s.symbols)
         order = {symbol_name: axis for axis, symbol_name in names.items()}
         pairs = tuple((order.get(variable, variable), variable) for variable in s.core.variables)
-        for start in range(0, g.size, evaluate.CHUNK):
-            stop = min(start + evaluate.CHUNK, g.size)
+        for start, stop in g.blocks(evaluate.CHUNK):
             yield evaluate.Task(number, s.core, pairs, g, start, stop, capacity, top)
 
 
@@ -200,7 +199,8 @@ def _outcome(
     return SearchResult(
         question.model.name, devices, Quantity(size, BYTE), meaning, known.tried if known else 0,
         known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
-        tuple(top), tuple(near), question.accounting.statements(tuple(touched)), (*notes, *_LIMITS),
+        tuple(top), tuple(near), question.accounting.statements(tuple(touched)),
+        tuple(dict.fromkeys((*notes, *(note for s, _ in made for note in s.notes), *_LIMITS))),
     )  # fmt: skip
 
 
@@ -224,8 +224,8 @@ def _configuration(
     values = {names.get(name, name): n for name, n in sizes.items()}
     values = {name: n for name, n in values.items() if name in s.core.variables}
     worth = s.at(values)
-    shares, calls = explain.times(s, values, convention)
-    held = explain.bytes_of(s, values)
+    shares, calls = explain.times(s, worth, convention)
+    held = explain.bytes_of(s, worth)
     return Configuration(
         written(s.draft.pieces, sizes, sizes[MICROBATCHES]), tuple((axis, sizes[axis]) for axis in g.axes),
         sizes[MICROBATCHES], tuple((n, sizes[n]) for n, _ in g.lists if n != MICROBATCHES), s.draft.recomputation,

@@ -89,7 +89,7 @@ def derive(
         notes += ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)
         if len(mine) > 1:
             notes += ("The layers that are repeated are computed again; what stands before and behind them is not.",)
-    exhibits = [_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1]
+    exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
     return setting.derivation(title, work.steps, touched, exhibits, notes)
 
 
@@ -178,13 +178,13 @@ def _in_flight(
     if schedule not in SCHEDULES:
         raise ValuesError(f"unknown schedule '{schedule[:40]}'", hint=nearest(schedule, [*SCHEDULES]))
     m = cut.microbatches
-    at: Form = num(0) if stage is None or str(stage) == "0" else degree(stage)
+    at: Form = num(0) if str(stage or "first") in ("0", "first") else degree(stage or 0)
     text = SCHEDULES[schedule].why
     if chunks is not None and schedule != "interleaved":
         raise StrategyError(f"the schedule {schedule} has no chunks", hint="interleaved has")
     if schedule == "gpipe":
         return work.define("w", m, ONE, "in flight", text), "The layers of a stage, for each microbatch in flight."
-    following: Form = p if at == num(0) else Total((p, forms.negative(at)))
+    following: Form = p if at == num(0) else num(1) if stage == "last" else Total((p, forms.negative(at)))
     if schedule == "1f1b":
         flying = work.define("w", Smallest((following, m)), ONE, "in flight", text)
         return flying, "The layers of a stage, for each microbatch in flight."
