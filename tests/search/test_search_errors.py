@@ -86,12 +86,6 @@ def test_sizes_that_other_sizes_settle_are_not_searched():
     assert "D is tied to other sizes by that of D\nhint: free are B, L, N_layer" in said
 
 
-def test_a_model_of_several_parts_is_told_to_search_one():
-    whole = sc.load({"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
-                     "intermediate_size": 16, "vocab_size": 100})  # fmt: skip
-    assert "search one part: part('embedding and head') or part('layer')" in refused(whole)
-
-
 def test_too_many_configurations_structures_and_seconds_are_refused(monkeypatch):
     said = refused(sizes={"L": "1..100000"}, batch="12..12000+12", microbatches="1..1000")
     assert "configurations; a search takes 100,000,000\nhint: give fewer sizes" in said
