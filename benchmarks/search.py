@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GPT3 = Path(__file__).resolve().parents[1] / "examples" / "search" / "gpt3.md"
-LEAST = 1_000_000  # configurations
+LEAST = 18_000_000  # configurations
+BATCHES = 576
 RATE = 200_000  # configurations per second, after deriving
 PEAK = 10**9  # bytes
 GB = 10**9
@@ -51,7 +52,7 @@ def measure(jobs: int) -> Measured:
             stamps.append(time.perf_counter())
 
     found = sc.search(
-        model, devices=1536, device="A100-80GB-SXM", capacity_is="nominal_GB", batch="1536..49152+1536",
+        model, devices=1536, device="A100-80GB-SXM", capacity_is="nominal_GB", batch=f"1536..{1536 * BATCHES}+1536",
         microbatches="1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96", sizes={"L": "1024..4096*2"}, jobs=jobs,
         progress=progress,
     )  # fmt: skip

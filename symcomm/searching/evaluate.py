@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from symcomm.form import (
     Sym,
     Total,
 )
+from symcomm.program.program import Same
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import Core
 
@@ -117,36 +118,28 @@ def evaluate(task: Task) -> Part:
     known = {name: column.astype(np.float64) for name, column in sizes.items()}
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = task.core.collected.evaluated(known, summed, arrays)
-    chosen = np.broadcast_to(divides, shape)
-    whole = bool(divides.all()) and prod(shape) > 0
-    time, memory = (
-        np.ravel(full) if whole else full[chosen] for full in (np.broadcast_to(found[name], shape) for name in ("time", "memory"))
-    )
-    index = np.arange(len(time)) if whole else np.flatnonzero(chosen)
-    sound = np.isfinite(time) & (time > 0)
-    if not sound.all():
-        time, memory, index = time[sound], memory[sound], index[sound]
-    refused.append(int(np.count_nonzero(~sound)))
+    time, memory, divides = (np.broadcast_to(x, shape).ravel() for x in (found["time"], found["memory"], divides))
+    sound = divides & np.isfinite(time) & (time > 0)
+    refused.append(int(np.count_nonzero(divides)) - int(np.count_nonzero(sound)))
 
     def points(some: np.ndarray) -> Points:
         at = np.zeros(len(some), dtype=np.int64)
-        every = np.unravel_index(index[some], shape) if len(some) else ()
-        for coordinate, place, size in zip(every, places, task.grid.lengths, strict=False):
-            at = at * size + place[coordinate]
+        for along, place, length in zip(np.unravel_index(some, shape) if len(some) else (), places, task.grid.lengths,
+                                        strict=False):  # fmt: skip
+            at = at * length + place[along]
         return Points(rounded(time[some]), rounded(memory[some]), np.full(len(some), task.number), at)
 
-    fits = _fits(task, sizes, shape, index, memory)
-    good = slice(None) if fits.all() else np.flatnonzero(fits)
-    inside = np.arange(len(index)) if isinstance(good, slice) else good
-    some = undominated(time[good], memory[good])
-    fast = _smallest(time[good], task.top)
-    best = points(inside[np.union1d(some, fast)])
+    fits = sound & _fits(task, sizes, shape, memory, sound)
+    inside = np.flatnonzero(fits)
+    large = sound & ~fits
+    some = undominated(time[inside], memory[inside])
+    best = points(inside[np.union1d(some, _smallest(time[inside], task.top))])
     ordered = best.take(_order(best))
-    outside = np.zeros(0, dtype=np.int64) if isinstance(good, slice) else np.flatnonzero(~fits)
+    outside = _smallest(np.where(large, memory, np.inf), min(task.top, int(np.count_nonzero(large))))
     return Part(
-        count, len(inside), len(outside), ((task.number, tuple(refused)),),
+        count, len(inside), int(np.count_nonzero(large)), ((task.number, tuple(refused)),),
         ordered.take(pareto(ordered.time, ordered.memory)), ordered.take(slice(task.top)),
-        nearest(points(outside[_smallest(memory[outside], task.top)]), task.top),
+        nearest(points(outside), task.top),
     )  # fmt: skip
 
 
@@ -208,8 +201,8 @@ def _smallest(values: np.ndarray, most: int) -> np.ndarray:
     """Where the smallest values are, and those that are as small when they are rounded."""
     import numpy as np
 
-    if len(values) <= most:
-        return np.arange(len(values))
+    if not 0 < most < len(values):
+        return np.arange(min(most, len(values)))
     return np.flatnonzero(values <= np.partition(values, most - 1)[most - 1] * _MARGIN)
 
 
@@ -242,16 +235,16 @@ def _joined(points: Sequence[Points]) -> Points:
 
 
 def _fits(
-    task: Task, sizes: Mapping[str, np.ndarray], shape: tuple[int, ...], index: np.ndarray, memory: np.ndarray
+    task: Task, sizes: Mapping[str, np.ndarray], shape: tuple[int, ...], memory: np.ndarray, sound: np.ndarray
 ) -> np.ndarray:
     import numpy as np
 
     limit = float(task.capacity)
     fits = np.asarray(memory <= limit)
-    close = np.flatnonzero(np.abs(memory - limit) <= 1e-9 * limit)
+    close = np.flatnonzero(sound & (np.abs(memory - limit) <= 1e-9 * limit))
     decided: dict[tuple[int, ...], bool] = {}
     for at in close:
-        place = np.unravel_index(index[at], shape)
+        place = np.unravel_index(at, shape)
         key = tuple(int(np.broadcast_to(sizes[name], shape)[place]) for name in task.core.variables)
         if key not in decided:
             values = {name: Fraction(n) for name, n in zip(task.core.variables, key, strict=True)}
@@ -278,31 +271,45 @@ def summed(terms: Terms, columns: Mapping[str, Any]) -> Any:
     >>> summed({(("k", 1), ("m", -1)): Fraction(8), (("m", -1),): Fraction(8)}, {"k": k, "m": m}).tolist()
     [[4.0, 2.0], [6.0, 3.0]]
     """
-    axes = {name: _axes(columns[name]) for monomial in terms for name, _ in monomial}
+    names = {name: None for monomial in terms for name, _ in monomial}
+    plan = _plan(Same(terms), tuple((name, _axes(columns[name])) for name in names))
     powers: dict[Monomial, Any] = {}
 
     def factor(monomial: Monomial) -> Any:
         if monomial not in powers:
-            parts = [columns[name] ** power if power != 1 else columns[name] for name, power in monomial]
-            powers[monomial] = reduce(mul, parts)
+            powers[monomial] = reduce(mul, (columns[n] if p == 1 else columns[n] ** float(p) for n, p in monomial))
         return powers[monomial]
 
-    def go(left: Terms) -> Any:
+    def go(part: Plan) -> Any:
+        if isinstance(part, float):
+            return part
+        return reduce(add, [go(inner) * factor(key) if key else go(inner) for key, inner in part])
+
+    return go(plan)
+
+
+Plan = float | tuple[tuple[Monomial, "Plan"], ...]  # a number, or factors each with what it multiplies
+
+
+@lru_cache(maxsize=1024)
+def _plan(held: Same[Terms], axes: tuple[tuple[str, tuple[int, ...]], ...]) -> Plan:
+    """In which order a sum is worked out, where each name has values along some axes."""
+    along = dict(axes)
+
+    def go(left: Terms) -> Plan:
         groups: dict[tuple[int, ...], dict[Monomial, Terms]] = {}
-        for where in {axes[name] for monomial in left for name, _ in monomial}:
+        for where in {along[name] for monomial in left for name, _ in monomial}:
             mine = groups.setdefault(where, {})
             for monomial, coefficient in left.items():
-                key = tuple(pair for pair in monomial if axes[pair[0]] == where)
-                rest = tuple(pair for pair in monomial if axes[pair[0]] != where)
-                mine.setdefault(key, {})[rest] = coefficient
+                key = tuple(pair for pair in monomial if along[pair[0]] == where)
+                mine.setdefault(key, {})[tuple(pair for pair in monomial if pair not in key)] = coefficient
         if not groups:
             return float(sum(left.values()))
         # Outermost: what depends on several axes, then the axis with the fewest different powers.
         chosen = groups[min(groups, key=lambda where: (-len(where), len(groups[where]), where))]
-        parts = [(key, go(rest)) for key, rest in chosen.items()]
-        return reduce(add, [inner * factor(key) if key else inner for key, inner in parts])
+        return tuple((key, go(rest)) for key, rest in chosen.items())
 
-    return go(terms)
+    return go(held.it)
 
 
 def _axes(column: Any) -> tuple[int, ...]:

@@ -90,7 +90,7 @@ def test_of_the_usual_strategies_those_that_a_model_does_not_allow_are_left_out_
     assert {c.strategy for c in found.top} == {"data(4)", "zero-1(4)", "fully-sharded(4)"}
     assert [note[:14] for note in found.notes if note.startswith("No ")] == [
         "No tensor: lay",
-        "No pipeline: l",
+        "No pipeline: o",
         "No sequence: l",
     ]
 
@@ -166,13 +166,14 @@ def test_every_algorithm_of_collectives_is_that_of_a_number_of_ranks(name):
 
 
 def test_what_has_no_value_is_refused_and_not_ranked():
+    from symcomm.collected import collect
     from symcomm.form import Ratio, Sym, Total, num
     from symcomm.searching.space import Grid
     from symcomm.searching.structure import Core
 
     k = Sym("k")
     seconds = Ratio(num(1), Total((k, num(-2))))
-    core = Core(("k",), (("time", seconds), ("memory", Ratio(num(8), k))), ())
+    core = Core(("k",), collect([("time", seconds), ("memory", Ratio(num(8), k))], ("time", "memory")), ())
     grid = Grid(("data",), ((1,), (2,), (3,), (4,)), ())
     part = evaluate.evaluate(evaluate.Task(0, core, (("data", "k"),), grid, 0, 4, Fraction(2), 9))
     # One has a negative time and two an infinite one; 8/3 bytes are too many, 8/4 are just enough.
