@@ -18,6 +18,7 @@ from symcomm.graph.graph import Graph
 from symcomm.notation import Notation
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities import PASSES
+from symcomm.quantities.kept import derived
 from symcomm.quantities.setting import Setting
 from symcomm.readers.blueprint import Blueprint, PartGraph
 from symcomm.readers.reading import Leaves, read, read_text
@@ -99,7 +100,7 @@ class Model:
                     hint="give a config.json or a layer table; parameters and (fully sharded) data parallelism are "
                     "known",
                 )  # fmt: skip
-        return PASSES[quantity].derive(setting, **said)
+        return derived(quantity, setting, said, PASSES[quantity].derive)
 
     def parameters(self) -> Derivation:
         """The number of parameters."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -49,7 +50,7 @@ class Pass:
         [file] = Path(__file__).parent.glob(f"*/{self.name}.py")
         return file.parent.name
 
-    @property
+    @cached_property
     def derive(self) -> Callable[..., Derivation]:
         """The function that derives it, imported when it is first used."""
         return cast("Callable[..., Derivation]", import_module(f"symcomm.quantities.{self.group}.{self.name}").derive)
