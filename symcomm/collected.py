@@ -13,7 +13,21 @@ from typing import TypeVar
 
 from symcomm import form as forms
 from symcomm.errors import IrrationalError, ValuesError
-from symcomm.form import Ceiling, Floor, Form, Largest, Logarithm, Num, Power, Product, Ratio, Root, Smallest, Sym, Total
+from symcomm.form import (
+    Ceiling,
+    Floor,
+    Form,
+    Largest,
+    Logarithm,
+    Num,
+    Power,
+    Product,
+    Ratio,
+    Root,
+    Smallest,
+    Sym,
+    Total,
+)
 
 Monomial = tuple[tuple[str, int], ...]  # names in order, with powers that are not zero
 Terms = dict[Monomial, Fraction]

@@ -244,9 +244,9 @@ class Derivation:
         """The exact number that a symbol is given; raises ``ValuesError`` for the unit of something else."""
         found = exact(value, name, self.symbol_unit(name))
         said = Quantity.parse(value) if isinstance(value, str) else value
-        counted = isinstance(said, Quantity) and not said.unit.is_count
-        if counted and any(s.name == name and s.is_integer for s in self.expr.free_symbols):
-            raise ValuesError(f"{name} is given in {said.unit}, but it is a number of things", hint=f"{name}: 8")
+        unit = said.unit if isinstance(said, Quantity) else ONE
+        if not unit.is_count and any(s.name == name and s.is_integer for s in self.expr.free_symbols):
+            raise ValuesError(f"{name} is given in {unit}, but it is a number of things", hint=f"{name}: 8")
         return found
 
     def symbol_unit(self, name: str) -> Unit:

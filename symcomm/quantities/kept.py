@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -48,31 +48,38 @@ class _Kept:
 class Unwritten(Derivation):
     """A derivation whose steps are written when they are read; its number is that of the one with symbols."""
 
-    def __init__(self, by_symbols: Derivation, degrees: Mapping[str, Fraction], setting: Setting, derive: Derive,
-                 options: Options) -> None:  # fmt: skip
-        # A frozen dataclass: what it holds besides its fields is put where cached properties are.
-        self.__dict__.update(_by_symbols=by_symbols, _degrees=degrees, _setting=setting, _derive=derive,
-                             _options=options)  # fmt: skip
+    _by_symbols: Derivation
+    _degrees: Mapping[str, Fraction]
+    _write: Callable[[], Derivation]
+
+    # Copies of it, and what it is compared with, are plain derivations.
+    __class__ = property(lambda self: Derivation)
+
+    def __init__(
+        self, by_symbols: Derivation, degrees: Mapping[str, Fraction], write: Callable[[], Derivation]
+    ) -> None:
+        # What a frozen dataclass holds besides its fields is put where cached properties are.
+        self.__dict__.update(_by_symbols=by_symbols, _degrees=degrees, _write=write)
 
     @cached_property
     def written(self) -> Derivation:
         """The same with its steps."""
-        return self.__dict__["_derive"](self.__dict__["_setting"], **self.__dict__["_options"])  # type: ignore[no-any-return]  # a dict of anything
+        return self._write()
 
     def at(self, /, **values: object) -> Quantity:
         """The exact quantity at given numbers, as ``Derivation.at`` has it."""
         try:
-            return self.__dict__["_by_symbols"].at(**values, **self.__dict__["_degrees"])  # type: ignore[no-any-return]
+            return self._by_symbols.at(**values, **self._degrees)
         except SymcommError:
             return self.written.at(**values)  # says what is missing by the names of this question
 
-    @property
-    def __class__(self) -> type[Derivation]:  # type: ignore[override]  # to replace and to compare it is a Derivation
-        return Derivation
+
+def _read(name: str) -> property:
+    return property(lambda unwritten: getattr(unwritten.written, name))
 
 
 for _field in fields(Derivation):
-    setattr(Unwritten, _field.name, property(lambda self, name=_field.name: getattr(self.written, name)))
+    setattr(Unwritten, _field.name, _read(_field.name))
 
 
 def derived(quantity: str, setting: Setting, options: Options, derive: Derive) -> Derivation:
@@ -99,7 +106,7 @@ def derived(quantity: str, setting: Setting, options: Options, derive: Derive) -
         known.by_symbols = found if _agree(known.first, found, known.degrees) else None
     if known.by_symbols is None:
         return derive(setting, **options)
-    return Unwritten(known.by_symbols, degrees, setting, derive, options)
+    return Unwritten(known.by_symbols, degrees, partial(derive, setting, **options))
 
 
 @lru_cache(maxsize=256)
@@ -155,9 +162,9 @@ def _divides(setting: Setting, strategy: Strategy, degrees: Mapping[str, Fractio
     try:
         cuts = _cuts(Same(setting.graph), unstaged(strategy), tuple(setting.values.items()))
         for size, sizes in cuts:
-            if {name for part in sizes for name in names(part)} <= known.keys():
-                if (size / prod(evaluate(part, known) for part in sizes)).denominator != 1:
-                    return False
+            degrees_known = {name for part in sizes for name in names(part)} <= known.keys()
+            if degrees_known and (size / prod(evaluate(part, known) for part in sizes)).denominator != 1:
+                return False
     except SymcommError:
         return False
     return True

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, reduce
-from math import prod
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
 

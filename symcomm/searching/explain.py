@@ -44,7 +44,7 @@ def times(
     stage, regions = max(((sum(n * once(tag) for tag, n in each), each) for each in held), key=lambda pair: pair[0])
     slot = at("t_slowest") or at("t_slot") or stage
     bubble = at("t_pass") - slot if at("t_pass") else (at("n_slots") - microbatches) * slot if at("n_slots") else ZERO
-    # Where gradients are reduced beside the last microbatch, no message follows that one; of stages that differ it does.
+    # No message follows a last microbatch beside which gradients are reduced, unless the stages differ.
     last = not at("t_slowest") and any(at(f"t_last{tag}") for tag, _ in regions)
     sending = microbatches - 1 if last else microbatches
     busy = sending * slot + (microbatches - sending) * stage

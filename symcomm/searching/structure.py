@@ -118,9 +118,9 @@ class Stage:
 class Structure:
     """A draft with its closed forms.
 
-    ``told`` are those of the steps that a reader is told of. ``symbols`` names the symbol of each varied axis, of the microbatches and of the buckets. ``network`` lists calls:
-    what they are, whether they come at the end of the batch, of which region, and their seconds in one repetition.
-    ``stages`` are those of a pipeline that differ; without one there is one.
+    ``symbols`` names the symbol of each varied axis, of the microbatches and of the buckets. ``told`` are the steps
+    that a reader is told of. ``network`` lists calls: what they are, whether they come at the end of the batch, of
+    which region, and their seconds in one repetition. ``stages`` are those of a pipeline that differ, or the only one.
     """
 
     draft: Draft
