@@ -61,6 +61,9 @@ class Unwritten(Derivation):
         # What a frozen dataclass holds besides its fields is put where cached properties are.
         self.__dict__.update(_by_symbols=by_symbols, _degrees=degrees, _write=write)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return Unwritten, (self._by_symbols, self._degrees, self._write)
+
     @cached_property
     def written(self) -> Derivation:
         """The same with its steps."""

@@ -126,7 +126,7 @@ def test_errors_are_those_of_each_configuration():
             LAYER.step_time("data(0) + tensor(4)", **RATES)
         with pytest.raises(SymcommError, match="unknown strategy"):
             LAYER.step_time("dada(2) + tensor(4)", **RATES)
-        with pytest.raises(SymcommError, match="under data + tensor needs a value for W_net"):
+        with pytest.raises(SymcommError, match="needs a value for W_net, R, W_mem"):
             LAYER.step_time("data(4) + tensor(4)").at()
 
 
