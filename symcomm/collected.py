@@ -116,14 +116,18 @@ def exactly(terms: Terms, values: Mapping[str, Fraction]) -> Fraction:
     return sum((Fraction(top, bottom) for bottom, top in found.items()), Fraction(0))
 
 
+Shared = dict[int, tuple[Form, Terms]]  # forms that name no step, each with its monomials
+
+
 def collect(
-    steps: Iterable[tuple[str, Form]], wanted: Iterable[str], numbers: Mapping[str, Fraction] | None = None
-) -> Collected:
+    steps: Iterable[tuple[str, Form]], wanted: Iterable[str], numbers: Mapping[str, Fraction] | None = None,
+    shared: Shared | None = None,
+) -> Collected:  # fmt: skip
     """The wanted steps, with those before them and ``numbers`` put in.
 
-    Raises ``ValuesError`` for a division by zero.
+    What is ``shared`` with a collection of other steps and the same numbers is worked out once. Raises ``ValuesError`` for a division by zero.
     """
-    made = _Collector(dict(steps), numbers or {})
+    made = _Collector(dict(steps), numbers or {}, {} if shared is None else shared)
     sums = tuple((name, made.name(name)) for name in wanted)
     return Collected(tuple(made.nodes.items()), sums).only(*(name for name, _ in sums))
 
@@ -131,13 +135,15 @@ def collect(
 class _Collector:
     """The steps as they are worked out; each node is made once."""
 
-    def __init__(self, steps: Mapping[str, Form], numbers: Mapping[str, Fraction]) -> None:
-        self.steps, self.numbers = steps, numbers
+    def __init__(self, steps: Mapping[str, Form], numbers: Mapping[str, Fraction], shared: Shared) -> None:
+        self.steps, self.numbers, self.shared = steps, numbers, shared
+        self.own = 0  # how often something of these steps alone was met
         self.known: dict[str, Terms] = {}
         self.nodes: dict[str, Node] = {}
         self.made: dict[tuple[Form, tuple[frozenset[tuple[Monomial, Fraction]], ...]], str] = {}
 
     def name(self, name: str) -> Terms:
+        self.own += name in self.steps
         if name not in self.known:
             if name in self.steps:
                 self.known[name] = self.terms(self.steps[name])
@@ -148,11 +154,20 @@ class _Collector:
         return self.known[name]
 
     def terms(self, form: Form) -> Terms:
+        if isinstance(form, Sym):
+            return self.name(form.name)
+        if isinstance(form, Num):
+            return _constant(form.number)
+        if id(form) in self.shared:
+            return self.shared[id(form)][1]
+        own = self.own
+        found = self.made_of(form)
+        if own == self.own:
+            self.shared[id(form)] = form, found
+        return found
+
+    def made_of(self, form: Form) -> Terms:
         match form:
-            case Num(number):
-                return _constant(number)
-            case Sym(name):
-                return self.name(name)
             case Total(terms):
                 return _added([self.terms(t) for t in terms])
             case Product(factors):
@@ -206,6 +221,7 @@ class _Collector:
 
     def node(self, shape: Form, parts: tuple[Terms, ...]) -> Terms:
         """The name of a node; a number where nothing in it has a name."""
+        self.own += 1
         if all(not m for part in parts for m in part):
             try:
                 values = {str(n): part.get(_ONE, Fraction(0)) for n, part in enumerate(parts)}

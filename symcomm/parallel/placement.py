@@ -436,6 +436,8 @@ def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fract
     from symcomm.form import evaluate, from_expr, names
 
     sizes = strategy.sizes
+    if not any({*names(size)} <= values.keys() for size in sizes.values()):
+        return
     for tensor, axis, meshes in cut_axes(graph, strategy):
         size = from_expr(axis.size)
         parts = [sizes[m] for m in meshes]

@@ -17,7 +17,7 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.collected import Collected, Terms, collect
+from symcomm.collected import Collected, Shared, Terms, collect
 from symcomm.derivation import Derivation, Exhibit, Relations, Step
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
@@ -205,7 +205,6 @@ def structure(question: Question, draft: Draft) -> Structure:
     regions = {region.name: f"_{mark(region)}" if len(made.load.regions) > 1 else "" for region in made.load.regions}
     for number in ("first", "last") if cut is not None and len(setting.regions) > 1 else (None,):
         before = f"{number} stage, " if number else ""
-        states = state_memory.derive(setting, kept, question.recipe, stage=number)
         activations = activation_memory.derive(
             whole, kept, recomputation=draft.recomputation, **flying, **({"stage": number} if number else {})
         )
@@ -213,8 +212,9 @@ def structure(question: Question, draft: Draft) -> Structure:
         held = pipeline.held(setting.graph, cut, number)
         mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
         stages.append(Stage(mine, before))
-        steps += [*_named(before + STATES, states.steps), *_named(before + KEPT, activations.steps)]
-        total = Sym(before + STATES + states.answer.name), Sym(before + KEPT + activations.answer.name)
+        states = _states(Same(model.graph), kept, question.recipe, number, before + STATES)
+        steps += [*states, *_named(before + KEPT, activations.steps)]
+        total = Sym(states[-1][0]), Sym(before + KEPT + activations.answer.name)
         steps += [(f"{before}activations", total[1]), (f"{before}memory", Total(total))]
     varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
     varied.append((MICROBATCHES, m.name))
@@ -229,7 +229,7 @@ def structure(question: Question, draft: Draft) -> Structure:
         steps.append(("memory", Largest(tuple(Sym(f"{stage.memory}memory") for stage in stages))))
     numbers = {**known, **dict(made.writer.machine.given)}
     variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
-    told = collect(steps, [name for name, _ in steps if _TOLD.search(name)], numbers)
+    told = collect(steps, [name for name, _ in steps if _TOLD.search(name)], numbers, _shared(Same(question)))
     collected = told.only("time", "memory")
     _check_known(steps, collected.names - {*variables})
     rules = tuple(
@@ -285,6 +285,20 @@ def _check_known(steps: Iterable[tuple[str, Form]], missing: Iterable[str]) -> N
 def _where(name: str) -> str:
     rates = {"R": "peak", "R_8bit": "peak", "W_mem": "memory", "W_net": "network"}
     return f"name a device, or give {rates[name]}" if name in rates else f"for instance {name}=8"
+
+
+@lru_cache(maxsize=64)
+def _states(
+    held: Same[Graph], strategy: Strategy | None, recipe: str, stage: str | None, mark: str
+) -> list[tuple[str, Form]]:
+    """The steps to the states, the last one of them all; nothing that is computed changes them."""
+    return _named(mark, state_memory.derive(_Terse(held.it), strategy, recipe, stage=stage).steps)
+
+
+@lru_cache(maxsize=8)
+def _shared(held: Same[Question]) -> Shared:
+    """What the structures of a search share of their monomials: all have the same numbers."""
+    return {}
 
 
 @lru_cache(maxsize=64)
