@@ -18,7 +18,7 @@ from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
 from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft
-from symcomm.searching.template import PIPELINE, Piece, pieces
+from symcomm.searching.template import PIPELINE, Piece, pieces, shared_axes
 from symcomm.units import Quantity
 
 MOST_STRUCTURES = 500
@@ -171,10 +171,9 @@ def drafts_of(
     found: dict[tuple[Any, ...], Draft] = {}
     for text in texts:
         parts = pieces(text) if one is not None else _applicable(pieces(text), model.graph, notes)
-        flat = tuple(p for p in parts if PIPELINE not in p.axes)
-        for kept in dict.fromkeys((flat, parts)):
+        for kept in _variants(parts):
             for how in again:
-                for plan in plans if kept != flat else ("",):
+                for plan in plans if any(PIPELINE in p.axes for p in kept) else ("",):
                     for cut in (False, True) if bucketed else (False,):
                         draft = Draft(kept, how, plan, cut)
                         found.setdefault((tuple((p.key, p.arguments) for p in kept), how, plan, cut), draft)
@@ -183,6 +182,14 @@ def drafts_of(
                 f"there are more than {MOST_STRUCTURES} structures to derive", hint="name fewer strategies"
             )
     return list(found.values()), notes
+
+
+def _variants(parts: tuple[Piece, ...]) -> dict[tuple[Piece, ...], None]:
+    """A strategy without and with each of the axes that need two ranks: its stages, and what several parts share."""
+    found = dict.fromkeys([parts])
+    for axis in (PIPELINE, *shared_axes(parts)):
+        found = {kept: None for one in found for kept in (tuple(p for p in one if axis not in p.axes), one)}
+    return found
 
 
 def _applicable(parts: tuple[Piece, ...], graph: Graph, notes: list[str]) -> tuple[Piece, ...]:

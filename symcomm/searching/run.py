@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice
+from itertools import groupby, islice
 from time import monotonic
 from typing import Any
 
@@ -20,8 +20,8 @@ from symcomm.searching.options import batch_symbol, capacity_and_meaning, check,
 from symcomm.searching.ranges import whole_numbers
 from symcomm.searching.result import SECOND, Configuration, SearchResult
 from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
-from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, Question, Structure, structure
-from symcomm.searching.template import written
+from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, Question, Structure, structures
+from symcomm.searching.template import PIPELINE, written
 from symcomm.units import BYTE, Quantity
 
 Progress = Callable[[int, int, str], None]
@@ -137,13 +137,18 @@ def _watched(progress: Progress | None, until: float, seconds: float) -> Progres
 def _derived(
     parallel: Any, delayed: Any, question: Question, kept: list[tuple[Draft, Grid]], tell: Progress, workers: int
 ) -> list[tuple[Structure, Grid]]:
-    """The closed forms of each structure."""
+    """The closed forms of each structure; those that differ by their stages or recomputation are derived together."""
     made: list[tuple[Structure, Grid]] = []
-    for wave in _waves(kept, 4 * workers):
-        for (_, g), found in zip(wave, parallel(delayed(structure)(question, d) for d, _ in wave), strict=True):
-            varied = tuple((name, name) for name in question.varied)
-            evaluate.check_whole(found.core, g, (*found.symbols, *varied))
-            made.append((found, g))
+    families = [
+        list(group) for _, group in groupby(kept, lambda pair: [p for p in pair[0].pieces if PIPELINE not in p.axes])
+    ]
+    for wave in _waves(families, 4 * workers if workers > 1 else 1):
+        tasks = (delayed(structures)(question, [draft for draft, _ in family]) for family in wave)
+        for family, found in zip(wave, parallel(tasks), strict=True):
+            for (_, g), one in zip(family, found, strict=True):
+                varied = tuple((name, name) for name in question.varied)
+                evaluate.check_whole(one.core, g, (*one.symbols, *varied))
+                made.append((one, g))
         tell(len(made), len(kept), "closed forms")
     return made
 

@@ -11,7 +11,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Num
 from symcomm.searching.ranges import divisors
 from symcomm.searching.structure import BUCKETS, Draft
-from symcomm.searching.template import PIPELINE, composed
+from symcomm.searching.template import PIPELINE, composed, shared_axes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,13 +92,14 @@ def shapes(
     """The shapes of a draft's mesh that use all devices and that no earlier draft has.
 
     An axis of size one does nothing, so a shape that has one is that of the draft without it. A pipeline has two
-    stages at least, and buckets need data parallelism: without them a draft of its own stands. ``seen`` is added to.
+    stages at least, an axis that several parts share has two ranks, and buckets need data parallelism: without them a
+    draft of its own stands. ``seen`` is added to.
     """
     sizes = draft.degrees
     choices: list[tuple[int, ...]] = []
     for axis, size in sizes.items():
         fixed = (int(size.number),) if isinstance(size, Num) else divisors(devices)
-        least = 2 if axis == PIPELINE else 1
+        least = 2 if axis in (PIPELINE, *shared_axes(draft.pieces)) else 1
         wanted = set(allowed[axis]) if axis in allowed else None
         choices.append(tuple(n for n in fixed if n >= least and (wanted is None or n in wanted)))
     rules = () if not draft.pieces else _rules(draft)
