@@ -165,6 +165,32 @@ def test_every_algorithm_of_collectives_is_that_of_a_number_of_ranks(name):
     assert [c.time.value for c in found.top] == [exact]
 
 
+@pytest.mark.parametrize(("text", "time"), [("zero-1 + tensor + sequence + pipeline", "overlap"), ("data", "per_op")])
+def test_what_is_evaluated_at_once_is_the_exact_number_to_twelve_digits(text, time):
+    import numpy as np
+
+    from symcomm.searching.space import Grid
+    from symcomm.searching.structure import Draft, Question, structure
+    from symcomm.searching.template import pieces
+
+    rates = tuple(RATES.items())
+    question = Question(attention(), ("B", "L"), rates=rates, accounting=sc.Accounting(time=time))
+    draft = Draft(pieces(text), "selective", "1f1b" if "pipeline" in text else "")
+    made = structure(question, draft)
+    shapes = [(d, t, p)[: len(draft.axes)] for d in (1, 3, 8, 4096) for t in (2, 6) for p in (2, 5)]
+    lists = (("microbatches", (1, 7, 96)), ("B", (8, 10**6)), ("L", (16, 10**5)))
+    grid = Grid(draft.axes, tuple(dict.fromkeys(shapes)), lists)
+    _, columns = grid.block(0, grid.size)
+    symbols = {**dict(made.symbols), "B": "B", "L": "L"}
+    known = {symbols[name]: column.astype(float) for name, column in columns.items()}
+    found = made.core.collected.evaluated(known, evaluate.summed, evaluate.arrays)
+    flat = {name: np.broadcast_to(values, grid.lengths).ravel() for name, values in found.items()}
+    for index in range(0, grid.size, 5):
+        exact = made.at({symbols[name]: n for name, n in grid.at(index).items()})
+        for name, values in flat.items():
+            assert abs(Fraction(values[index]) - exact[name]) <= exact[name] / 10**12
+
+
 def test_what_has_no_value_is_refused_and_not_ranked():
     from symcomm.collected import collect
     from symcomm.form import Ratio, Sym, Total, num
