@@ -2,8 +2,9 @@
 
 Over 18,000,000 of them divide evenly: their time, their memory and whether they fit are all evaluated, and they are
 told apart. Deriving the closed forms is timed by itself. With one job the seconds are those of the processor, which
-other programs do not lengthen. Beside it, a plain loop that asks a model for one configuration after the other. The peak memory is the largest resident size (``resource.getrusage``) of this process,
-plus that of its largest worker for each worker. Exit status 1 where a limit is broken.
+other programs do not lengthen. Beside it, a plain loop that asks a model for one configuration after the other. The
+peak memory is the largest resident size (``resource.getrusage``) of this process, plus that of its largest worker for
+each worker. Exit status 1 where a limit is broken.
 """
 
 from __future__ import annotations

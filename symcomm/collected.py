@@ -125,7 +125,8 @@ def collect(
 ) -> Collected:  # fmt: skip
     """The wanted steps, with those before them and ``numbers`` put in.
 
-    What is ``shared`` with a collection of other steps and the same numbers is worked out once. Raises ``ValuesError`` for a division by zero.
+    What is ``shared`` with a collection of other steps and the same numbers is worked out once. Raises ``ValuesError``
+    for a division by zero.
     """
     made = _Collector(dict(steps), numbers or {}, {} if shared is None else shared)
     sums = tuple((name, made.name(name)) for name in wanted)

@@ -15,24 +15,10 @@ from functools import lru_cache, reduce
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
+from symcomm import form as forms
 from symcomm.collected import Monomial, Terms, exactly
 from symcomm.collectives.sweep import ceil_log2, floor_log2
 from symcomm.errors import ValuesError
-from symcomm.form import (
-    Ceiling,
-    Floor,
-    Form,
-    Largest,
-    Logarithm,
-    Num,
-    Power,
-    Product,
-    Ratio,
-    Root,
-    Smallest,
-    Sym,
-    Total,
-)
 from symcomm.program.program import Same
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import Core
@@ -315,46 +301,37 @@ def _axes(column: Any) -> tuple[int, ...]:
     return tuple(n for n, length in enumerate(getattr(column, "shape", ())) if length > 1)
 
 
-def arrays(form: Form, columns: Mapping[str, Any]) -> Any:
-    """A form where each name has an array; numbers become floats.
+def arrays(form: forms.Form, columns: Mapping[str, Any]) -> Any:
+    """The form of a node where each name has an array.
 
     >>> import numpy as np
-    >>> from symcomm.form import num
-    >>> arrays(Largest((num(3), Sym("k"))), {"k": np.array([1.0, 5.0])}).tolist()
+    >>> arrays(forms.Largest((forms.Sym("1"), forms.Sym("k"))), {"1": 3.0, "k": np.array([1.0, 5.0])}).tolist()
     [3.0, 5.0]
     """
     import numpy as np
 
-    def go(f: Form) -> Any:
+    def go(f: forms.Form) -> Any:
         match f:
-            case Num(number):
-                return float(number)
-            case Sym(name):
+            case forms.Sym(name):
                 return columns[name]
-            case Total():
-                return reduce(add, map(go, f.terms))
-            case Product():
-                return reduce(mul, map(go, f.factors))
-            case Ratio(top, bottom):
-                return np.divide(go(top), go(bottom))
-            case Power(base, exponent):
+            case forms.Power(base, exponent):
                 return go(base) ** go(exponent)
-            case Root(inside):
+            case forms.Root(inside):
                 return np.sqrt(go(inside))
             # The quotient of two rounded logarithms may be 29.000...4: a binary exponent is exact.
-            case Ceiling(Logarithm(inside, 2)):
+            case forms.Ceiling(forms.Logarithm(inside, 2)):
                 return ceil_log2(go(inside))
-            case Floor(Logarithm(inside, 2)):
+            case forms.Floor(forms.Logarithm(inside, 2)):
                 return floor_log2(go(inside))
-            case Ceiling(inside):
+            case forms.Ceiling(inside):
                 return np.ceil(go(inside))
-            case Floor(inside):
+            case forms.Floor(inside):
                 return np.floor(go(inside))
-            case Largest():
+            case forms.Largest():
                 return reduce(np.maximum, map(go, f.choices))
-            case Smallest():
+            case forms.Smallest():
                 return reduce(np.minimum, map(go, f.choices))
-            case Logarithm(inside, base):
+            case forms.Logarithm(inside, base):
                 return np.log(go(inside)) / (np.log(float(base)) if base else 1.0)
         raise TypeError(f"no array for {type(f).__name__}")
 
