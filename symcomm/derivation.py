@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting, Convention
+from symcomm.collected import Collected, collect
 from symcomm.errors import AccountingError, DerivationError, IrrationalError, Span, ValuesError
 from symcomm.form import Form
 from symcomm.irrational import Irrational
@@ -279,15 +280,26 @@ class Derivation:
         """The exact number that a symbol is given; raises ``ValuesError`` for the unit of something else."""
         found = exact(value, name, self.symbol_unit(name))
         said = Quantity.parse(value) if isinstance(value, str) else value
-        counts = any(s.name == name and s.is_integer for s in self.expr.free_symbols)
-        if counts and isinstance(said, Quantity) and not said.unit.is_count:
-            raise ValuesError(f"{name} is given in {said.unit}, but it is a number of things", hint=f"{name}: 8")
+        unit = said.unit if isinstance(said, Quantity) else ONE
+        if not unit.is_count and any(s.name == name and s.is_integer for s in self.expr.free_symbols):
+            raise ValuesError(f"{name} is given in {unit}, but it is a number of things", hint=f"{name}: 8")
         return found
 
     def symbol_unit(self, name: str) -> Unit:
         """The unit of a symbol, as far as a step says it."""
-        pieces = (piece for step in self.steps for piece in forms.walk(step.form))
-        return next((p.unit for p in pieces if isinstance(p, forms.Sym) and p.name == name and p.unit != ONE), ONE)
+        return self._units.get(name, ONE)
+
+    @cached_property
+    def _units(self) -> dict[str, Unit]:
+        pieces = (piece for step in reversed(self.steps) for piece in [*forms.walk(step.form)][::-1])
+        return {p.name: p.unit for p in pieces if isinstance(p, forms.Sym) and p.unit != ONE}
+
+    @cached_property
+    def _collected(self) -> tuple[Collected, frozenset[str]]:
+        """The answer as monomials, and the names in it: what makes it quick to work out again."""
+        defined = [(step.name, step.form) for step in self.steps if step.relation == ":="]
+        found = collect([*defined, ("=", self.answer.form)], ("=",))
+        return found, found.names
 
     def at(self, /, **values: object) -> Quantity:
         """The exact quantity at given numbers (int, Fraction, or text such as ``"80 GiB"``).
@@ -302,6 +314,10 @@ class Derivation:
                     f"{self.title}: the closed form holds where {condition}, and {numbers}",
                     hint="give the numbers when it is derived, not afterwards",
                 )
+        with suppress(ValuesError):  # what has no number, or no rational one, is told below
+            collected, names = self._collected
+            if all(known.get(name, 0) > 0 for name in names):  # a zero may stand where others cancel it
+                return Quantity(collected.at(known)["="], self.unit)
         result = forms.from_expr(self.expr)
         missing = [name for name in forms.names(result) if name not in known]
         if missing:

@@ -19,6 +19,7 @@ from symcomm.graph.graph import Graph
 from symcomm.notation import Notation
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities import QUANTITIES
+from symcomm.quantities.kept import derived
 from symcomm.quantities.methods import DerivedQuantities
 from symcomm.quantities.setting import Setting
 from symcomm.readers.blueprint import Blueprint, PartGraph
@@ -118,7 +119,7 @@ class Model(DerivedQuantities):
                     hint="give a config.json or a layer table; parameters and (fully sharded) data parallelism are "
                     "known",
                 )  # fmt: skip
-        return declared.derive(setting, **said)
+        return derived(quantity, setting, said, declared.derive)
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""

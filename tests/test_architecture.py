@@ -20,6 +20,7 @@ FLOORS = {
     "symcomm.accounting": 0,
     "symcomm.notation": 1,
     "symcomm.form": 1,
+    "symcomm.collected": 1,
     "symcomm.irrational": 1,
     "symcomm.text": 1,
     "symcomm.dtypes": 2,

@@ -266,7 +266,7 @@ _RATES = ("FLOP/second", "operation/second")
 
 
 def _read(text: str, file: str, known: Mapping[str, Device]) -> Mapping[str, Device]:
-    root = read(text, file)
+    root = read(text, file, ours=not known)
     root.only(["devices"], ["devices"])
     made: dict[str, Device] = {}
     taken = {_folded(n): d.name for d in known.values() for n in (d.name, *d.aliases)}

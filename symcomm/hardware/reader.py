@@ -143,8 +143,8 @@ class Entry:
         return int(self.text)
 
 
-def read(text: str, file: str) -> Entry:
-    """The mapping that a YAML text holds.
+def read(text: str, file: str, ours: bool = False) -> Entry:
+    """The mapping that a YAML text holds; ``ours`` is a file of this package, which needs no guard.
 
     Raises ``DocumentError`` for text that is not YAML, an alias, a tag, or a tree that is too large or too deep.
     """
@@ -153,8 +153,10 @@ def read(text: str, file: str) -> Entry:
     if len(text) > SIZE_LIMIT:
         raise DocumentError(f"this file has {len(text):,} characters; at most {SIZE_LIMIT:,} are read", top)
     try:
-        _refuse(yaml.parse(text, Loader=yaml.SafeLoader), file, lines)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if not ours:
+            _refuse(yaml.parse(text, Loader=yaml.SafeLoader), file, lines)
+        fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # it says less of what is wrong
+        node = yaml.compose(text, Loader=fast if ours else yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = min(mark.line, len(lines) - 1) if mark else 0

@@ -422,6 +422,8 @@ def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fract
     sizes = strategy.sizes
     if strategy.pipeline is not None:
         check_stages(graph, strategy.pipeline, values)
+    if not any({*names(size)} <= values.keys() for size in sizes.values()):
+        return
     for tensor, axis, meshes in cut_axes(graph, strategy):
         size = from_expr(axis.size)
         parts = [sizes[m] for m in meshes]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from symcomm.accounting import Accounting
 from symcomm.form import Form, Sym, num
@@ -20,6 +20,7 @@ from symcomm.parallel.strategy import Strategy
 
 BlockPhase = Literal["forward", "backward", "gradients", "update"]
 Instruction = Collective | Compute
+Kept = TypeVar("Kept")
 ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")
 
 
@@ -117,29 +118,41 @@ def program(
     """
     accounting = accounting or Accounting()
     needed = accounting.input_gradient == "needed" if input_gradient is None else input_gradient
-    return _program(_Held(graph), strategy or ONE_RANK, accounting, frozenset(frozen), needed)
+    return _program(Same(graph), strategy or ONE_RANK, accounting, frozenset(frozen), needed)
+
+
+def unstaged(strategy: Strategy) -> Strategy:
+    """What a strategy does inside a stage, by no name: two that do the same are equal."""
+    return replace(strategy, pipeline=None, name="", why="")
 
 
 @dataclass(frozen=True, eq=False)
-class _Held:
-    """A graph as a key: the very same one, not one that is equal."""
+class Same(Generic[Kept]):
+    """A value as a key: the very same one, not one that is equal."""
 
-    graph: Graph
+    it: Kept
 
     def __hash__(self) -> int:
-        return id(self.graph)
+        return id(self.it)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and other.graph is self.graph
+        return isinstance(other, Same) and other.it is self.it
 
 
 @lru_cache(maxsize=64)
-def _program(held: _Held, strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool) -> Program:
-    made = plan(training(held.graph, needed, frozen), strategy, accounting)
+def _program(
+    held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
+) -> Program:
+    # Neither the stages of a pipeline nor what is computed again change what a rank does for one microbatch.
+    alone, shared = unstaged(strategy), replace(accounting, recomputation=Accounting.recomputation)
+    if (alone, shared) != (strategy, accounting):
+        same = _program(held, alone, shared, frozen, needed)
+        return replace(same, plan=replace(same.plan, strategy=strategy), accounting=accounting)
+    made = plan(training(held.it, needed, frozen), strategy, accounting)
     if needed:
         return Program(made, accounting)
     # The first repetition of a region that reads the model's input does without the gradient of that input.
-    first = plan(_without_inputs(held.graph, frozen), strategy, accounting)
+    first = plan(_without_inputs(held.it, frozen), strategy, accounting)
     kept = {(c.kind, c.tensor, c.phase) for c in first.collectives}
     spared = frozenset((c.kind, c.tensor, c.phase) for c in made.collectives) - kept
     return Program(made, accounting, spared)

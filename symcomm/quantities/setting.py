@@ -6,15 +6,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step
 from symcomm.form import Form, Num, Sym, num, product
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.notation import Notation
+from symcomm.program.program import Same
 from symcomm.units import Unit
 
 if TYPE_CHECKING:
@@ -66,27 +68,7 @@ class Setting:
 
     def sizes(self, sizes: Sequence[Expr]) -> Form:
         """A product of sizes as written: factors that together make up a whole axis are written as that axis."""
-        import sympy as sp
-
-        rest = list(sizes)
-        for size in sizes:  # groups of query heads over one key/value head: n_kv (n_H / n_kv) is n_H
-            top, bottom = sp.fraction(size)
-            if bottom != 1 and bottom in rest:
-                rest[rest.index(bottom)] = top
-                rest.remove(size)
-        for name, right in self.graph.relations.equations:
-            parts = list(sp.Mul.make_args(forms.value(right)))
-            while all(rest.count(p) >= parts.count(p) for p in parts):
-                at = rest.index(parts[0])
-                for p in parts:
-                    rest.remove(p)
-                rest.insert(min(at, len(rest)), forms.value(Sym(name)))
-        # A size such as 4D stays one factor, so that a reader recognises the axis.
-        return (
-            forms.Product(tuple(forms.from_expr(s) for s in rest))
-            if len(rest) > 1
-            else product(*(forms.from_expr(s) for s in rest))
-        )
+        return _sizes(Same(self.graph.relations), tuple(sizes))
 
     def rows(self, op: str | None) -> Graph:
         """The forward graph, or its ops of the row that computes one tensor.
@@ -100,7 +82,7 @@ class Setting:
         return replace(self.graph, ops=ops, regions=(Region(found.region),))
 
     def derivation(
-        self, title: str, steps: Sequence[Step], touched: Sequence[str] = (), exhibits: Sequence[Exhibit] = (),
+        self, title: str, steps: Sequence[Step], touched: Sequence[str] = (), exhibits: Iterable[Exhibit] = (),
         notes: Sequence[str] = (),
     ) -> Derivation:  # fmt: skip
         """A derivation with this setting's conventions, relations and names."""
@@ -129,6 +111,31 @@ class Setting:
         if not worth.has(sp.Max, sp.Min):
             return forms.from_expr(_collected(worth, self.graph.relations.gather))
         return form
+
+
+@lru_cache(maxsize=4096)
+def _sizes(held: Same[Relations], sizes: tuple[Expr, ...]) -> Form:
+    import sympy as sp
+
+    rest = list(sizes)
+    for size in sizes:  # groups of query heads over one key/value head: n_kv (n_H / n_kv) is n_H
+        top, bottom = sp.fraction(size)
+        if bottom != 1 and bottom in rest:
+            rest[rest.index(bottom)] = top
+            rest.remove(size)
+    for name, right in held.it.equations:
+        parts = list(sp.Mul.make_args(forms.value(right)))
+        while all(rest.count(p) >= parts.count(p) for p in parts):
+            at = rest.index(parts[0])
+            for p in parts:
+                rest.remove(p)
+            rest.insert(min(at, len(rest)), forms.value(Sym(name)))
+    # A size such as 4D stays one factor, so that a reader recognises the axis.
+    return (
+        forms.Product(tuple(forms.from_expr(s) for s in rest))
+        if len(rest) > 1
+        else product(*(forms.from_expr(s) for s in rest))
+    )
 
 
 def _pieces(form: Form) -> list[str]:

@@ -1,8 +1,9 @@
 """Time, memory and feasibility of many configurations at once, and the best of them.
 
-Numbers here are float64, and are compared as if they had 12 digits, so that rounding neither makes nor breaks a tie;
-what a search reports is computed again exactly. What must divide is checked with whole numbers, and a memory within a
-billionth of the capacity is compared exactly.
+A unit of work is a block of a grid. A name is an array along its own axis of the block, and each part of a formula is
+worked out along the axes that it depends on only. Numbers here are float64, and are compared as if they had 12 digits,
+so that rounding neither makes nor breaks a tie; what a search reports is computed again exactly. What must divide is
+checked with whole numbers, and a memory within a billionth of the capacity is compared exactly.
 """
 
 from __future__ import annotations
@@ -10,28 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
 from symcomm import form as forms
+from symcomm.collected import Monomial, Terms, exactly
 from symcomm.collectives.sweep import ceil_log2, floor_log2
 from symcomm.errors import ValuesError
-from symcomm.form import (
-    Ceiling,
-    Floor,
-    Form,
-    Largest,
-    Logarithm,
-    Num,
-    Power,
-    Product,
-    Ratio,
-    Root,
-    Smallest,
-    Sym,
-    Total,
-)
+from symcomm.program.program import Same
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import Core
 
@@ -40,12 +28,13 @@ if TYPE_CHECKING:
 
 CHUNK = 2**17  # configurations evaluated together: a megabyte an array
 _BITS = 40  # of a number that is compared: 12 digits
-_COUNTS = (Sym, Total, Product, Power)  # what keeps whole numbers whole
+_MARGIN = 1 + 2.0 ** (2 - _BITS)  # what is larger by this much is larger when both are rounded
+_FEW = 2**10  # points that may as well be sorted
 
 
 @dataclass(frozen=True)
 class Task:
-    """Some configurations of one structure: a unit of work that another process can do."""
+    """A block of the configurations of one structure: a unit of work that another process can do."""
 
     number: int
     core: Core
@@ -91,33 +80,51 @@ def evaluate(task: Task) -> Part:
     """Evaluates a unit of work."""
     import numpy as np
 
-    columns = task.grid.columns(task.start, task.stop)
+    first, columns = task.grid.block(task.start, task.stop)
     sizes = {symbol: columns[name] for name, symbol in task.names}
     count = task.stop - task.start
-    divides = np.ones(count, dtype=bool)
+    divides = np.ones((1,) * len(first), dtype=bool)
     refused: list[int] = []
     for rule in task.core.constraints:
-        fails = np.asarray(arrays(rule.size, sizes, whole=True) % arrays(rule.divisor, sizes, whole=True) != 0)
-        refused.append(int(np.count_nonzero(divides & fails)))
-        divides &= np.logical_not(fails)
-    index = np.flatnonzero(divides)
-    known: dict[str, Any] = {name: column[index].astype(np.float64) for name, column in sizes.items()}
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for name, form in task.core.steps:
-            known[name] = arrays(form, known)
-    time, memory = (np.broadcast_to(known[name], index.shape) for name in ("time", "memory"))
-    sound = np.isfinite(time) & (time > 0)
-    refused.append(int(np.count_nonzero(~sound)))
-    if not sound.all():
-        index, time, memory = index[sound], time[sound], memory[sound]
-    fits = _fits(task, sizes, index, memory)
-    every = Points(rounded(time), rounded(memory), np.full(index.shape, task.number), index + task.start)
-    good, large = every.take(fits), every.take(~fits)
-    ordered = good.take(_order(good))
+        fails = _whole(rule.size, sizes) % _whole(rule.divisor, sizes) != 0
+        failing = divides & fails
+        refused.append(int(np.count_nonzero(failing)) * count // failing.size)
+        divides = divides & ~fails
+    # What no configuration can have is left out of the block.
+    places: list[np.ndarray] = []
+    for axis, (start, length) in enumerate(first):
+        keep = np.arange(length)
+        if divides.shape[axis] > 1:
+            keep = np.flatnonzero(divides.any(axis=tuple(n for n in range(divides.ndim) if n != axis)))
+            divides = divides.take(keep, axis)
+            sizes = {name: c.take(keep, axis) if c.shape[axis] > 1 else c for name, c in sizes.items()}
+        places.append(keep + start)
+    shape = tuple(map(len, places))
+    known = {name: column.astype(np.float64) for name, column in sizes.items()}
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        found = task.core.collected.evaluated(known, summed, arrays)
+    time, memory, divides = (np.broadcast_to(x, shape).ravel() for x in (found["time"], found["memory"], divides))
+    sound = divides & np.isfinite(time) & (time > 0)
+    refused.append(int(np.count_nonzero(divides)) - int(np.count_nonzero(sound)))
+
+    def points(some: np.ndarray) -> Points:
+        at = np.zeros(len(some), dtype=np.int64)
+        for along, place, length in zip(np.unravel_index(some, shape) if len(some) else (), places, task.grid.lengths,
+                                        strict=False):  # fmt: skip
+            at = at * length + place[along]
+        return Points(rounded(time[some]), rounded(memory[some]), np.full(len(some), task.number), at)
+
+    fits = sound & _fits(task, sizes, shape, memory, sound)
+    inside = np.flatnonzero(fits)
+    large = sound & ~fits
+    some = undominated(time[inside], memory[inside])
+    best = points(inside[np.union1d(some, _smallest(time[inside], task.top))])
+    ordered = best.take(_order(best))
+    outside = _smallest(np.where(large, memory, np.inf), min(task.top, int(np.count_nonzero(large))))
     return Part(
-        count, len(good.index), len(large.index), ((task.number, tuple(refused)),),
+        count, len(inside), int(np.count_nonzero(large)), ((task.number, tuple(refused)),),
         ordered.take(pareto(ordered.time, ordered.memory)), ordered.take(slice(task.top)),
-        nearest(large, task.top),
+        nearest(points(outside), task.top),
     )  # fmt: skip
 
 
@@ -152,13 +159,42 @@ def pareto(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
     return np.asarray(memory < before)
 
 
+def undominated(time: np.ndarray, memory: np.ndarray) -> np.ndarray:
+    """Points among which are all that no other point beats in both: those that a few good ones do not beat.
+
+    >>> import numpy as np
+    >>> undominated(np.arange(1.0, 5000.0), np.arange(1.0, 5000.0)).tolist()
+    [0]
+    """
+    import numpy as np
+
+    left: np.ndarray | None = None
+    for weight in (1.0, 4.0, 0.25, 16.0, 0.0625):
+        if len(time) <= _FEW:
+            break
+        best = np.argmin(time * memory if weight == 1 else np.log(time) + weight * np.log(memory))
+        t, m = time[best], memory[best]
+        keep = np.flatnonzero((time < t * _MARGIN) | (memory < m))
+        time, memory = time[keep], memory[keep]
+        again = np.flatnonzero((memory < m * _MARGIN) | (time < t))
+        time, memory, keep = time[again], memory[again], keep[again]
+        left = keep if left is None else left[keep]
+    return np.arange(len(time)) if left is None else left
+
+
+def _smallest(values: np.ndarray, most: int) -> np.ndarray:
+    """Where the smallest values are, and those that are as small when they are rounded."""
+    import numpy as np
+
+    if not 0 < most < len(values):
+        return np.arange(min(most, len(values)))
+    return np.flatnonzero(values <= np.partition(values, most - 1)[most - 1] * _MARGIN)
+
+
 def nearest(points: Points, most: int) -> Points:
     """The points with the least memory, in order."""
     import numpy as np
 
-    if len(points.memory) > most:
-        limit = np.partition(points.memory, most - 1)[most - 1]
-        points = points.take(points.memory <= limit)
     order = np.lexsort((points.index, points.structure, points.time, points.memory))
     return points.take(order[:most])
 
@@ -183,63 +219,119 @@ def _joined(points: Sequence[Points]) -> Points:
     return Points(*(np.concatenate([getattr(p, name) for p in points]) for name in Points.__dataclass_fields__))
 
 
-def _fits(task: Task, sizes: dict[str, np.ndarray], index: np.ndarray, memory: np.ndarray) -> np.ndarray:
+def _fits(
+    task: Task, sizes: Mapping[str, np.ndarray], shape: tuple[int, ...], memory: np.ndarray, sound: np.ndarray
+) -> np.ndarray:
     import numpy as np
 
     limit = float(task.capacity)
     fits = np.asarray(memory <= limit)
-    close = np.flatnonzero(np.abs(memory - limit) <= 1e-9 * limit)
+    close = np.flatnonzero(sound & (np.abs(memory - limit) <= 1e-9 * limit))
     decided: dict[tuple[int, ...], bool] = {}
     for at in close:
-        key = tuple(int(sizes[name][index[at]]) for name in task.core.variables)
+        place = np.unravel_index(at, shape)
+        key = tuple(int(np.broadcast_to(sizes[name], shape)[place]) for name in task.core.variables)
         if key not in decided:
             values = {name: Fraction(n) for name, n in zip(task.core.variables, key, strict=True)}
-            for name, form in task.core.steps:
-                values[name] = forms.evaluate(form, values)
-            decided[key] = values["memory"] <= task.capacity
+            decided[key] = task.core.collected.at(values)["memory"] <= task.capacity
         fits[at] = decided[key]
     return fits
 
 
-def arrays(form: Form, columns: Mapping[str, Any], whole: bool = False) -> Any:
-    """A form where each name has an array; numbers become floats, or stay whole ones.
+def _whole(terms: Terms, columns: Mapping[str, Any]) -> Any:
+    """A sum with whole coefficients, in whole numbers."""
+    import numpy as np
+
+    parts = [reduce(mul, (columns[name] ** p for name, p in m), np.int64(int(c))) for m, c in terms.items()]
+    return reduce(add, parts, np.int64(0))
+
+
+def summed(terms: Terms, columns: Mapping[str, Any]) -> Any:
+    """A sum of monomials where each name has an array along axes of its own.
+
+    What shares a factor is added before it is multiplied: first along the shortest axes, on all of them last.
 
     >>> import numpy as np
-    >>> arrays(forms.Largest((forms.num(3), forms.Sym("k"))), {"k": np.array([1.0, 5.0])}).tolist()
+    >>> k, m = np.array([[1.0], [2.0]]), np.array([[4.0, 8.0]])
+    >>> summed({(("k", 1), ("m", -1)): Fraction(8), (("m", -1),): Fraction(8)}, {"k": k, "m": m}).tolist()
+    [[4.0, 2.0], [6.0, 3.0]]
+    """
+    names = {name: None for monomial in terms for name, _ in monomial}
+    plan = _plan(Same(terms), tuple((name, _axes(columns[name])) for name in names))
+    powers: dict[Monomial, Any] = {}
+
+    def factor(monomial: Monomial) -> Any:
+        if monomial not in powers:
+            powers[monomial] = reduce(mul, (columns[n] if p == 1 else columns[n] ** float(p) for n, p in monomial))
+        return powers[monomial]
+
+    def go(part: Plan) -> Any:
+        if isinstance(part, float):
+            return part
+        return reduce(add, [go(inner) * factor(key) if key else go(inner) for key, inner in part])
+
+    return go(plan)
+
+
+Plan = float | tuple[tuple[Monomial, "Plan"], ...]  # a number, or factors each with what it multiplies
+
+
+@lru_cache(maxsize=1024)
+def _plan(held: Same[Terms], axes: tuple[tuple[str, tuple[int, ...]], ...]) -> Plan:
+    """In which order a sum is worked out, where each name has values along some axes."""
+    along = dict(axes)
+
+    def go(left: Terms) -> Plan:
+        groups: dict[tuple[int, ...], dict[Monomial, Terms]] = {}
+        for where in {along[name] for monomial in left for name, _ in monomial}:
+            mine = groups.setdefault(where, {})
+            for monomial, coefficient in left.items():
+                key = tuple(pair for pair in monomial if along[pair[0]] == where)
+                mine.setdefault(key, {})[tuple(pair for pair in monomial if pair not in key)] = coefficient
+        if not groups:
+            return float(sum(left.values()))
+        # Outermost: what depends on several axes, then the axis with the fewest different powers.
+        chosen = groups[min(groups, key=lambda where: (-len(where), len(groups[where]), where))]
+        return tuple((key, go(rest)) for key, rest in chosen.items())
+
+    return go(held.it)
+
+
+def _axes(column: Any) -> tuple[int, ...]:
+    return tuple(n for n, length in enumerate(getattr(column, "shape", ())) if length > 1)
+
+
+def arrays(form: forms.Form, columns: Mapping[str, Any]) -> Any:
+    """The form of a node where each name has an array.
+
+    >>> import numpy as np
+    >>> arrays(forms.Largest((forms.Sym("1"), forms.Sym("k"))), {"1": 3.0, "k": np.array([1.0, 5.0])}).tolist()
     [3.0, 5.0]
     """
     import numpy as np
 
-    def go(f: Form) -> Any:
+    def go(f: forms.Form) -> Any:
         match f:
-            case Num(number):
-                return int(number) if whole else float(number)
-            case Sym(name):
+            case forms.Sym(name):
                 return columns[name]
-            case Total():
-                return reduce(add, map(go, f.terms))
-            case Product():
-                return reduce(mul, map(go, f.factors))
-            case Ratio(top, bottom):
-                return np.divide(go(top), go(bottom))
-            case Power(base, exponent):
+            case forms.Power(base, exponent):
                 return go(base) ** go(exponent)
-            case Root(inside):
+            case forms.Root(inside):
                 return np.sqrt(go(inside))
             # The quotient of two rounded logarithms may be 29.000...4: a binary exponent is exact.
-            case Ceiling(Logarithm(inside, 2)):
+            case forms.Ceiling(forms.Logarithm(inside, 2)):
                 return ceil_log2(go(inside))
-            case Floor(Logarithm(inside, 2)):
+            case forms.Floor(forms.Logarithm(inside, 2)):
                 return floor_log2(go(inside))
-            case Ceiling(inside):
+            case forms.Ceiling(inside):
                 return np.ceil(go(inside))
-            case Floor(inside):
+            case forms.Floor(inside):
                 return np.floor(go(inside))
-            case Largest():
+            case forms.Largest():
                 return reduce(np.maximum, map(go, f.choices))
-            case Smallest():
+            case forms.Smallest():
                 return reduce(np.minimum, map(go, f.choices))
-            case Logarithm(inside, base):
+            case forms.Logarithm(inside, base):
                 return np.log(go(inside)) / (np.log(float(base)) if base else 1.0)
         raise TypeError(f"no array for {type(f).__name__}")
 
@@ -250,18 +342,15 @@ def check_whole(core: Core, grid: Grid, names: tuple[tuple[str, str], ...]) -> N
     """Raises ``ValuesError`` where what must divide is no whole number, or too large a one to count with."""
     if not grid.size:
         return
-    largest: dict[str, Fraction] = {}
     table = list(zip(*grid.shapes, strict=True))
-    for name, symbol in names:
-        values = table[grid.axes.index(name)] if name in grid.axes else dict(grid.lists)[name]
-        largest[symbol] = Fraction(max(values))
+    largest = {
+        symbol: Fraction(max(table[grid.axes.index(name)] if name in grid.axes else dict(grid.lists)[name]))
+        for name, symbol in names
+    }
     for c in core.constraints:
-        for form in (c.size, c.divisor):
-            value = forms.evaluate(form, largest)
-            counts = (
-                f.number.denominator == 1 if isinstance(f, Num) else isinstance(f, _COUNTS) for f in forms.walk(form)
-            )
-            if not all(counts):
+        for terms in (c.size, c.divisor):
+            value = exactly(terms, largest)
+            if any(n.denominator != 1 or any(power < 0 for _, power in m) for m, n in terms.items()):
                 raise ValuesError(f"{c.label}: {value} is no whole number")
             if value >= 2**62:
                 raise ValuesError(f"{c.label}: {value} is too large to search with")

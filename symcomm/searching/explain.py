@@ -25,38 +25,45 @@ class Share:
 
 
 def times(
-    structure: Structure, values: Mapping[str, int], convention: str
+    structure: Structure, worth: Mapping[str, Fraction], convention: str
 ) -> tuple[tuple[Share, ...], tuple[Share, ...]]:
     """The step's time by the term that takes it, and the time of the collectives by call; both the largest first.
 
-    Where terms overlap, the time of a layer belongs to the longest of them: only that one, made shorter, would help.
+    ``worth`` are the numbers of all steps. Where terms overlap, the time of a layer belongs to the longest of them:
+    only that one, made shorter, would help. Of the stages of a pipeline the slowest counts, for which the others wait.
     """
 
-    found_at = structure.at(values)
+    def at(name: str) -> Fraction:
+        return worth.get(name, ZERO)
 
-    def worth(name: str) -> Fraction:
-        return found_at.get(name, ZERO)
+    def once(tag: str) -> Fraction:
+        return at(f"t{tag or '_layer'}")
 
-    total = worth("time")
-    microbatches = Fraction(values[dict(structure.symbols)["microbatches"]])
-    layers = worth("t_stage") / worth("t_layer") if worth("t_stage") else Fraction(1)
-    layer, stage = worth("t_layer"), worth("t_stage") or worth("t_layer")
-    slot = worth("t_slot") or stage
-    bubble = (worth("n_slots") - microbatches) * slot if worth("n_slots") else ZERO
-    # Where gradients are reduced beside the last microbatch, no message follows that one.
-    sending = microbatches - 1 if worth("t_last") else microbatches
+    total, microbatches = at("time"), worth[dict(structure.symbols)["microbatches"]]
+    held = [[(tag, forms.evaluate(count, worth)) for tag, count in stage.regions] for stage in structure.stages]
+    stage, regions = max(((sum(n * once(tag) for tag, n in each), each) for each in held), key=lambda pair: pair[0])
+    slot = at("t_slowest") or at("t_slot") or stage
+    bubble = at("t_pass") - slot if at("t_pass") else (at("n_slots") - microbatches) * slot if at("n_slots") else ZERO
+    # No message follows a last microbatch beside which gradients are reduced, unless the stages differ.
+    last = not at("t_slowest") and any(at(f"t_last{tag}") for tag, _ in regions)
+    sending = microbatches - 1 if last else microbatches
     busy = sending * slot + (microbatches - sending) * stage
     waits = convention == "overlap" and slot > stage
     found = {BUBBLE: bubble, MESSAGES: sending * (slot if waits else slot - stage)}
-    for what, amount in _layer(found_at, convention, layer).items():
-        found[what] = (microbatches - sending if waits else microbatches) * layers * amount
+    for tag, count in regions:
+        for what, amount in _layer(worth, convention, tag, once(tag)).items():
+            runs = microbatches - sending if waits else microbatches
+            found[what] = found.get(what, ZERO) + runs * count * amount
     at_the_end = total - bubble - busy  # what is reduced or gathered after the last microbatch, or beside it
     collectives = {False: found.get(NETWORK, ZERO), True: at_the_end}
     found[NETWORK] = sum(collectives.values(), ZERO)
     shares = [Share(what, amount, amount / total) for what, amount in found.items() if amount > 0]
     calls: list[Share] = []
     for end in (False, True):
-        seconds = {label: forms.evaluate(form, found_at) for label, at_end, form in structure.network if at_end == end}
+        seconds: dict[str, Fraction] = {}
+        for label, at_end, tag, form in structure.network:
+            if at_end == end and tag in dict(regions):
+                seconds[label] = seconds.get(label, ZERO) + dict(regions)[tag] * forms.evaluate(form, worth)
         whole = sum(seconds.values(), ZERO)
         for label, amount in seconds.items():
             if amount and collectives[end] > 0:
@@ -65,9 +72,9 @@ def times(
     return _sorted(shares), _sorted(calls)
 
 
-def _layer(found_at: Mapping[str, Fraction], convention: str, layer: Fraction) -> dict[str, Fraction]:
-    """The time of one layer and microbatch, by the term that takes it."""
-    compute, memory, network = (found_at.get(f"t_{name}", ZERO) for name in ("compute", "memory", "network"))
+def _layer(worth: Mapping[str, Fraction], convention: str, tag: str, layer: Fraction) -> dict[str, Fraction]:
+    """The time of one repetition of a region and one microbatch, by the term that takes it."""
+    compute, memory, network = (worth.get(f"t_{name}{tag}", ZERO) for name in ("compute", "memory", "network"))
     if convention == "overlap":
         slowest = max(((compute, COMPUTE), (memory, MEMORY), (network, NETWORK)), key=lambda pair: pair[0])[1]
         return {slowest: layer}
@@ -77,12 +84,12 @@ def _layer(found_at: Mapping[str, Fraction], convention: str, layer: Fraction) -
     return {COMPUTE: compute, MEMORY: layer - network - compute, NETWORK: network}
 
 
-def bytes_of(structure: Structure, values: Mapping[str, int]) -> tuple[Share, ...]:
-    """What the memory of one rank holds, the largest first."""
-    worth = structure.at(values)
+def bytes_of(structure: Structure, worth: Mapping[str, Fraction]) -> tuple[Share, ...]:
+    """What the memory of one rank holds, the largest first; of several stages the one that holds most."""
     total = worth["memory"]
+    stage = next(stage.memory for stage in structure.stages if worth[f"{stage.memory}memory"] == total)
     rows = (("weights", f"{STATES}M_W"), ("gradients", f"{STATES}M_G"), ("optimizer states", f"{STATES}M_O"))
-    found = [(what, worth.get(name, ZERO)) for what, name in (*rows, ("activations", "activations"))]
+    found = [(what, worth.get(stage + name, ZERO)) for what, name in (*rows, ("activations", "activations"))]
     return _sorted([Share(what, amount, amount / total) for what, amount in found if amount])
 
 

@@ -13,7 +13,7 @@ from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph
 from symcomm.model import Model
-from symcomm.parallel.pipeline import messages
+from symcomm.parallel.pipeline import messages, stacked
 from symcomm.parallel.strategy import Strategy, resolve
 from symcomm.program.closed_forms import slots
 from symcomm.program.schedules import USUAL_SCHEDULE, find
@@ -22,7 +22,7 @@ from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
 from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft
-from symcomm.searching.template import PIPELINE, Piece, pieces
+from symcomm.searching.template import PIPELINE, Piece, pieces, shared_axes
 from symcomm.units import Quantity
 
 MOST_STRUCTURES = 500
@@ -36,10 +36,7 @@ USUAL = tuple(
 )
 
 
-def check(model: Model, devices: int, top: int, jobs: int | None, accounting: Accounting) -> None:
-    if len(model.graph.regions) > 1:
-        names = " or ".join(f"part('{region.name}')" for region in model.graph.regions[:3])
-        raise ValuesError("a model of several parts has no time of a step", hint=f"search one part: {names}")
+def check(devices: int, top: int, jobs: int | None, accounting: Accounting) -> None:
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= LARGEST_MESH:
         raise ValuesError(f"devices = {str(devices)[:40]}: a whole number from 1 to {LARGEST_MESH:,}")
     if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= MOST_TOP:
@@ -89,7 +86,8 @@ def batch_symbol(model: Model) -> str:
 
 def free_sizes(model: Model) -> list[str]:
     """The sizes of a model that a search may go over: those that no relation ties."""
-    names = {s.name for axis in model.graph.axes.values() for s in axis.size.free_symbols} | {model.graph.repeat}
+    names = {s.name for axis in model.graph.axes.values() for s in axis.size.free_symbols}
+    names |= {region.times for region in model.graph.regions}
     tied = {n for name, right in model.graph.relations.equations for n in (name, *forms.names(right))}
     return sorted(names - tied - {""})
 
@@ -184,10 +182,9 @@ def drafts_of(
     found: dict[tuple[Any, ...], Draft] = {}
     for text in texts:
         parts = pieces(text) if one is not None else _applicable(pieces(text), model.graph, notes)
-        flat = tuple(p for p in parts if PIPELINE not in p.axes)
-        for kept in dict.fromkeys((flat, parts)):
+        for kept in _variants(parts):
             for how in again:
-                for plan in plans if kept != flat else ("",):
+                for plan in plans if any(PIPELINE in p.axes for p in kept) else ("",):
                     for cut in (False, True) if bucketed else (False,):
                         draft = Draft(kept, how, plan, cut)
                         found.setdefault((tuple((p.key, p.arguments) for p in kept), how, plan, cut), draft)
@@ -198,6 +195,14 @@ def drafts_of(
     return list(found.values()), notes
 
 
+def _variants(parts: tuple[Piece, ...]) -> dict[tuple[Piece, ...], None]:
+    """A strategy without and with each of the axes that need two ranks: its stages, and what several parts share."""
+    found = dict.fromkeys([parts])
+    for axis in (PIPELINE, *shared_axes(parts)):
+        found = {kept: None for one in found for kept in (tuple(p for p in one if axis not in p.axes), one)}
+    return found
+
+
 def _applicable(parts: tuple[Piece, ...], graph: Graph, notes: list[str]) -> tuple[Piece, ...]:
     """The parts of a usual strategy that a model allows; what is left out, and why, goes into the notes."""
     kept: list[Piece] = []
@@ -205,7 +210,7 @@ def _applicable(parts: tuple[Piece, ...], graph: Graph, notes: list[str]) -> tup
         try:
             resolve(part.strategy, graph)
             if PIPELINE in part.axes:
-                messages(graph)
+                messages(graph.region(stacked(graph).name))
         except StrategyError as error:
             if (note := f"No {part.key}: {error.message}.") not in notes:
                 notes.append(note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice
+from itertools import groupby, islice
 from time import monotonic
 from typing import Any
 
@@ -20,8 +20,8 @@ from symcomm.searching.options import batch_symbol, capacity_and_meaning, check,
 from symcomm.searching.ranges import whole_numbers
 from symcomm.searching.result import SECOND, Configuration, SearchResult
 from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
-from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, Question, Structure, structure
-from symcomm.searching.template import written
+from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, Question, Structure, structures
+from symcomm.searching.template import PIPELINE, written
 from symcomm.units import BYTE, Quantity
 
 Progress = Callable[[int, int, str], None]
@@ -65,7 +65,7 @@ def search(
     joblib = _libraries()
     tell = _watched(progress, monotonic() + seconds, seconds)
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
-    check(model, devices, top, jobs, chosen)
+    check(devices, top, jobs, chosen)
     size, meaning = capacity_and_meaning(capacity, capacity_is or said(chosen), device)
     allowed, lists = read_sizes(model, batch, microbatches, sizes, buckets, call_overhead)
     varied = tuple(name for name in lists if name not in (MICROBATCHES, BUCKETS))
@@ -137,13 +137,18 @@ def _watched(progress: Progress | None, until: float, seconds: float) -> Progres
 def _derived(
     parallel: Any, delayed: Any, question: Question, kept: list[tuple[Draft, Grid]], tell: Progress, workers: int
 ) -> list[tuple[Structure, Grid]]:
-    """The closed forms of each structure."""
+    """The closed forms of each structure; those that differ by their stages or recomputation are derived together."""
     made: list[tuple[Structure, Grid]] = []
-    for wave in _waves(kept, 4 * workers):
-        for (_, g), found in zip(wave, parallel(delayed(structure)(question, d) for d, _ in wave), strict=True):
-            varied = tuple((name, name) for name in question.varied)
-            evaluate.check_whole(found.core, g, (*found.symbols, *varied))
-            made.append((found, g))
+    families = [
+        list(group) for _, group in groupby(kept, lambda pair: [p for p in pair[0].pieces if PIPELINE not in p.axes])
+    ]
+    for wave in _waves(families, 4 * workers if workers > 1 else 1):
+        tasks = (delayed(structures)(question, [draft for draft, _ in family]) for family in wave)
+        for family, found in zip(wave, parallel(tasks), strict=True):
+            for (_, g), one in zip(family, found, strict=True):
+                varied = tuple((name, name) for name in question.varied)
+                evaluate.check_whole(one.core, g, (*one.symbols, *varied))
+                made.append((one, g))
         tell(len(made), len(kept), "closed forms")
     return made
 
@@ -153,8 +158,7 @@ def _tasks(made: list[tuple[Structure, Grid]], capacity: Fraction, top: int) -> 
         names = dict(s.symbols)
         order = {symbol_name: axis for axis, symbol_name in names.items()}
         pairs = tuple((order.get(variable, variable), variable) for variable in s.core.variables)
-        for start in range(0, g.size, evaluate.CHUNK):
-            stop = min(start + evaluate.CHUNK, g.size)
+        for start, stop in g.blocks(evaluate.CHUNK):
             yield evaluate.Task(number, s.core, pairs, g, start, stop, capacity, top)
 
 
@@ -200,7 +204,8 @@ def _outcome(
     return SearchResult(
         question.model.name, devices, Quantity(size, BYTE), meaning, known.tried if known else 0,
         known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
-        tuple(top), tuple(near), question.accounting.statements(tuple(touched)), (*notes, *_LIMITS),
+        tuple(top), tuple(near), question.accounting.statements(tuple(touched)),
+        tuple(dict.fromkeys((*notes, *(note for s, _ in made for note in s.notes), *_LIMITS))),
     )  # fmt: skip
 
 
@@ -224,8 +229,8 @@ def _configuration(
     values = {names.get(name, name): n for name, n in sizes.items()}
     values = {name: n for name, n in values.items() if name in s.core.variables}
     worth = s.at(values)
-    shares, calls = explain.times(s, values, convention)
-    held = explain.bytes_of(s, values)
+    shares, calls = explain.times(s, worth, convention)
+    held = explain.bytes_of(s, worth)
     return Configuration(
         written(s.draft.pieces, sizes, sizes[MICROBATCHES]), tuple((axis, sizes[axis]) for axis in g.axes),
         sizes[MICROBATCHES], tuple((n, sizes[n]) for n, _ in g.lists if n != MICROBATCHES), s.draft.recomputation,

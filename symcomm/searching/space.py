@@ -11,7 +11,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Num
 from symcomm.searching.ranges import divisors
 from symcomm.searching.structure import BUCKETS, Draft
-from symcomm.searching.template import PIPELINE, composed
+from symcomm.searching.template import PIPELINE, composed, shared_axes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,27 +40,50 @@ class Grid:
         """
         return len(self.shapes) * prod(len(values) for _, values in self.lists)
 
-    def columns(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        """The sizes of some configurations, one array an axis or list."""
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The length of each axis of the grid: the shapes of the mesh, then the lists."""
+        return (len(self.shapes), *(len(values) for _, values in self.lists))
+
+    def blocks(self, most: int) -> Iterator[tuple[int, int]]:
+        """The grid cut into blocks of consecutive configurations, each a part of every axis.
+
+        >>> [*Grid(("data",), ((2,), (4,)), (("microbatches", (1, 2, 4)),)).blocks(2)]
+        [(0, 2), (2, 3), (3, 5), (5, 6)]
+        """
+        inner = 1
+        for length in reversed(self.lengths):
+            if inner * length > most:
+                run = inner * max(1, most // inner)
+                for start in range(0, self.size, inner * length):
+                    for at in range(start, start + inner * length, run):
+                        yield at, min(at + run, start + inner * length)
+                return
+            inner *= length
+        yield 0, self.size
+
+    def block(self, start: int, stop: int) -> tuple[list[tuple[int, int]], dict[str, np.ndarray]]:
+        """Of a block: where it begins on each axis and how long it is there; and the sizes along their own axes."""
         import numpy as np
 
-        rest = np.arange(start, stop, dtype=np.int64)
-        found: dict[str, Any] = {}
-        for name, values in reversed(self.lists):
-            rest, at = np.divmod(rest, len(values))
-            found[name] = np.asarray(values, dtype=np.int64)[at]
-        table = np.asarray(self.shapes, dtype=np.int64).reshape(len(self.shapes), len(self.axes))
-        for n, axis in enumerate(self.axes):
-            found[axis] = table[rest, n]
-        return found
+        lows, highs = (np.unravel_index(n, self.lengths) for n in (start, stop - 1))
+        spans = [(int(low), int(high) - int(low) + 1) for low, high in zip(lows, highs, strict=True)]
+
+        def along(axis: int, values: Sequence[int]) -> np.ndarray:
+            low, length = spans[axis]
+            shape = [length if n == axis else 1 for n in range(len(spans))]
+            return np.asarray(values[low : low + length], dtype=np.int64).reshape(shape)
+
+        found = {axis: along(0, [shape[n] for shape in self.shapes]) for n, axis in enumerate(self.axes)}
+        return spans, found | {name: along(n, values) for n, (name, values) in enumerate(self.lists, 1)}
 
     def at(self, index: int) -> dict[str, int]:
         """The sizes of one configuration.
 
         >>> Grid(("data",), ((2,), (4,)), (("microbatches", (1, 2, 4)),)).at(4)
-        {'microbatches': 2, 'data': 4}
+        {'data': 4, 'microbatches': 2}
         """
-        return {name: int(column[0]) for name, column in self.columns(index, index + 1).items()}
+        return {name: int(column.flat[0]) for name, column in self.block(index, index + 1)[1].items()}
 
 
 def shapes(
@@ -69,13 +92,14 @@ def shapes(
     """The shapes of a draft's mesh that use all devices and that no earlier draft has.
 
     An axis of size one does nothing, so a shape that has one is that of the draft without it. A pipeline has two
-    stages at least, and buckets need data parallelism: without them a draft of its own stands. ``seen`` is added to.
+    stages at least, an axis that several parts share has two ranks, and buckets need data parallelism: without them a
+    draft of its own stands. ``seen`` is added to.
     """
     sizes = draft.degrees
     choices: list[tuple[int, ...]] = []
     for axis, size in sizes.items():
         fixed = (int(size.number),) if isinstance(size, Num) else divisors(devices)
-        least = 2 if axis == PIPELINE else 1
+        least = 2 if axis in (PIPELINE, *shared_axes(draft.pieces)) else 1
         wanted = set(allowed[axis]) if axis in allowed else None
         choices.append(tuple(n for n in fixed if n >= least and (wanted is None or n in wanted)))
     rules = () if not draft.pieces else _rules(draft)

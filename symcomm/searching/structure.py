@@ -6,31 +6,35 @@ the degrees and the microbatches; a search then only puts numbers in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import prod
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Step
+from symcomm.collected import Collected, Shared, Terms, collect
+from symcomm.derivation import Derivation, Exhibit, Relations, Step
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Largest, Num, Product, Ratio, Smallest, Sym, Total, num, product
+from symcomm.form import Form, Largest, Ratio, Sym, Total, num, product
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.notation import symbol
+from symcomm.parallel import pipeline
 from symcomm.parallel.placement import cut_axes
 from symcomm.parallel.strategy import Strategy
+from symcomm.program.program import Same
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.communication import buckets
 from symcomm.quantities.communication.communication import Call, joint
 from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
-from symcomm.quantities.setting import Setting
+from symcomm.quantities.setting import Setting, mark
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time import time as layer_time
 from symcomm.searching.template import PIPELINE, Piece, composed, degrees
@@ -39,6 +43,7 @@ from symcomm.units import Unit
 if TYPE_CHECKING:
     from sympy import Expr
 
+    from symcomm.graph.graph import Graph
     from symcomm.model import Model
 
 CONVENTION = {how: name for name, how in RERUN.items()}  # none, selective, full
@@ -83,44 +88,63 @@ class Constraint:
     """``divisor`` must divide ``size``: what is cut, and by what."""
 
     label: str
-    size: Form
-    divisor: Form
+    size: Terms
+    divisor: Terms
 
 
 @dataclass(frozen=True)
 class Core:
-    """What is evaluated for every configuration: the steps to ``time`` and ``memory``, all numbers put in.
+    """What is evaluated for every configuration: ``time`` and ``memory``, all numbers put in.
 
     ``variables`` are the symbols that are left.
     """
 
     variables: tuple[str, ...]
-    steps: tuple[tuple[str, Form], ...]
+    collected: Collected
     constraints: tuple[Constraint, ...]
 
 
 @dataclass(frozen=True)
-class Structure:
-    """A draft with its closed forms, as the steps that derive them.
+class Stage:
+    """What one kind of stage holds: each region, by what ends the names of its steps, and how often it is there.
 
-    ``symbols`` names the symbol of each varied axis, of the microbatches and of the buckets. ``network`` lists calls:
-    what they are, whether they come at the end of the batch, and their seconds in one layer.
+    ``memory`` begins the names of the steps to its memory.
+    """
+
+    regions: tuple[tuple[str, Form], ...]
+    memory: str
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A draft with its closed forms.
+
+    ``symbols`` names the symbol of each varied axis, of the microbatches and of the buckets. ``told`` are the steps
+    that a reader is told of. ``network`` lists calls: what they are, whether they come at the end of the batch, of
+    which region, and their seconds in one repetition. ``stages`` are those of a pipeline that differ, or the only one.
     """
 
     draft: Draft
     core: Core
     symbols: tuple[tuple[str, str], ...]
-    steps: tuple[tuple[str, Form], ...]
-    network: tuple[tuple[str, bool, Form], ...]
+    told: Collected
+    network: tuple[tuple[str, bool, str, Form], ...]
+    stages: tuple[Stage, ...]
     known: tuple[tuple[str, Fraction], ...]
     touched: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def at(self, values: Mapping[str, int]) -> dict[str, Fraction]:
-        """The exact number of every step in one configuration."""
-        found = {**dict(self.known), **{name: Fraction(value) for name, value in values.items()}}
-        for name, form in self.steps:
-            found[name] = forms.evaluate(form, found)
-        return found
+        """The exact numbers of one configuration that are told: times, counts of stages and slots, and memory."""
+        given = {name: Fraction(value) for name, value in values.items()}
+        return {**dict(self.known), **given, **self.told.at(given)}
+
+
+class _Unchecked(Derivation):
+    """Steps that nobody reads."""
+
+    def check(self) -> None:
+        """Nothing; what a person asks for is checked."""
 
 
 class _Terse(Setting):
@@ -133,6 +157,30 @@ class _Terse(Setting):
     def collected(self, name: str, form: Form, unit: Unit, known: Mapping[str, Expr]) -> Step | None:
         """No second line."""
         return None
+
+    def written(self, expr: Expr) -> Form:
+        """The same; of the structures of a search many write the same."""
+        return _written(Same(self.graph.relations), expr)
+
+    def derivation(
+        self, title: str, steps: Iterable[Step], touched: Iterable[str] = (), exhibits: Iterable[Exhibit] = (),
+        notes: Iterable[str] = (),
+    ) -> Derivation:  # fmt: skip
+        """The steps alone."""
+        return _Unchecked(title, self.accounting, tuple(steps), tuple(touched))
+
+
+@lru_cache(maxsize=4096)
+def _written(held: Same[Relations], expr: Expr) -> Form:
+    return forms.from_expr(held.it.gather(expr))
+
+
+def structures(question: Question, drafts: Iterable[Draft]) -> list[Structure]:
+    """The closed forms of drafts; those that follow one another share what they have in common.
+
+    Raises ``StrategyError`` where a strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
+    """
+    return [structure(question, draft) for draft in drafts]
 
 
 def structure(question: Question, draft: Draft) -> Structure:
@@ -147,14 +195,28 @@ def structure(question: Question, draft: Draft) -> Structure:
     m = _fresh("m", setting, strategy)
     rates: dict[str, object] = dict(question.rates)
     made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates)
+    cut = made.strategy.pipeline
     micro = microbatched(setting, m)
-    kept = made.strategy if strategy is not None else None
-    flying: dict[str, Any] = {"schedule": draft.schedule} if made.strategy.pipeline is not None else {}
-    states = state_memory.derive(setting, kept, question.recipe)
+    steps = _named("", made.work.steps)
+    touched = made.fields
+    stages: list[Stage] = []
     # A pipeline's pass divides the batch into microbatches itself.
-    whole = setting if made.strategy.pipeline is not None else micro
-    activations = activation_memory.derive(whole, kept, recomputation=draft.recomputation, **flying)
-    steps = [*_named("", made.work.steps), *_named(STATES, states.steps), *_named(KEPT, activations.steps)]
+    whole, kept = (setting if cut is not None else micro), (made.strategy if strategy is not None else None)
+    flying: dict[str, Any] = {"schedule": draft.schedule} if cut is not None else {}
+    regions = {region.name: f"_{mark(region)}" if len(made.load.regions) > 1 else "" for region in made.load.regions}
+    for number in ("first", "last") if cut is not None and len(setting.regions) > 1 else (None,):
+        before = f"{number} stage, " if number else ""
+        activations = activation_memory.derive(
+            whole, kept, recomputation=draft.recomputation, **flying, **({"stage": number} if number else {})
+        )
+        touched += activations.touched
+        held = pipeline.held(setting.graph, cut, number)
+        mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
+        stages.append(Stage(mine, before))
+        states = _states(Same(model.graph), kept, question.recipe, number, before + STATES)
+        steps += [*states, *_named(before + KEPT, activations.steps)]
+        total = Sym(states[-1][0]), Sym(before + KEPT + activations.answer.name)
+        steps += [(f"{before}activations", total[1]), (f"{before}memory", Total(total))]
     varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
     varied.append((MICROBATCHES, m.name))
     time = made.time
@@ -164,29 +226,34 @@ def structure(question: Question, draft: Draft) -> Structure:
         steps += _bucketed(question, setting, micro, made, b, rates)
         time = Total((made.time, forms.negative(Sym(f"{BUCKET}sync")), Sym(f"{BUCKET}{_last(steps)}")))
     steps.append(("time", time))
-    held = (Sym(STATES + states.answer.name), Sym(KEPT + activations.answer.name))
-    steps += [("activations", held[1]), ("memory", Total(held))]
+    if len(stages) > 1:
+        steps.append(("memory", Largest(tuple(Sym(f"{stage.memory}memory") for stage in stages))))
     numbers = {**known, **dict(made.writer.machine.given)}
     variables = tuple(dict.fromkeys((*(name for _, name in varied), *question.varied)))
-    _check_known(steps, {*numbers, *variables})
+    told = collect(steps, [name for name, _ in steps if _TOLD.search(name)], numbers, _shared(Same(question)))
+    collected = told.only("time", "memory")
+    _check_known(steps, collected.names - {*variables})
     rules = tuple(
-        Constraint(c.label, _numeric(c.size, numbers), _numeric(c.divisor, numbers))
-        for c in _constraints(micro, strategy, m)
+        Constraint(c[0], *(terms for _, terms in collect(enumerated, ("size", "divisor"), numbers).sums))
+        for c in _constraints(Same(micro.graph), made.strategy, m)
+        for enumerated in [(("size", c[1]), ("divisor", c[2]))]
     )
-    needed = _needed(steps, ("time", "memory"))
-    core = Core(variables, tuple((name, _numeric(form, numbers)) for name, form in needed), rules)
-    touched = tuple(dict.fromkeys((*made.fields, *activations.touched)))
     return Structure(
-        draft, core, tuple(varied), tuple(steps), _network(made), tuple(numbers.items()), touched
+        draft, Core(variables, collected, rules), tuple(varied), told, tuple(_network(made, regions)),
+        tuple(stages), tuple(numbers.items()), tuple(dict.fromkeys(touched)), made.notes,
     )  # fmt: skip
 
 
 STATES, KEPT, BUCKET = "states: ", "kept: ", "buckets: "  # before the names of steps of other derivations
+# The steps that are told of: the whole, the terms of a layer, its stages and slots, and what the memory holds.
+_TOLD = re.compile(r"^(t_(?!.*\^).*|n_slots|n_stage|time)$|memory$|activations$|" + STATES + "M_")
 
 
 def _named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
     """The steps that define something, their names marked, so that those of several derivations stay apart."""
     defined = [step for step in steps if step.relation == ":="]
+    if not mark:
+        return [(step.name, step.form) for step in defined]
     own = {step.name for step in defined}
 
     def marked(s: Sym) -> Form:
@@ -197,16 +264,6 @@ def _named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
 
 def _last(steps: list[tuple[str, Form]]) -> str:
     return steps[-1][0].removeprefix(BUCKET)
-
-
-def _needed(steps: list[tuple[str, Form]], wanted: tuple[str, ...]) -> list[tuple[str, Form]]:
-    """The steps that some names rest on."""
-    names, kept = set(wanted), []
-    for name, form in reversed(steps):
-        if name in names:
-            names |= set(forms.names(form))
-            kept.append((name, form))
-    return kept[::-1]
 
 
 def _fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
@@ -220,36 +277,10 @@ def _fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
     return Sym(name)
 
 
-def _check_known(steps: list[tuple[str, Form]], known: set[str]) -> None:
-    defined = {name for name, _ in steps}
-    for _, form in _needed(steps, ("time", "memory")):
-        for name in forms.names(form):
-            if name not in defined and name not in known:
-                raise ValuesError(f"a search needs a value for {name}", hint=_where(name))
-
-
-def _numeric(form: Form, numbers: Mapping[str, Fraction]) -> Form:
-    """The form with all numbers put in, and what then has no name in it worked out exactly."""
-
-    def go(f: Form) -> Form:
-        if isinstance(f, Sym):
-            return Num(numbers[f.name]) if f.name in numbers else f
-        if isinstance(f, Num):
-            return Num(f.number)
-        if not any(isinstance(piece, Sym) and piece.name not in numbers for piece in forms.walk(f)):
-            return Num(forms.evaluate(f, numbers))
-        if isinstance(f, Product):
-            parts = [go(p) for p in f.factors]
-            flat = [q for p in parts for q in (p.factors if isinstance(p, Product) else (p,))]
-            scale = prod((p.number for p in flat if isinstance(p, Num)), start=Fraction(1))
-            return product(num(scale), *(p for p in flat if not isinstance(p, Num)))
-        if isinstance(f, (Total, Largest, Smallest)):
-            return type(f)(tuple(go(p) for p in f.parts))
-        if isinstance(f, Ratio):
-            return Ratio(go(f.top), go(f.bottom))
-        return forms.substitute(f, lambda s: Num(numbers[s.name]) if s.name in numbers else s)
-
-    return go(form)
+def _check_known(steps: Iterable[tuple[str, Form]], missing: Iterable[str]) -> None:
+    for name in (name for _, form in steps for name in forms.names(form)) if (wanted := {*missing}) else ():
+        if name in wanted:
+            raise ValuesError(f"a search needs a value for {name}", hint=_where(name))
 
 
 def _where(name: str) -> str:
@@ -257,10 +288,25 @@ def _where(name: str) -> str:
     return f"name a device, or give {rates[name]}" if name in rates else f"for instance {name}=8"
 
 
-def _constraints(micro: Setting, strategy: Strategy | None, m: Sym) -> tuple[Constraint, ...]:
-    """What must divide: each named axis that the strategy cuts, the batch, and the layers."""
-    graph, sizes = micro.graph, degrees(strategy)
-    found: dict[tuple[Expr, Expr], Constraint] = {}
+@lru_cache(maxsize=64)
+def _states(
+    held: Same[Graph], strategy: Strategy | None, recipe: str, stage: str | None, mark: str
+) -> list[tuple[str, Form]]:
+    """The steps to the states, the last one of them all; nothing that is computed changes them."""
+    return _named(mark, state_memory.derive(_Terse(held.it), strategy, recipe, stage=stage).steps)
+
+
+@lru_cache(maxsize=8)
+def _shared(held: Same[Question]) -> Shared:
+    """What the structures of a search share of their monomials: all have the same numbers."""
+    return {}
+
+
+@lru_cache(maxsize=64)
+def _constraints(held: Same[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[str, Form, Form], ...]:
+    """What must divide, and by what: each named axis that the strategy cuts, the batch, and the layers."""
+    graph, sizes = held.it, degrees(strategy)
+    found: dict[tuple[Expr, Expr], tuple[str, Form, Form]] = {}
 
     def add(label: str, size: Expr, axes: tuple[str, ...]) -> None:
         top, bottom = sp.fraction(graph.relations.gather(size))
@@ -268,32 +314,37 @@ def _constraints(micro: Setting, strategy: Strategy | None, m: Sym) -> tuple[Con
         names = [*axes, *([MICROBATCHES] if divisor.has(forms.value(m)) else [])]
         if divisor != 1 and (top, divisor) not in found:
             label = f"{label} by {' × '.join(names)}"
-            found[top, divisor] = Constraint(label, forms.from_expr(top), forms.from_expr(divisor))
+            found[top, divisor] = label, forms.from_expr(top), forms.from_expr(divisor)
 
-    for _, axis, meshes in cut_axes(graph, strategy) if strategy is not None else ():
+    for _, axis, meshes in cut_axes(graph, strategy):
         add(axis.label, axis.size, meshes)
     for name in batch_axes(graph):
         # Where the strategy cuts the batch as well, that cut has said it already.
         if not any(top == sp.fraction(graph.axes[name].size)[0] for top, _ in found):
             add(graph.axes[name].label, graph.axes[name].size, ())
     if PIPELINE in sizes:
-        add(graph.repeat, symbol(graph.repeat), (PIPELINE,))
+        layers = pipeline.stacked(graph).times
+        add(layers, symbol(layers), (PIPELINE,))
     return tuple(found.values())
 
 
-def _network(made: step_time.StepTime) -> tuple[tuple[str, bool, Form], ...]:
-    """Each kind of call over each axis of the mesh, with its seconds in one layer; for telling, not for adding up."""
-    found: dict[tuple[str, bool], list[Form]] = {}
+def _network(made: step_time.StepTime, tags: Mapping[str, str]) -> Iterator[tuple[str, bool, str, Form]]:
+    """Each kind of call over each axis of the mesh, with its seconds in one repetition of a region.
+
+    It is for telling, not for adding up.
+    """
+    found: dict[tuple[str, bool, str], list[Call]] = {}
     for phase, call in made.load.calls:
         if _ranks(made, call) is not None:
             label = f"{call.kind} of {_moved(call, phase)} over {joint(call.meshes)}"
-            found.setdefault((label, phase == "end"), []).append(_seconds(made, call))
-    return tuple((label, end, Total(tuple(parts))) for (label, end), parts in found.items())
+            found.setdefault((label, phase == "end", tags[call.region.name]), []).append(call)
+    for key, calls in found.items():
+        yield *key, Total(tuple(_seconds(made, calls)))
 
 
 def _ranks(made: step_time.StepTime, call: Call) -> Form | None:
     """How many ranks a call has; None for one rank, and for messages between stages."""
-    k = None if call.kind == "send" else made.strategy.ranks(call.meshes)
+    k = None if call.kind == "send" else call.ranks(made.strategy)
     return None if k == num(1) else k
 
 
@@ -308,17 +359,20 @@ def _moved(call: Call, phase: str) -> str:
     return "activations"
 
 
-def _seconds(made: step_time.StepTime, call: Call, latency: bool = True) -> Form:
-    """The time of one call by itself."""
+def _seconds(made: step_time.StepTime, calls: Iterable[Call], latency: bool = True) -> Iterator[Form]:
+    """The times of calls by themselves, those that are alike together."""
+    alike: dict[tuple[str, tuple[str, ...], str], list[Call]] = {}
+    for call in calls:
+        alike.setdefault((call.kind, call.meshes, call.dtype), []).append(call)
     setting, machine = made.work.setting, made.writer.machine
-    k = _ranks(made, call)
-    assert k is not None
-    cost = wire(call.kind, setting.accounting.algorithm, k)
-    moved = product(element_bytes(call.dtype), cost.through(setting.accounting.link), forms.from_expr(call.elements))
-    seconds: Form = Ratio(moved, machine.network)
-    if latency and machine.latency is not None:
-        seconds = Total((seconds, product(cost.rounds, machine.latency)))
-    return seconds
+    for (kind, _, dtype), mine in alike.items():
+        k = _ranks(made, mine[0])
+        assert k is not None
+        cost = wire(kind, setting.accounting.algorithm, k)
+        elements = Total(tuple(setting.written(call.elements) for call in mine))
+        yield Ratio(product(element_bytes(dtype), cost.through(setting.accounting.link), elements), machine.network)
+        if latency and machine.latency is not None:
+            yield product(num(len(mine)), cost.rounds, machine.latency)
 
 
 def _bucketed(
@@ -328,6 +382,9 @@ def _bucketed(
 
     The last step is what is left, beside the backward pass of the last microbatch.
     """
+    if len(setting.regions) > 1:
+        raise StrategyError(f"buckets are of layers that are alike, and {setting.graph.name} has more than layers",
+                            hint="leave buckets out, or search its layer: part('layer')")  # fmt: skip
     calls = [c for phase, c in made.load.calls if phase == "end" and c.what.startswith("gradient")]
     calls = [c for c in calls if _ranks(made, c) is not None]
     if not calls:
@@ -338,8 +395,8 @@ def _bucketed(
     one = writer.time("t", terms, "The backward pass")
     assert isinstance(one, Sym)
     steps = [
-        ("sync", product(count, Total(tuple(_seconds(made, c) for c in calls)))),
-        ("moved", product(count, Total(tuple(_seconds(made, c, latency=False) for c in calls)))),
+        ("sync", product(count, Total(tuple(_seconds(made, calls))))),
+        ("moved", product(count, Total(tuple(_seconds(made, calls, latency=False))))),
     ]
     backward = _named("", work.steps)
     cost = buckets.overhead(micro, None)

@@ -100,6 +100,15 @@ def composed(parts: tuple[Piece, ...]) -> Strategy | None:
     return reduce(or_, (part.strategy for part in parts)) if parts else None
 
 
+def shared_axes(parts: tuple[Piece, ...]) -> tuple[str, ...]:
+    """The axes of the mesh that several parts cut something along, such as that of sequence parallelism.
+
+    With one rank the parts do nothing, but a copy that one gathers for another would still be counted.
+    """
+    every = [axis for part in parts for axis in part.axes]
+    return tuple(dict.fromkeys(axis for axis in every if every.count(axis) > 1))
+
+
 def degrees(strategy: Strategy | None) -> dict[str, Form]:
     """The size of each axis of the mesh, the stages of a pipeline among them."""
     if strategy is None:

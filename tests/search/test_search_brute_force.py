@@ -98,6 +98,44 @@ def test_every_configuration_of_attention_is_that_derived_by_hand():
     agrees(found, expected, Fraction(10**12))
 
 
+@pytest.mark.parametrize("how", ["none", "full"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_degree_of_one_is_the_structure_without_it(kind, how):
+    """Why one structure does for every shape of its mesh."""
+    from symcomm.searching.structure import Draft, Question, structure
+    from symcomm.searching.template import pieces
+
+    question = Question(block(), rates=tuple(RATES.items()))
+
+    def worth(text: str, **sizes: int) -> tuple[Fraction, Fraction]:
+        made = structure(question, Draft(pieces(text), how, "1f1b" if "pipeline" in text else ""))
+        found = made.at({symbol: sizes.get(axis, 1) for axis, symbol in made.symbols})
+        return found["time"], found["memory"]
+
+    for m in (1, 3):
+        whole = f"{kind} + tensor + pipeline"
+        assert worth(whole, data=2, pipeline=3, microbatches=m) == worth(
+            f"{kind} + pipeline", data=2, pipeline=3, microbatches=m
+        )
+        assert worth(whole, tensor=2, pipeline=3, microbatches=m) == worth(
+            "tensor + pipeline", tensor=2, pipeline=3, microbatches=m
+        )
+        flat = f"{kind} + tensor"
+        assert worth(flat, data=4, microbatches=m) == worth(kind, data=4, microbatches=m)
+        assert worth(flat, microbatches=m) == worth("tensor", microbatches=m) == worth("data", microbatches=m)
+
+
+def test_sequence_parallelism_over_one_rank_keeps_no_gathered_copy():
+    alone = sc.search(
+        block(), devices=4, strategies="data + tensor + sequence + pipeline", microbatches=[1, 3], recomputation="full",
+        capacity="1 TB", capacity_is="nominal_GB", top=1000, **RATES,
+    )  # fmt: skip
+    expected = {one.key: one.memory for one in by_hand(block(), 4, ("F",), ("data",), (1, 3), ("full",), True)}
+    assert {"data(4)", "tensor(4) + sequence", "data(2) + tensor(2) + sequence"} <= {c.strategy for c in alone.top}
+    for c in alone.top:
+        assert c.memory.value == expected[c.strategy, c.microbatches, c.recomputation], c.strategy
+
+
 def test_the_shares_of_a_step_add_up_to_the_whole_under_every_convention():
     for time in ("overlap", "serial", "per_op"):
         for gradients in ("end_of_batch", "with_backward"):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symcomm.searching.evaluate import Part, Points, merged, nearest, pareto, rounded
+from symcomm.searching.evaluate import Part, Points, merged, nearest, pareto, rounded, undominated
 
 POINTS = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=40)
 
@@ -53,6 +53,23 @@ def test_the_front_and_the_top_of_parts_are_those_of_the_whole(pairs, cuts):
             mine, theirs = getattr(getattr(together, name), column), getattr(getattr(whole, name), column)
             assert mine.tolist() == theirs.tolist()
     assert (together.tried, together.refused) == (len(pairs), ((0, (len(pairs),)),))
+
+
+@given(st.integers(0, 10**6), st.floats(0.2, 3))
+def test_what_is_left_before_sorting_has_the_whole_front(seed, slope):
+    rng = np.random.default_rng(seed)
+    time = rng.integers(1, 400, 3000).astype(float)
+    memory = np.round(300 / time**slope * 100 + rng.integers(0, 300, 3000)) + 1
+    every = points(list(zip(time.tolist(), memory.tolist(), strict=True)))
+    left = undominated(time, memory)
+    some = every.take(left)
+
+    def front(of: Points) -> list[int]:
+        ordered = of.take(np.lexsort((of.index, of.memory, of.time)))
+        return ordered.take(pareto(ordered.time, ordered.memory)).index.tolist()
+
+    assert front(some) == front(every)
+    assert len(left) < len(time)
 
 
 @given(POINTS)

@@ -90,7 +90,7 @@ def test_of_the_usual_strategies_those_that_a_model_does_not_allow_are_left_out_
     assert {c.strategy for c in found.top} == {"data(4)", "zero-1(4)", "fully-sharded(4)"}
     assert [note[:14] for note in found.notes if note.startswith("No ")] == [
         "No tensor: lay",
-        "No pipeline: l",
+        "No pipeline: o",
         "No sequence: l",
     ]
 
@@ -165,14 +165,41 @@ def test_every_algorithm_of_collectives_is_that_of_a_number_of_ranks(name):
     assert [c.time.value for c in found.top] == [exact]
 
 
+@pytest.mark.parametrize(("text", "time"), [("zero-1 + tensor + sequence + pipeline", "overlap"), ("data", "per_op")])
+def test_what_is_evaluated_at_once_is_the_exact_number_to_twelve_digits(text, time):
+    import numpy as np
+
+    from symcomm.searching.space import Grid
+    from symcomm.searching.structure import Draft, Question, structure
+    from symcomm.searching.template import pieces
+
+    rates = tuple(RATES.items())
+    question = Question(attention(), ("B", "L"), rates=rates, accounting=sc.Accounting(time=time))
+    draft = Draft(pieces(text), "selective", "1f1b" if "pipeline" in text else "")
+    made = structure(question, draft)
+    shapes = [(d, t, p)[: len(draft.axes)] for d in (1, 3, 8, 4096) for t in (2, 6) for p in (2, 5)]
+    lists = (("microbatches", (1, 7, 96)), ("B", (8, 10**6)), ("L", (16, 10**5)))
+    grid = Grid(draft.axes, tuple(dict.fromkeys(shapes)), lists)
+    _, columns = grid.block(0, grid.size)
+    symbols = {**dict(made.symbols), "B": "B", "L": "L"}
+    known = {symbols[name]: column.astype(float) for name, column in columns.items()}
+    found = made.core.collected.evaluated(known, evaluate.summed, evaluate.arrays)
+    flat = {name: np.broadcast_to(values, grid.lengths).ravel() for name, values in found.items()}
+    for index in range(0, grid.size, 5):
+        exact = made.at({symbols[name]: n for name, n in grid.at(index).items()})
+        for name, values in flat.items():
+            assert abs(Fraction(values[index]) - exact[name]) <= exact[name] / 10**12
+
+
 def test_what_has_no_value_is_refused_and_not_ranked():
+    from symcomm.collected import collect
     from symcomm.form import Ratio, Sym, Total, num
     from symcomm.searching.space import Grid
     from symcomm.searching.structure import Core
 
     k = Sym("k")
     seconds = Ratio(num(1), Total((k, num(-2))))
-    core = Core(("k",), (("time", seconds), ("memory", Ratio(num(8), k))), ())
+    core = Core(("k",), collect([("time", seconds), ("memory", Ratio(num(8), k))], ("time", "memory")), ())
     grid = Grid(("data",), ((1,), (2,), (3,), (4,)), ())
     part = evaluate.evaluate(evaluate.Task(0, core, (("data", "k"),), grid, 0, 4, Fraction(2), 9))
     # One has a negative time and two an infinite one; 8/3 bytes are too many, 8/4 are just enough.

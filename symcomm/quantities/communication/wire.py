@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from symcomm.collectives.algorithms import BETWEEN, INSIDE, algorithm
 from symcomm.collectives.cost import Case, plus, times
@@ -30,6 +31,7 @@ class Wire:
         return times(num(2), self.path) if self.two_links else self.moved
 
 
+@lru_cache(maxsize=512)
 def wire(kind: str, name: str, k: Form, rings: str = "one_way") -> Wire:
     """The shares and rounds of a call of ``kind`` over ``k`` ranks; ``rings`` says how many ways rings run.
 

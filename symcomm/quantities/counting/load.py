@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from symcomm import form as forms
+from symcomm.accounting import Accounting
 from symcomm.errors import AccountingError
 from symcomm.form import Form, Ratio, num, product
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
-from symcomm.program.program import program
+from symcomm.program.program import Same, program, unstaged
 from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.communication.communication import Call, calls
 from symcomm.quantities.counting.flops import counted
@@ -123,7 +125,25 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     Raises ``AccountingError`` where exact additions are asked for and a summed axis is cut.
     """
     accounting = setting.accounting
-    made = program(setting.graph, strategy, accounting).plan
+    shared = replace(accounting, recomputation=Accounting.recomputation)
+    graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy))
+    phases = {"recompute": "backward"}
+    every = calls(setting, strategy, gradient_dtype)
+    made_calls = [("end" if c.finishes else phases.get(c.phase, c.phase), c) for c in every]
+    names = run_again(setting.graph, RERUN[accounting.recomputation])
+    if names:
+        again = [o for o in ops if o.phase == "forward" and o.op.output in names]
+        ops += tuple(replace(o, phase="backward", again=True) for o in again)
+    return Load(graph, strategy, ops, tuple(made_calls))
+
+
+@lru_cache(maxsize=64)
+def _computed(
+    held: Same[Graph], accounting: Accounting, dtype: str, strategy: Strategy
+) -> tuple[Graph, tuple[OpLoad, ...]]:
+    """The training graph, and what a rank computes for one microbatch."""
+    setting = Setting(held.it, accounting, dtype)
+    made = program(held.it, strategy, accounting).plan
     graph = made.graph
     ops: list[OpLoad] = []
     for step in made.steps:
@@ -136,14 +156,7 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
             share = divided(flops, strategy, tuple(cut))
             cuts = tuple((index, mesh) for mesh, index in cut.items())
             ops.append(OpLoad(op, op.phase, share, _moved(setting, made, strategy, op), cuts))
-    phases = {"recompute": "backward"}
-    every = calls(setting, strategy, gradient_dtype)
-    made_calls = [("end" if c.finishes else phases.get(c.phase, c.phase), c) for c in every]
-    names = run_again(setting.graph, RERUN[accounting.recomputation])
-    if names:
-        again = [o for o in ops if o.phase == "forward" and o.op.output in names]
-        ops += [replace(o, phase="backward", again=True) for o in again]
-    return Load(graph, strategy, tuple(ops), tuple(made_calls))
+    return graph, tuple(ops)
 
 
 def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
@@ -176,7 +189,12 @@ def microbatched(setting: Setting, microbatches: Form) -> Setting:
     """The same setting with the batch divided into microbatches, wherever a size is that of the batch."""
     if microbatches == num(1):
         return setting
-    graph = setting.graph
+    return replace(setting, graph=_in_microbatches(Same(setting.graph), microbatches))
+
+
+@lru_cache(maxsize=64)
+def _in_microbatches(held: Same[Graph], microbatches: Form) -> Graph:
+    graph = held.it
     (batch,) = batch_axes(graph)
     size, parts = graph.axes[batch].size, forms.value(microbatches)
     axes = {
@@ -184,4 +202,4 @@ def microbatched(setting: Setting, microbatches: Form) -> Setting:
         if size.is_Symbol or name == batch else axis
         for name, axis in graph.axes.items()
     }  # fmt: skip
-    return replace(setting, graph=replace(graph, axes=axes))
+    return replace(graph, axes=axes)

@@ -105,7 +105,7 @@ def derive(
         notes += ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)
         if len(mine) > 1:
             notes += ("The layers that are repeated are computed again; what stands before and behind them is not.",)
-    exhibits = [_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1]
+    exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
     return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=where)
 
 

@@ -1,0 +1,280 @@
+"""Formulas collected into monomials with exact coefficients, to be evaluated many times.
+
+A sum of monomials is a mapping from powers of names to a coefficient. What is no polynomial (the largest of several, a
+ceiling, the inverse of a sum) is a node with a name of its own, so that a monomial is made of names only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+from symcomm import form as forms
+from symcomm.errors import IrrationalError, ValuesError
+from symcomm.form import (
+    Ceiling,
+    Floor,
+    Form,
+    Largest,
+    Logarithm,
+    Num,
+    Power,
+    Product,
+    Ratio,
+    Root,
+    Smallest,
+    Sym,
+    Total,
+)
+
+Monomial = tuple[tuple[str, int], ...]  # names in order, with powers that are not zero
+Terms = dict[Monomial, Fraction]
+Value = TypeVar("Value")
+
+_WIDE = 400  # terms: a product of sums with more stays a product
+_HIGH = 4  # the highest power of a sum that is multiplied out
+_ONE: Monomial = ()
+
+
+@dataclass(frozen=True)
+class CollectedNode:
+    """What is no polynomial: a form of the names 0, 1, ..., and the sums that they stand for."""
+
+    shape: Form
+    parts: tuple[Terms, ...]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Sums of monomials by name, and the nodes in them, in an order in which they can be worked out.
+
+    >>> made = collect([("t", forms.product(Sym("k"), Total((Sym("k"), forms.num(3)))))], ("t",))
+    >>> made.at({"k": Fraction(2)})["t"]
+    Fraction(10, 1)
+    """
+
+    nodes: tuple[tuple[str, CollectedNode], ...]
+    sums: tuple[tuple[str, Terms], ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that need a value."""
+        made = {name for name, _ in self.nodes}
+        every = (terms for _, node in self.nodes for terms in node.parts)
+        used = {name for terms in (*every, *(terms for _, terms in self.sums)) for m in terms for name, _ in m}
+        return frozenset(used - made)
+
+    def only(self, *wanted: str) -> Collected:
+        """Some of the sums, and the nodes that they need."""
+        sums = tuple((name, terms) for name, terms in self.sums if name in wanted)
+        needed = {name for _, terms in sums for m in terms for name, _ in m}
+        kept = []
+        for name, node in reversed(self.nodes):
+            if name in needed:
+                kept.append((name, node))
+                needed |= {inner for part in node.parts for m in part for inner, _ in m}
+        return Collected(tuple(reversed(kept)), sums)
+
+    def at(self, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
+        """The exact number of every sum. Raises ``ValuesError`` where there is none."""
+        return self.evaluated(values, exactly, forms.evaluate)
+
+    def evaluated(
+        self,
+        values: Mapping[str, Value],
+        add_up: Callable[[Terms, Mapping[str, Value]], Value],
+        shaped: Callable[[Form, Mapping[str, Value]], Value],
+    ) -> dict[str, Value]:
+        """Every sum, by a way to add up monomials and one to work out the form of a node."""
+        known = dict(values)
+        for name, node in self.nodes:
+            known[name] = shaped(node.shape, {str(n): add_up(part, known) for n, part in enumerate(node.parts)})
+        return {name: add_up(terms, known) for name, terms in self.sums}
+
+
+def exactly(terms: Terms, values: Mapping[str, Fraction]) -> Fraction:
+    """The exact number of a sum: whole numbers over a few denominators.
+
+    Raises ``ValuesError`` for a division by zero.
+    """
+    found: dict[int, int] = {}
+    for monomial, coefficient in terms.items():
+        top, bottom = coefficient.numerator, coefficient.denominator
+        for name, power in monomial:
+            value = values[name]
+            over, under = value.numerator, value.denominator
+            if power < 0:
+                over, under, power = under, over, -power
+            top *= over if power == 1 else over**power
+            if under != 1:
+                bottom *= under if power == 1 else under**power
+        if not bottom:
+            raise ValuesError("a division by zero")
+        found[bottom] = found.get(bottom, 0) + top
+    return sum((Fraction(top, bottom) for bottom, top in found.items()), Fraction(0))
+
+
+Shared = dict[int, tuple[Form, Terms]]  # forms that name no step, each with its monomials
+
+
+def collect(
+    steps: Iterable[tuple[str, Form]], wanted: Iterable[str], numbers: Mapping[str, Fraction] | None = None,
+    shared: Shared | None = None,
+) -> Collected:  # fmt: skip
+    """The wanted steps, with those before them and ``numbers`` put in.
+
+    What is ``shared`` with a collection of other steps and the same numbers is worked out once. Raises ``ValuesError``
+    for a division by zero.
+    """
+    made = _Collector(dict(steps), numbers or {}, {} if shared is None else shared)
+    sums = tuple((name, made.name(name)) for name in wanted)
+    return Collected(tuple(made.nodes.items()), sums).only(*(name for name, _ in sums))
+
+
+class _Collector:
+    """The steps as they are worked out; each node is made once."""
+
+    def __init__(self, steps: Mapping[str, Form], numbers: Mapping[str, Fraction], shared: Shared) -> None:
+        self.steps, self.numbers, self.shared = steps, numbers, shared
+        self.own = 0  # how often something of these steps alone was met
+        self.known: dict[str, Terms] = {}
+        self.nodes: dict[str, CollectedNode] = {}
+        self.made: dict[tuple[Form, tuple[frozenset[tuple[Monomial, Fraction]], ...]], str] = {}
+
+    def name(self, name: str) -> Terms:
+        self.own += name in self.steps
+        if name not in self.known:
+            if name in self.steps:
+                self.known[name] = self.terms(self.steps[name])
+            elif name in self.numbers:
+                self.known[name] = _constant(Fraction(self.numbers[name]))
+            else:
+                self.known[name] = {((name, 1),): Fraction(1)}
+        return self.known[name]
+
+    def terms(self, form: Form) -> Terms:
+        if isinstance(form, Sym):
+            return self.name(form.name)
+        if isinstance(form, Num):
+            return _constant(form.number)
+        if id(form) in self.shared:
+            return self.shared[id(form)][1]
+        own = self.own
+        found = self.made_of(form)
+        if own == self.own:
+            self.shared[id(form)] = form, found
+        return found
+
+    def made_of(self, form: Form) -> Terms:
+        match form:
+            case Total(terms):
+                return _added([self.terms(t) for t in terms])
+            case Product(factors):
+                return self.product([self.terms(factor) for factor in factors])
+            case Ratio(top, bottom):
+                return self.times(self.terms(top), self.power(self.terms(bottom), -1))
+            case Power(base, Num(exponent)) if exponent.denominator == 1:
+                return self.power(self.terms(base), int(exponent))
+        shape, inside = _shape(form)
+        return self.node(shape, tuple(self.terms(part) for part in inside))
+
+    def product(self, factors: list[Terms]) -> Terms:
+        top, bottom, powers = 1, 1, dict[str, int]()
+        sums: list[Terms] = []
+        for factor in factors:
+            if len(factor) != 1:
+                sums.append(factor)
+                continue
+            [(monomial, coefficient)] = factor.items()
+            top, bottom = top * coefficient.numerator, bottom * coefficient.denominator
+            for name, power in monomial:
+                powers[name] = powers.get(name, 0) + power
+        found = {_monomial(powers): Fraction(top, bottom) if bottom != 1 else Fraction(top)}
+        for other in sums:
+            found = self.times(found, other)
+        return found
+
+    def times(self, a: Terms, b: Terms) -> Terms:
+        if len(a) > 1 and len(b) > 1 and len(a) * len(b) > _WIDE:
+            b = self.node(Sym("0"), (b,))
+        found: Terms = {}
+        for left, x in a.items():
+            for right, y in b.items():
+                key = _multiplied(left, right)
+                found[key] = found[key] + x * y if key in found else x * y
+        return {key: c for key, c in found.items() if c}
+
+    def power(self, base: Terms, exponent: int) -> Terms:
+        if len(base) == 1:
+            [(monomial, coefficient)] = base.items()
+            return {tuple((name, p * exponent) for name, p in monomial) if exponent else _ONE: coefficient**exponent}
+        if not base and exponent < 0:
+            raise ValuesError("a division by zero")
+        if 0 <= exponent <= _HIGH:
+            found = _constant(Fraction(1))
+            for _ in range(exponent):
+                found = self.times(found, base)
+            return found
+        [(monomial, coefficient)] = self.node(Sym("0"), (base,)).items()
+        return {tuple((name, p * exponent) for name, p in monomial): coefficient**exponent}
+
+    def node(self, shape: Form, parts: tuple[Terms, ...]) -> Terms:
+        """The name of a node; a number where nothing in it has a name."""
+        self.own += 1
+        if all(not m for part in parts for m in part):
+            try:
+                values = {str(n): part.get(_ONE, Fraction(0)) for n, part in enumerate(parts)}
+                return _constant(forms.evaluate(shape, values))
+            except IrrationalError:
+                pass
+        key = shape, tuple(frozenset(part.items()) for part in parts)
+        if key not in self.made:
+            self.made[key] = f"#{len(self.made)}"
+            self.nodes[self.made[key]] = CollectedNode(shape, parts)
+        return {((self.made[key], 1),): Fraction(1)}
+
+
+def _shape(form: Form) -> tuple[Form, tuple[Form, ...]]:
+    """A form over the names 0, 1, ..., and what they stand for."""
+    inside = form.parts
+    names = tuple(Sym(str(n)) for n in range(len(inside)))
+    match form:
+        case Ceiling(Logarithm() as inner) | Floor(Logarithm() as inner):  # exact only together
+            shape, inside = _shape(inner)
+            return type(form)(shape), inside
+        case Largest() | Smallest():
+            return type(form)(names), inside
+        case Power():
+            return Power(*names), inside
+        case Logarithm(_, base):
+            return Logarithm(names[0], base), inside
+        case Ceiling() | Floor() | Root():
+            return type(form)(names[0]), inside
+    raise TypeError(f"no monomials for {type(form).__name__}")
+
+
+def _constant(number: Fraction) -> Terms:
+    return {_ONE: number} if number else {}
+
+
+def _added(parts: list[Terms]) -> Terms:
+    found: Terms = dict(parts[0]) if parts else {}
+    for part in parts[1:]:
+        for monomial, coefficient in part.items():
+            found[monomial] = found[monomial] + coefficient if monomial in found else coefficient
+    return {monomial: c for monomial, c in found.items() if c}
+
+
+def _multiplied(left: Monomial, right: Monomial) -> Monomial:
+    if not left or not right:
+        return left or right
+    powers = dict(left)
+    for name, power in right:
+        powers[name] = powers.get(name, 0) + power
+    return _monomial(powers)
+
+
+def _monomial(powers: Mapping[str, int]) -> Monomial:
+    return tuple(sorted((name, power) for name, power in powers.items() if power))

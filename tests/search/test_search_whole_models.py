@@ -1,0 +1,102 @@
+"""A search over whole models, with their embedding and head, against deriving every configuration by itself."""
+
+from fractions import Fraction
+from functools import cache
+
+import pytest
+from search_oracle import RATES, meshes
+
+import symcomm as sc
+
+CONFIGURATIONS = {
+    "llama": {
+        "model_type": "llama", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 120,
+    },
+    "gpt2": {"model_type": "gpt2", "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 16, "vocab_size": 120},
+}  # fmt: skip
+CONVENTION = {"none": "activations_kept", "full": "full_recomputation", "selective": "selective_recomputation"}
+
+
+@cache
+def whole(name: str):
+    return sc.load(CONFIGURATIONS[name])
+
+
+def searched(name: str, devices: int, strategies: str, **options):
+    given = {"capacity": "1 TB", "capacity_is": "nominal_GB", "top": 1000, "recomputation": "none"} | RATES | options
+    return sc.search(whole(name).at(B=8, L=16), devices=devices, strategies=strategies, **given)
+
+
+def by_hand(name: str, c, time: str = "overlap") -> tuple[Fraction, Fraction]:
+    """The time and the memory of one configuration: of its first or its last stage, whichever holds more."""
+    model, m = whole(name).at(B=8, L=16), c.microbatches
+    said = None if c.strategy == "one device" else c.strategy
+    how = {"recomputation": CONVENTION[c.recomputation], "time": time}
+    step = model.step_time(said, microbatches=m, accounting=how, **RATES).at().value
+    stages = dict(c.mesh).get("pipeline", 1)
+    if stages == 1:
+        small = whole(name).at(B=Fraction(8, m), L=16)
+        held = [small.activation_memory(said, recomputation=c.recomputation).at().value
+                + model.state_memory(said).at().value]  # fmt: skip
+    else:
+        held = [
+            model.activation_memory(said, recomputation=c.recomputation, schedule=c.schedule, stage=stage).at().value
+            + model.derive("state_memory", strategy=said, stage=stage).at().value
+            for stage in (0, stages - 1)
+        ]
+    return step, max(held)
+
+
+@pytest.mark.parametrize("name", [*CONFIGURATIONS])
+def test_every_configuration_of_a_whole_model_is_that_derived_by_hand(name):
+    found = searched(name, 4, "zero-1 + tensor + pipeline", microbatches="1,2", schedules="1f1b,gpipe")
+    shapes = {tuple(dict(c.mesh).get(axis, 1) for axis in ("data", "tensor", "pipeline")) for c in found.top}
+    # Two key/value heads of Llama go no further than two ranks; GPT-2 has four heads.
+    assert shapes == {shape for shape in meshes(4) if shape[1] <= (2 if name == "llama" else 4)}
+    for c in found.top:
+        assert (c.time.value, c.memory.value) == by_hand(name, c), c.strategy
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*CONFIGURATIONS])
+@pytest.mark.parametrize("how", ["selective", "full"])
+def test_every_way_to_train_a_whole_model_is_that_derived_by_hand(name, how):
+    for kind in ("data", "fully-sharded"):
+        found = searched(name, 4, f"{kind} + tensor + sequence + pipeline", microbatches="1,4", recomputation=how)
+        assert found.feasible > 8
+        for c in found.top:
+            assert (c.time.value, c.memory.value) == by_hand(name, c), c.strategy
+
+
+def test_what_a_stage_of_a_whole_model_spends_adds_up_to_the_step():
+    for time in ("overlap", "serial", "per_op"):
+        for gradients in ("end_of_batch", "with_backward"):
+            found = searched("llama", 4, "data + tensor + pipeline", microbatches="2",
+                             accounting={"time": time, "gradient_sync": gradients})  # fmt: skip
+            assert {len(c.mesh) for c in found.top} == {2, 3}
+            for c in found.top:
+                assert sum(s.amount for s in c.shares) == c.time.value
+                assert all(s.amount > 0 for s in c.shares)
+                network = sum(s.amount for s in c.shares if s.what == "collectives")
+                assert sum(s.amount for s in c.calls) == network
+                assert sum(s.amount for s in c.held) == c.memory.value
+
+
+def test_a_vocabulary_that_fills_the_last_stage_makes_it_the_one_that_counts():
+    found = searched("llama", 2, "pipeline", microbatches="8")
+    [one] = found.top
+    model = whole("llama").at(B=8, L=16)
+    first, last = (
+        model.activation_memory(one.strategy, schedule="1f1b", stage=stage).at().value
+        + model.derive("state_memory", strategy=one.strategy, stage=stage).at().value
+        for stage in (0, 1)
+    )
+    assert one.memory.value == max(first, last)
+    assert first != last
+    assert any("first and the last one hold more than layers" in note for note in found.notes)
+
+
+def test_buckets_of_a_whole_model_are_refused():
+    with pytest.raises(sc.SymcommError, match="buckets are of layers that are alike"):
+        searched("gpt2", 2, "data", buckets="1,2", call_overhead="20 us")
