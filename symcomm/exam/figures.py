@@ -112,7 +112,7 @@ def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
     if len(units) > 1 or units - {ONE, Unit.parse("second")}:
         raise ValuesError(f"'{name}' mixes units or is no time", hint=f"{name}: 6 ms, 2 ms")
     if any(q.value < 0 for q in found):
-        raise ValuesError(f"a {name} time is negative")
+        raise ValuesError(f"a {name} time is negative", hint=f"{name}: 6 ms")
     times = [q.value for q in found] * (stages if len(found) == 1 else 1)
     if len(times) != stages:
         raise ValuesError(f"'{name}' has {len(times)} times for {stages} stages", hint="one for each, or one for all")

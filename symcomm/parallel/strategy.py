@@ -93,6 +93,13 @@ class Strategy:
         return {axis: size for axis, size in self.mesh if size is not None}
 
     @property
+    def forms(self) -> tuple[Form, ...]:
+        """The sizes of the mesh and of the pipeline: their symbols are in use, so no step may bear their names."""
+        cut = self.pipeline
+        staged = (cut.stages, cut.layers_per_stage, cut.microbatches) if cut is not None else ()
+        return (*self.sizes.values(), *(form for form in staged if form is not None))
+
+    @property
     def mesh_order(self) -> tuple[str, ...]:
         """The axes of the mesh, those of neighbouring ranks first: tensor, context, experts, sharding, data.
 

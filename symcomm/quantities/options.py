@@ -24,7 +24,9 @@ RECIPES = "choice:mixed_adam|mixed_adam_fp32_gradients|fp32_adam|fp32_adamw|fp32
 RECIPE = Option("recipe", RECIPES, "what is kept", "mixed_adam")
 FROZEN = Option("frozen", "text", "weights that are not trained, with commas between them")
 RECOMPUTATION = Option("recomputation", "text", "none, selective, full, or the tensors that are computed again", "none")
-SCHEDULE = Option("schedule", "schedule", "the schedule of a pipeline, or the file of one's own order", USUAL_SCHEDULE)
+SCHEDULE = Option(
+    "schedule", "schedule", "the schedule of a pipeline, or the file of an order of one's own", USUAL_SCHEDULE
+)
 CHUNKS = Option("chunks", "size", "the chunks of layers per rank, for a schedule that has several")
 STAGED = (
     Option("every", "size", "the layers of a group that is computed again from its first input"),

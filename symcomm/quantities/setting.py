@@ -195,6 +195,10 @@ def _common_factor(total: Expr) -> Expr:
 class Work:
     """The steps of a derivation while they are written down."""
 
+    def called(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
+        """A form under a name; a symbol has one already."""
+        return form if isinstance(form, Sym) else self.define(name, form, unit, rule, text)
+
     def __init__(self, setting: Setting, *forms_in_use: Form) -> None:
         self.setting = setting
         self.taken = setting.symbols | {name for form in forms_in_use for name in forms.names(form)}

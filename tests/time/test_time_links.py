@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from time_models import block
 
 from symcomm.derivation import Derivation
-from symcomm.errors import AccountingError, SymcommError, ValuesError
+from symcomm.errors import AccountingError, StrategyError, SymcommError, ValuesError
 from symcomm.exam.problem import read_problem
 from symcomm.exam.solve import solve
 from symcomm.form import evaluate, from_expr
@@ -133,10 +133,13 @@ def test_the_messages_of_a_pipeline_stay_inside_a_node_only_where_all_its_stages
         assert sent == 2 * (Fraction(TOKENS, 4) / (rate * GB) + latency * MICROSECOND)
 
 
-def test_in_a_hierarchy_a_degree_is_the_number_that_was_given_for_it() -> None:
+def test_in_a_hierarchy_an_answer_holds_for_the_degrees_it_was_laid_out_for() -> None:
     found = block().at(**SIZES, k=16, t=4).derive("time", strategy="data(k) + tensor(t)", links=HIERARCHY, **RATES)
     assert found.at().value == timed("data(16) + tensor(4)", HIERARCHY).at().value
-    assert not {"k", "t"} & {s.name for s in found.expr.free_symbols}
+    with pytest.raises(ValuesError, match="holds where k = 16"):
+        found.at(k=32)
+    with pytest.raises(ValuesError, match="where the axes of the mesh lie in a node hangs on the number of k"):
+        block().at(**SIZES, k=16).crossover("network, compute", "k", "data(k) + tensor(4)", links=HIERARCHY)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +230,8 @@ def test_more_ranks_on_slower_links_scale_less_well() -> None:
     assert scaled("k=900 GB/s").at(k=8).value == one.at(k=8).value
     many = block().at(**SIZES, k=16).scaling("data(k)", links="node=8, inside=900 GB/s, between=9 GB/s", **RATES)
     assert many.at().value == slow.at(k=16).value
+    with pytest.raises(ValuesError, match="holds where k = 16"):
+        many.at(k=4)
 
 
 def test_a_throughput_takes_the_links_of_its_step() -> None:
@@ -273,7 +278,7 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str], monkey
     exec(compile(code, "time.md", "exec"), {})
     one, other, notes = capsys.readouterr().out.splitlines()
     assert one == other
-    assert "`data` (16 ranks) goes between nodes" in notes
+    assert "`tensor` (8 ranks) lies inside, `data` goes between nodes" in notes
 
 
 # -- told and refused ------------------------------------------------------------------------------------
@@ -319,6 +324,11 @@ def test_links_that_make_no_sense_are_refused(links: str, said: str, hint: str) 
         timed("data(k) + tensor(8)", links)
     assert said in error.value.message
     assert hint in (error.value.hint or "")
+
+
+def test_a_degree_below_one_fills_no_node() -> None:
+    with pytest.raises(StrategyError, match="the mesh axis 'tensor' has 0 ranks"):
+        block().at(**SIZES, t=0).derive("time", strategy="tensor(t)", links=HIERARCHY)
 
 
 def test_a_hierarchical_call_over_three_kinds_of_links_is_refused() -> None:

@@ -195,7 +195,7 @@ def derive(
     chosen = [
         c for c in every if collective in (None, c.kind) and phase in (None, c.phase) and c.region.name in held.regions
     ]
-    work = Work(setting, *strategy.sizes.values())
+    work = Work(setting, *strategy.forms)
     touched = _touched(setting, strategy, chosen)
     title = (
         f"Communication of {_title(strategy)}"
@@ -336,7 +336,7 @@ def _sent_over_boundaries(work: Work, strategy: Strategy, counted: list[Form], p
         sent = work.define("V_microbatch", Ratio(sent, cut.microbatches), BYTE, "one microbatch",
                            "The batch is sent in equal microbatches.")  # fmt: skip
     elif choice == "all_boundaries":
-        stages = work.define("p", pipeline.stage_count(cut, work.setting.graph), ONE, "stages", "The number of stages.")
+        stages = work.called("p", pipeline.stage_count(cut, work.setting.graph), ONE, "stages", "The number of stages.")
         sent = work.define("V_all", product(Total((stages, num(-1))), sent), BYTE, "all boundaries",
                            f"{maths_name(stages)} stages have {maths_name(stages)} - 1 boundaries.")  # fmt: skip
     ranks = [size for size in strategy.sizes.values() if size != num(1)]

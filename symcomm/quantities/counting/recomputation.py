@@ -86,7 +86,7 @@ def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> D
 
 
 def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: Strategy, title: str) -> Derivation:
-    work = Work(setting, *strategy.sizes.values())
+    work = Work(setting, *strategy.forms)
     made = program(setting.graph, strategy, setting.accounting, input_gradient=True).plan
     stacked = {region.name for region in setting.regions if region.times} or {r.name for r in setting.regions}
     moved = [

@@ -81,7 +81,7 @@ def derive(
     if cut is not None:  # what is kept is counted for one microbatch at a time
         setting = microbatched(setting, cut.microbatches)
     regions = saved_regions(setting, strategy, again, named(frozen))
-    work = Work(setting, *(strategy.sizes.values() if strategy else ()))
+    work = Work(setting, *(strategy.forms if strategy else ()))
     mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
             if region.name in held.regions]  # fmt: skip
     layers = [(region, _layer(work, part, region, kept, len(mine) == 1)) for region, part, kept in mine]

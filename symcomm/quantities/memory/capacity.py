@@ -117,7 +117,7 @@ def derive(
         touched += kept.touched
     if not parts:
         raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
-    work = Work(setting, *(strategy.sizes.values() if strategy else ()))
+    work = Work(setting, *(strategy.forms if strategy else ()))
     for name, what, found in parts:
         _said(work, name, found.expr, f"The {what} of one rank.")
     whole = sp.Add(*(found.expr for _, _, found in parts))

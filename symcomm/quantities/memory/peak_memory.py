@@ -129,7 +129,7 @@ def derive(
     top = max(range(len(found)), key=lambda n: totals[n])
     peak = found[top]
     parts = {**dict(peak.parts), "rounding": Num(worth[top]["rounding"], BYTE)}
-    work = Work(setting, *(strategy.sizes.values() if strategy else ()), *parts.values())
+    work = Work(setting, *(strategy.forms if strategy else ()), *parts.values())
     where = f"{_where(peak)}, while it makes {peak.op}" if peak.phase != "optimizer" else "update by the optimizer"
     where += f" ({peak.when})" if peak.when else ""
     if peak.phase == "optimizer" and run.copies:

@@ -41,6 +41,9 @@ def derive(
     if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*time.TERMS}:
         raise ValuesError(f"'{between[:60]}' are no two terms", hint="write for instance between: network, compute")
     setting, work, writer, terms, fields, _ = time.write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
+    if any(over in condition.names for condition in writer.machine.where):
+        raise ValuesError(f"where the axes of the mesh lie in a node hangs on the number of {over}",
+                          hint="name the links of each axis: tensor=900 GB/s, data=50 GB/s")  # fmt: skip
     first, second = (need(getattr(terms, name), f"the {name} term") for name in pair)
     assert isinstance(first, Sym)
     assert isinstance(second, Sym)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from symcomm.derivation import Condition
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
-from symcomm.form import Form, Largest, Num, Smallest, Sym, evaluate, names, num, product
+from symcomm.form import Form, Largest, Smallest, Sym, evaluate, names, num, product
 from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.quantities.setting import Setting
@@ -156,59 +157,55 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
         links[name] = Link(name, rate, latency, one.count)
     routes: dict[str, tuple[tuple[Link, Form], ...]] = {}
     notes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
     if node is not None:
         levels = {level: links.pop(level, replace(made.one_network, name=level)) for level in LEVELS if level in read}
         if not levels:
             raise ValuesError("links say how many ranks a node has, but not how fast it is inside and between nodes",
                               hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
         inside, between = (levels.get(level, replace(made.one_network, name=level)) for level in LEVELS)
-        routes, notes = _laid(setting, strategy, node, inside, replace(between, over=inside.name))
+        routes, notes, where = _laid(setting, strategy, node, inside, replace(between, over=inside.name))
     elif {*LEVELS} & {*links}:
         raise ValuesError("links say how fast it is inside or between nodes, but not how many ranks a node has",
                           hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
     routes |= {name: ((link, strategy.sizes.get(name, num(2))),) for name, link in links.items()}
-    return replace(made, given=tuple(given), routes=routes, of_links=tuple(symbols), notes=notes, named=tuple(read))
+    return replace(made, given=tuple(given), routes=routes, of_links=tuple(symbols), named=tuple(read), notes=notes,
+                   where=where)  # fmt: skip
 
 
 # -- a hierarchy -----------------------------------------------------------------------------------------
 
 
-def laid_out(setting: Setting, strategy: Strategy, said: object) -> Strategy:
-    """The strategy with the numbers of its degrees put in where a hierarchy hangs on them."""
-    if NODE not in by_axis(said, strategy):
-        return strategy
-    values = setting.values
-
-    def number(size: Form | None) -> Form | None:
-        return num(values[size.name]) if isinstance(size, Sym) and size.name in values else size
-
-    cut = strategy.pipeline
-    return replace(strategy, mesh=tuple((mesh, number(size)) for mesh, size in strategy.mesh),
-                   pipeline=cut and replace(cut, stages=number(cut.stages)))  # fmt: skip
-
-
 def _laid(
     setting: Setting, strategy: Strategy, node: object, inside: Link, between: Link
-) -> tuple[dict[str, tuple[tuple[Link, Form], ...]], tuple[str, ...]]:
-    """The links of each axis: axes fill a node in the order of the mesh, and what does not fit lies between nodes."""
+) -> tuple[dict[str, tuple[tuple[Link, Form], ...]], tuple[str, ...], tuple[Condition, ...]]:
+    """The links of each axis: axes fill a node in the order of the mesh, and what does not fit lies between nodes.
+
+    Besides, what is told of it, and the numbers of the degrees for which it holds.
+    """
     if not re.fullmatch(r"[1-9]\d{0,11}", str(node).strip()):
         raise ValuesError(f"'{str(node)[:40]}' is no number of ranks of a node", hint="for instance node=8")
     whole = left = int(str(node))
     sizes = {mesh: strategy.sizes[mesh] for mesh in strategy.mesh_order}
     if strategy.pipeline is not None:
         stages = pipeline.stage_count(strategy.pipeline, setting.graph)
-        sizes[PIPE] = num(evaluate(stages, setting.values)) if {*names(stages)} <= setting.values.keys() else stages
+        sizes[PIPE] = stages
     routes: dict[str, tuple[tuple[Link, Form], ...]] = {}
     told: list[str] = []
+    where: list[Condition] = []
     for axis, size in sizes.items():
-        there, out = 1, size
+        there, out, many = 1, size, ""
         if left > 1:
-            if not isinstance(size, Num):
+            if not {*names(size)} <= setting.values.keys():
                 raise ValuesError(
                     f"whether '{axis}' lies inside a node of {whole} ranks hangs on its size, which is no number",
                     hint="give numbers for all degrees, or the links of each axis: tensor=900 GB/s, data=50 GB/s",
                 )
-            count = int(size.number)
+            count = int(evaluate(size, setting.values))
+            many = f" ({count} {'stages' if axis == PIPE else 'ranks'})"
+            where += [Condition(size, "=", num(count))] if names(size) else []
+            if count < 1:
+                raise StrategyError(f"the mesh axis '{axis}' has {count} ranks", hint="a degree is at least 1")
             if left % count and count % left:
                 raise ValuesError(f"the {left} places that a node of {whole} ranks has for '{axis}' do not share out "
                                   f"its {count} ranks evenly", hint="one has to divide the other")  # fmt: skip
@@ -220,9 +217,8 @@ def _laid(
             routes[axis] = tuple((link, n) for link, n in ((inside, num(there)), (between, out)) if n != num(1))
         if size != num(1):
             partly = f"has {there} ranks inside and goes between nodes" if there > 1 else "goes between nodes"
-            many = f" ({size.number} {'stages' if axis == PIPE else 'ranks'})" if isinstance(size, Num) else ""
             told.append(f"`{axis}`{many} {'lies inside' if out == num(1) else partly}")
-    return routes, (f"A node has {whole} ranks: {', '.join(told)}.",) if told else ()
+    return routes, (f"A node has {whole} ranks: {', '.join(told)}.",) if told else (), tuple(where)
 
 
 # -- the way of a call -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from symcomm.derivation import exact
+from symcomm.derivation import Condition, exact
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
@@ -69,7 +69,7 @@ class Machine:
     ``utilisation`` lowers the peak rate and the memory bandwidth, not the network; without one they are sustained.
     Without a ``latency`` only bandwidths count. ``routes`` are the links along an axis of the mesh, the inner one
     first, with the ranks that each joins; the other axes go over the network. ``named`` are those of which something
-    was said; ``notes`` tell where axes lie.
+    was said; ``notes`` tell where axes lie, which holds ``where`` degrees are these numbers.
     """
 
     peak: Sym
@@ -82,6 +82,7 @@ class Machine:
     of_links: tuple[Sym, ...] = ()
     named: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
 
     @property
     def symbols(self) -> tuple[Sym, ...]:

@@ -14,7 +14,7 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.communication.communication import joint
 from symcomm.quantities.counting.load import load
 from symcomm.quantities.setting import Setting, Work
-from symcomm.quantities.time.links import by_axis, laid_out, levels, linked
+from symcomm.quantities.time.links import by_axis, levels, linked
 from symcomm.quantities.time.terms import SECOND, Writer, exhibit, need, touched
 
 PHASES = {
@@ -105,14 +105,13 @@ def write(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
     setting = replace(setting, dtype=dtype) if dtype else setting
     rates = {**rates, "links": by_axis(links, strategy)}
-    strategy = laid_out(setting, strategy, rates["links"])
     strategy = settled(strategy, setting.values, setting.accounting.rings)
     check_divisible(setting.graph, strategy, setting.values)
     part = load(setting, strategy, gradient_dtype).of(*PHASES[phase][0])
     made = linked(setting, strategy, rates, *more)
     if any(link.rate == made.network for link, _ in levels(made, strategy, tuple(strategy.sizes))):
         one_link(rates)
-    work = Work(setting, *strategy.sizes.values(), *made.symbols, *more)
+    work = Work(setting, *strategy.forms, *made.symbols, *more)
     writer = Writer(work, made, strategy, setting.dtype)
     writer.load = part
     done = need(writer.flops(part.ops), PHASES[phase][1])

@@ -13,7 +13,7 @@ from symcomm.graph.axis_roles import batch_axes
 from symcomm.parallel.strategy import Size, Strategy
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
-from symcomm.quantities.time.links import by_axis, laid_out
+from symcomm.quantities.time.links import by_axis
 from symcomm.units import ONE
 
 KINDS = ("strong", "weak", "speedup")
@@ -44,8 +44,6 @@ def derive(
             hint=nearest(over, [*known]) or "name the degree, as in data(k)",
         )
     rates = {**rates, "links": by_axis(rates.get("links"), placed)}
-    placed = laid_out(setting, placed, rates["links"])
-    ranks = placed.sizes[known[over]]
     single = replace(placed, mesh=tuple((m, num(1) if m == known[over] else s) for m, s in placed.mesh))
     grown = setting
     if kind == "weak":
@@ -55,7 +53,7 @@ def derive(
         grown = replace(setting, graph=replace(setting.graph, axes={**setting.graph.axes, batch: bigger}))
     one = step_time.derive(setting, single, microbatches, "step", dtype, gradient_dtype, **rates)
     many = step_time.derive(grown, placed, microbatches, "step", dtype, gradient_dtype, **rates)
-    work = Work(setting, *placed.sizes.values())
+    work = Work(setting, *placed.forms)
     # Both are times in seconds, so that their quotient is a number; the unit is told once, here.
     first: Form = work.define("T_1", forms.from_expr(one.expr), ONE, "one rank", f"A step with {over} = 1, in s.")
     text = f"A step on all ranks{' with a batch that grows with them' if kind == 'weak' else ''}, in s."
@@ -67,7 +65,7 @@ def derive(
     else:
         work.define(
             "E",
-            Ratio(first, product(ranks, other)),
+            Ratio(first, product(Sym(over), other)),
             ONE,
             "strong scaling",
             "The speed-up for each rank; it would be 1 if the work only were shared.",
@@ -75,4 +73,5 @@ def derive(
     title = {"strong": "Strong scaling", "weak": "Weak scaling", "speedup": "Speed-up"}[kind]
     title = f"{title} of {placed.name.lower()} over {over}"
     made = setting.derivation(title, work.steps, many.touched, notes=many.notes)
-    return replace(made, given=tuple({**dict(made.given), **dict(many.given)}.items()))
+    where = tuple(dict.fromkeys((*one.where, *many.where)))
+    return replace(made, given=tuple({**dict(made.given), **dict(many.given)}.items()), where=where)

@@ -18,7 +18,7 @@ from symcomm.program.closed_forms import slots as slots_of
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
 from symcomm.quantities.setting import Setting, Work, mark
-from symcomm.quantities.time.links import laid_out, linked
+from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import SECOND, Terms, Writer, exhibit, need, touched
 from symcomm.quantities.time.time import with_rates
 from symcomm.units import ONE
@@ -76,7 +76,7 @@ def write(
 ) -> StepTime:
     """The steps of a step's time."""
     setting = replace(setting, dtype=dtype) if dtype else setting
-    chosen = laid_out(setting, placed(strategy), rates.get("links"))
+    chosen = placed(strategy)
     cut = chosen.pipeline
     if cut is not None and microbatches is not None:
         chosen = replace(chosen, pipeline=replace(cut, microbatches=degree(microbatches)))
@@ -91,7 +91,7 @@ def write(
     every = replace(every, calls=tuple((p, c) for p, c in every.calls if c.kind != "send"))
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
     made = linked(setting, chosen, rates, m, *stages)
-    work = Work(micro, *chosen.sizes.values(), *made.symbols, m, *stages)
+    work = Work(micro, *chosen.forms, *made.symbols, m, *stages)
     writer = Writer(work, made, chosen, setting.dtype)
 
     found = [_region_time(writer, every, region) for region in every.regions]
@@ -101,7 +101,7 @@ def write(
     p: Form = num(1)
     if cut is not None:
         layers = pipeline.stacked(setting.graph)
-        p = work.define("p", stages[0], ONE, "stages", "The number of stages.")
+        p = work.called("p", stages[0], ONE, "stages", "The number of stages.")
         per_stage = cut.layers_per_stage or Ratio(Sym(layers.times), p)
         n = work.define("n_stage", per_stage, ONE, "layers of a stage", "Each stage holds its share of the layers.")
         held = replace(held, layers=n)
@@ -129,9 +129,9 @@ def write(
             if v != num(1):
                 slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.")
             text = "The last stage gets its first microbatch after p - 1 slots."
-            shown = slots_of(find(schedule or USUAL_SCHEDULE)) or passes
-            written = shown.said({"m": m, "p": p, "v": v}).form
-            slots = work.define("n_slots", written, ONE, schedule or USUAL_SCHEDULE, text)
+            named = schedule or USUAL_SCHEDULE
+            shown = slots_of(find(named)) or passes
+            slots = work.define("n_slots", shown.said({"m": m, "p": p, "v": v}).form, ONE, named, text)
         if sent is not None:
             slot = _slot(writer, "t_slot", slot, sent)
         total = [product(slots, slot)]

@@ -17,7 +17,7 @@ from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.counting import flops, parameters, recomputation
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
-from symcomm.quantities.time.links import laid_out, linked
+from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.machine import checked
 from symcomm.quantities.time.terms import Writer
 from symcomm.quantities.time.time import with_rates
@@ -108,7 +108,7 @@ def derive(
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
     setting = replace(setting, dtype=dtype) if dtype else setting
-    placed = laid_out(setting, step_time.placed(strategy), rates.get("links"))
+    placed = step_time.placed(strategy)
     given: dict[str, object] = {}
     fields: list[str] = ["model_flops"]
     needs_time = of not in ("flops_per_token", "devices") and mfu is None
@@ -120,7 +120,7 @@ def derive(
         fields += made.fields
     else:
         mach = linked(setting, placed, rates, number)
-        work = Work(setting, *placed.sizes.values(), *mach.symbols, number, Sym("u_model"))
+        work = Work(setting, *placed.forms, *mach.symbols, number, Sym("u_model"))
         writer = Writer(work, mach, placed, setting.dtype)
     count = None
     if of == "devices":

@@ -12,7 +12,7 @@ from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.counting.load import ONE_DEVICE, load
 from symcomm.quantities.setting import Setting, Work
-from symcomm.quantities.time.links import laid_out, linked
+from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import Terms, Writer, exhibit, need, touched
 
 PHASES = {
@@ -38,12 +38,11 @@ def write(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
     setting = replace(setting, dtype=dtype) if dtype else setting
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
-    placed = laid_out(setting, placed, rates.get("links"))
     check_divisible(setting.graph, placed, setting.values)
     every = load(setting, placed, gradient_dtype)
     part = every.of(*PHASES[phase]).row(setting, op)
     made = linked(setting, placed, rates)
-    work = Work(setting, *placed.sizes.values(), *made.symbols)
+    work = Work(setting, *placed.forms, *made.symbols)
     writer = Writer(work, made, placed, setting.dtype)
     terms = writer.terms(part)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
@@ -119,4 +118,5 @@ def telling(steps: list[Step], fields: list[str]) -> list[str]:
 def with_rates(made: Derivation, writer: Writer) -> Derivation:
     """A derivation that knows the rates that were given, and tells what links were named to no effect."""
     given = {**dict(made.given), **dict(writer.machine.given)}
-    return replace(made, given=tuple(given.items()), notes=(*made.notes, *writer.told(made.steps)))
+    return replace(made, given=tuple(given.items()), notes=(*made.notes, *writer.told(made.steps)),
+                   where=(*made.where, *writer.machine.where))  # fmt: skip
