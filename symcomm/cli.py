@@ -1,4 +1,4 @@
-"""The command line: ``symcomm solve``, ``derive``, ``passes``, ``show`` and others.
+"""The command line: ``symcomm solve``, ``derive``, ``quantities``, ``show`` and others.
 
 Only Click is imported here; what a command needs is imported when it runs, so that ``--help`` answers at once.
 Mistakes in the input are told with their place and end with status 2; a bug says that it is one.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from symcomm.derivation import Derivation
     from symcomm.model import Model
-    from symcomm.quantities.options import Option
+    from symcomm.quantities.declared import DeclaredQuantity
     from symcomm.units import Quantity
 
 FORMATS = ("pdf", "md", "tex", "html")
@@ -244,119 +244,146 @@ def _progress(what: str = "deriving") -> Iterator[Callable[[int, int, str], None
 # -- derive -------------------------------------------------------------------------------------------
 
 
-@main.command()
-@click.argument("quantity", metavar="PASS")
-@click.option("--model", "file", type=click.Path(path_type=Path), help="A file with a layer table, or a problem file.")
-@click.option("--strategy", help="How the model is parallelised: data(k), 'tensor(8) + sequence', ...")
-@click.option("--collective", help="Only this collective: all-reduce, all-gather, ...")
-@click.option("--phase", help="Only this phase: forward, backward, ...")
-@click.option("--scope", help="Which pass is counted: forward, backward or training.")
-@click.option("--op", help="Only the row that computes this tensor.")
-@click.option("--dtype", help="The number format, where it is not the model's.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other option of the pass.")
-@click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096.")
-@_accounting
-@_reading
-@click.option("--to", "form", type=click.Choice(DERIVED), default="text", show_default=True, help="How it is written.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
-def derive(
-    quantity: str,
-    file: Path | None,
-    settings: tuple[str, ...],
-    at: tuple[str, ...],
-    accounting: tuple[str, ...],
-    name: str,
-    repeat: str,
-    batch: str,
-    loss: bool,
-    form: str,
-    output: Path | None,
-    **named: str | None,
-) -> None:
-    """Derive one quantity, step by step.
+class _Derive(click.Group):
+    """A command for each quantity, with its options; only the one that is asked for is read."""
 
-    PASS is a quantity such as parameters, flops, communication or step_time; 'symcomm passes' lists them all.
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from symcomm.quantities import QUANTITIES
+
+        return [*QUANTITIES]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command:
+        return _derive_command(_declared(name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from symcomm.quantities import QUANTITIES
+
+        groups: dict[str, list[str]] = {}
+        for name, group in QUANTITIES.groups.items():
+            groups.setdefault(group, []).append(name)
+        with formatter.section("Quantities"):
+            formatter.write_dl([(group, ", ".join(names)) for group, names in groups.items()])
+
+
+def _declared(name: str) -> DeclaredQuantity:
+    from symcomm.errors import DocumentError, nearest
+    from symcomm.quantities import QUANTITIES
+
+    if name not in QUANTITIES:
+        raise DocumentError(f"unknown quantity '{name[:60]}'", hint=nearest(name, [*QUANTITIES]))
+    return QUANTITIES[name]
+
+
+@main.command(cls=_Derive, subcommand_metavar="QUANTITY [OPTIONS]")
+def derive() -> None:
+    """Derive one quantity, step by step.
 
     \b
     symcomm derive communication --model homework.md --strategy data --at N_layer=32,D=4096
-    symcomm derive peak_rate --set clock='1.41 GHz' --set units=108 --set fma=512
+    symcomm derive peak_rate --clock '1.41 GHz' --units 108 --fma 512
+
+    'symcomm derive QUANTITY --help' tells the options of one, 'symcomm quantities' what each quantity is.
     """
-    from symcomm.errors import DocumentError, nearest
+
+
+_deriving = (
+    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option, in another way."),
+    click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096."),
+    _accounting,
+    click.option("--to", "form", type=click.Choice(DERIVED), default="text", show_default=True,
+                 help="How it is written."),
+    click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal."),
+)  # fmt: skip
+
+
+def _derive_command(declared: DeclaredQuantity) -> click.Command:
+    """The command of one quantity: the options that it declares, and those that all of them have."""
+
+    def run(**given: Any) -> None:
+        _derive(declared, given)
+
+    for option in reversed(_deriving):
+        run = option(run)
+    if declared.needs_model:
+        run = _reading(run)
+        file = click.Path(path_type=Path)
+        run = click.option("--model", "file", type=file, help="A file with a layer table, or a problem file.")(run)
+    for one in reversed(declared.options):
+        names = dict.fromkeys((f"--{one.name.replace('_', '-')}", f"--{one.name}"))
+        run = click.option(*names, f"option_{one.name}", metavar=one.kind.upper(), help=_plain(one.told))(run)
+    return click.command(declared.name, help=_plain(declared.text))(run)
+
+
+def _plain(text: str) -> str:
+    return text.replace("``", "'")
+
+
+def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
+    from symcomm.errors import DocumentError
     from symcomm.exam.deriving import accounting_of, no_model
     from symcomm.exam.deriving import derive as derived
-    from symcomm.quantities import PASSES
+    from symcomm.exam.keys import convert
 
-    if quantity not in PASSES:
-        raise DocumentError(f"unknown pass '{quantity[:60]}'", hint=nearest(quantity, [*PASSES]))
-    wanted = PASSES[quantity]
-    given = {key: text for key, text in named.items() if text is not None}
-    for setting in settings:
+    said = {
+        key.removeprefix("option_"): text
+        for key, text in given.items()
+        if key.startswith("option_") and text is not None
+    }
+    for setting in given["settings"]:
         key, equals, text = setting.partition("=")
         if not equals:
             raise DocumentError(f"--set: '{setting[:60]}' gives no value", hint="write --set NAME=VALUE")
-        given[key.strip()] = text.strip()
-    options = _pass_options(quantity, given)
+        said[key.strip()] = text.strip()
+    options = {name: convert(text, declared.option(name)) for name, text in said.items()}
+    declared.check(options)
+    file = given.get("file")
     model = no_model()
-    if wanted.needs_model:
+    if declared.needs_model:
         if file is None:
-            raise DocumentError(f"'{quantity}' needs a model", hint="name a file with a layer table: --model FILE")
-        model = _model(file, name, repeat, batch, loss)
-    told = _quantities(at)
+            raise DocumentError(f"'{declared.name}' needs a model", hint="name a file with a layer table: --model FILE")
+        model = _model(file, given["name"], given["repeat"], given["batch"], given["loss"])
+    told = _quantities(given["at"])
     values = {symbol: number.value for symbol, number in told.items()}
-    made = derived(quantity, model, options, accounting_of(_conventions(accounting)), values)
+    made = derived(declared.name, model, options, accounting_of(_conventions(given["accounting"])), values)
     made.values(**told)  # their units
-    _write(_written(made, form, values), output, file)
+    _write(_written(made, given["form"], values), given["output"], file)
 
 
-@main.command("passes")
-@click.argument("quantity", required=False, metavar="[PASS]")
+@main.command("quantities")
+@click.argument("quantity", required=False)
 @click.option("--json", "as_json", is_flag=True, help="For a program.")
-def passes_command(quantity: str | None, as_json: bool) -> None:
-    """List the quantities that can be derived, or the options of one PASS.
+def quantities(quantity: str | None, as_json: bool) -> None:
+    """List the quantities that can be derived, or the options of one QUANTITY.
 
     \b
-    symcomm passes
-    symcomm passes communication
+    symcomm quantities
+    symcomm quantities communication
     """
-    from dataclasses import asdict
+    from symcomm.quantities import QUANTITIES
 
-    from symcomm.errors import DocumentError, nearest
-    from symcomm.quantities import PASSES
-
-    if quantity is not None and quantity not in PASSES:
-        raise DocumentError(f"unknown pass '{quantity[:60]}'", hint=nearest(quantity, [*PASSES]))
-    chosen = [PASSES[quantity]] if quantity else [*PASSES.values()]
+    chosen = [_declared(quantity)] if quantity else [*QUANTITIES.values()]
     if as_json:
-        told = [{**vars(one), "options": [asdict(option) for option in one.options]} for one in chosen]
-        click.echo(json.dumps([{k: v for k, v in one.items() if k != "worksheet"} for one in told], indent=2))
+        click.echo(json.dumps([one.json() for one in chosen], indent=2, ensure_ascii=False, default=str))
         return
-    if quantity:
-        click.echo(f"{quantity}: {chosen[0].summary}\n")
-    rows = [(p.name, p.summary) for p in chosen] if not quantity else [_option_row(o) for o in chosen[0].options]
     formatter = click.HelpFormatter(width=shutil.get_terminal_size().columns)
-    formatter.write_dl(rows or [("(no options)", "")])
+    if quantity:
+        formatter.write(f"{quantity}: {_plain(chosen[0].summary)}\n\n")
+        formatter.write_dl([(o.name, o.told) for o in chosen[0].options] or [("(no options)", "")])
+    for group in dict.fromkeys(one.group for one in chosen) if not quantity else ():
+        with formatter.section(group):
+            formatter.write_dl([(one.name, _plain(one.summary)) for one in chosen if one.group == group])
     click.echo(formatter.getvalue(), nl=False)
 
 
-def _option_row(option: Option) -> tuple[str, str]:
-    choices = option.kind.partition(":")[2].split("|")
-    told = [f"one of {', '.join(choices)}"] if choices != [""] else []
-    told += [f"{option.default} unless told"] if option.default is not None else []
-    return option.name, option.meaning + (f" ({'; '.join(told)})" if told else "")
+main.add_command(click.Command("passes", params=quantities.params, callback=quantities.callback, hidden=True))
 
 
-def _pass_options(quantity: str, given: dict[str, str]) -> dict[str, Any]:
-    """The options of a pass from text, each as the type its kind asks for."""
-    from symcomm.errors import DocumentError, nearest
-    from symcomm.exam.keys import convert
-    from symcomm.quantities import PASSES
+@main.command()
+def schema() -> None:
+    """Print the JSON schema of the symcomm blocks of problem files, for editors."""
+    from symcomm.exam.schema import problem_schema
 
-    kinds = {option.name: option.kind for option in PASSES[quantity].options}
-    for key in given:
-        if key not in kinds:
-            hint = nearest(key, [*kinds]) if kinds else f"'{quantity}' takes no options"
-            raise DocumentError(f"'{quantity}' has no option '{key[:60]}'", hint=hint)
-    return {key: convert(text, kinds[key], key) for key, text in given.items()}
+    click.echo(json.dumps(problem_schema(), indent=1, ensure_ascii=False))
 
 
 def _written(made: Derivation, form: str, values: dict[str, Fraction]) -> str:

@@ -18,8 +18,9 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting, Convention
 from symcomm.errors import AccountingError, DerivationError, IrrationalError, Span, ValuesError
 from symcomm.form import Form
+from symcomm.irrational import Irrational
 from symcomm.notation import Notation
-from symcomm.units import ONE, Irrational, Quantity, Unit
+from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
     from sympy import Expr
@@ -153,7 +154,7 @@ class Relations:
                 if not unknown:
                     given = forms.evaluate(right, known)
                     if given != known[name]:
-                        from symcomm.printing import plain
+                        from symcomm.printing.forms import plain
 
                         numbers = plain(right, {n: known[n] for n in forms.names(right)})
                         raise ValuesError(
@@ -182,7 +183,7 @@ def _irrational(number: Expr, unit: Unit) -> Quantity:
         return Quantity(Fraction(int(number.p), int(number.q)), unit)
     if not (number.is_real and number.is_finite):
         raise ValuesError(f"{number} is not a real number")
-    from symcomm.printing import plain
+    from symcomm.printing.forms import plain
 
     near = sp.Rational(str(sp.N(number, 40)))
     halves = all(p.exp.is_Rational and p.exp.q <= 2 for p in number.atoms(sp.Pow)) and not number.has(sp.log)

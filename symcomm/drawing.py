@@ -44,7 +44,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Drawing:
     """Boxes in an order in which they can run, and edges as pairs of their keys with the tensor that flows.
 
     ``regions`` are those that get a frame: all, or none where there is one that stands once.
@@ -56,15 +56,15 @@ class Picture:
     regions: tuple[Region, ...] = ()
 
     @property
-    def frames(self) -> tuple[tuple[Region | None, Picture], ...]:
+    def frames(self) -> tuple[tuple[Region | None, Drawing], ...]:
         """The picture of each region by itself; of the whole where no region has a frame."""
         return tuple((r, self.inside(r.name)) for r in self.regions) or ((None, self),)
 
-    def inside(self, region: str) -> Picture:
+    def inside(self, region: str) -> Drawing:
         """The picture of one region, without the edges that leave it."""
         boxes = tuple(box for box in self.boxes if box.region == region)
         keys = {box.key for box in boxes}
-        return Picture(region, boxes, tuple(e for e in self.edges if e[0] in keys and e[1] in keys))
+        return Drawing(region, boxes, tuple(e for e in self.edges if e[0] in keys and e[1] in keys))
 
     @property
     def between(self) -> tuple[tuple[Box, Box, str], ...]:
@@ -121,7 +121,7 @@ def group_of(graph: Graph, op: Op) -> str:
     return "function"
 
 
-def picture(graph: Graph) -> Picture:
+def picture(graph: Graph) -> Drawing:
     """What there is to draw of a graph's forward pass."""
     boxes: list[Box] = []
     edges: list[tuple[str, str, str]] = []
@@ -150,7 +150,7 @@ def picture(graph: Graph) -> Picture:
             group_of(graph, op), tuple(weights), shown_name(handed.get(op.output, "")), op.region,
         ))  # fmt: skip
     framed = graph.regions if len(graph.regions) > 1 or graph.repeat else ()
-    return Picture(graph.name, tuple(boxes), tuple(edges), framed)
+    return Drawing(graph.name, tuple(boxes), tuple(edges), framed)
 
 
 # -- text ---------------------------------------------------------------------------------------------
@@ -176,11 +176,11 @@ def _title(region: Region) -> str:
     return f"{region.name} × {region.times}" if region.times else region.name
 
 
-def rails(drawn: Picture) -> list[str]:
+def rails(drawn: Drawing) -> list[str]:
     """One line a box: a rail leads down from each box to those that read it.
 
     >>> a, b = Box("a", "x", "input", "D", "input"), Box("b", "y", "relu", "D", "function")
-    >>> print("\\n".join(rails(Picture("", (a, b), (("a", "b", "x"),)))))
+    >>> print("\\n".join(rails(Drawing("", (a, b), (("a", "b", "x"),)))))
     ○  x  input  D
     ●  y  relu   D
     """
@@ -188,7 +188,7 @@ def rails(drawn: Picture) -> list[str]:
     return _lines(drawn, art, _widths(drawn, art))
 
 
-def _art(drawn: Picture) -> list[str]:
+def _art(drawn: Drawing) -> list[str]:
     wanted: dict[str, int] = {}
     inputs: dict[str, list[str]] = {}
     for source, target, _ in drawn.edges:
@@ -233,13 +233,13 @@ def _art(drawn: Picture) -> list[str]:
     return art
 
 
-def _widths(drawn: Picture, art: Sequence[str]) -> tuple[int, int, int, int]:
+def _widths(drawn: Drawing, art: Sequence[str]) -> tuple[int, int, int, int]:
     columns = zip(*((b.name, b.what, b.shape) for b in drawn.boxes), strict=True)
     names, kinds, shapes = (min(32, max(map(len, column))) for column in columns) if drawn.boxes else (0, 0, 0)
     return max(map(len, art), default=0), names, kinds, shapes
 
 
-def _lines(drawn: Picture, art: Sequence[str], widths: tuple[int, int, int, int]) -> list[str]:
+def _lines(drawn: Drawing, art: Sequence[str], widths: tuple[int, int, int, int]) -> list[str]:
     lines = []
     for line, box in zip(art, drawn.boxes, strict=True):
         more = ", ".join([*box.weights, *([f"→ {box.next} of the next {box.region}"] if box.next else [])])
@@ -384,7 +384,7 @@ _FRAME, _HEAD, _GAP = 18.0, 40.0, 44.0  # around the boxes of a frame, above the
 
 
 def _stacked(
-    drawn: Picture, sizes: dict[str, tuple[float, float]]
+    drawn: Drawing, sizes: dict[str, tuple[float, float]]
 ) -> tuple[dict[str, Point], dict[tuple[str, str, str], list[Point]], list[Placed]]:
     """Where boxes, edges and frames stand: the regions below one another, each with a layout of its own."""
     centres: dict[str, Point] = {}
@@ -424,7 +424,7 @@ def _stacked(
     return centres, ways, frames
 
 
-def _layout(drawn: Picture, sizes: dict[str, tuple[float, float]]) -> tuple[dict[str, Point], list[list[Point]]]:
+def _layout(drawn: Drawing, sizes: dict[str, tuple[float, float]]) -> tuple[dict[str, Point], list[list[Point]]]:
     """Where the boxes stand (their centres) and through which points each edge runs."""
     from grandalf.graphs import Edge, Vertex
     from grandalf.graphs import Graph as Drawing

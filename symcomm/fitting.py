@@ -71,7 +71,7 @@ FIXED = ("alpha", "setup", "per_rank")  # what a call costs before a byte moves
 
 
 @dataclass(frozen=True)
-class Model:
+class FittedModel:
     """A model of a call's time: a sum of terms."""
 
     name: str
@@ -80,15 +80,17 @@ class Model:
 
 
 # One row a model.
-MODELS: Mapping[str, Model] = {
+MODELS: Mapping[str, FittedModel] = {
     m.name: m
     for m in (
-        Model("alpha_beta", ("alpha", "beta"), "A call costs a fixed time, and its payload over a bandwidth."),
-        Model(
+        FittedModel("alpha_beta", ("alpha", "beta"), "A call costs a fixed time, and its payload over a bandwidth."),
+        FittedModel(
             "algorithm", ("latency", "per_byte"), "Rounds cost a latency each, and bytes on the link their bandwidth."
         ),
-        Model("setup", ("setup", "latency", "per_byte"), "A fixed set-up comes before the rounds and bytes."),
-        Model("setup_per_rank", ("setup", "per_rank", "per_byte"), "A set-up that grows with the ranks, and bytes."),
+        FittedModel("setup", ("setup", "latency", "per_byte"), "A fixed set-up comes before the rounds and bytes."),
+        FittedModel(
+            "setup_per_rank", ("setup", "per_rank", "per_byte"), "A set-up that grows with the ranks, and bytes."
+        ),
     )
 }
 
@@ -114,7 +116,7 @@ class Parameter:
 class Fit:
     """A model fitted to measurements; ``findings`` say where it does not explain them."""
 
-    model: Model
+    model: FittedModel
     kind: str
     algorithm: str
     measurements: tuple[Measurement, ...]
@@ -314,7 +316,7 @@ def _variance(made: Fit) -> Fraction:
 
 
 def _solve(
-    columns: list[list[Fraction]], times: list[Fraction], model: Model
+    columns: list[list[Fraction]], times: list[Fraction], model: FittedModel
 ) -> tuple[list[Fraction], list[Fraction], list[Fraction], Fraction]:
     """The exact least-squares solution, the variances of the parameters, the residuals and R squared."""
     from sympy.polys.domains import QQ

@@ -12,18 +12,20 @@ from typing import Any
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
 from symcomm.dtypes import element_bytes
-from symcomm.errors import AccountingError, StrategyError, TableError, ValuesError
+from symcomm.errors import AccountingError, StrategyError, TableError, ValuesError, nearest
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
 from symcomm.notation import Notation
 from symcomm.parallel.strategy import Strategy, parse_strategy
-from symcomm.quantities import PASSES
+from symcomm.quantities import QUANTITIES
+from symcomm.quantities.methods import DerivedQuantities
 from symcomm.quantities.setting import Setting
 from symcomm.readers.blueprint import Blueprint, PartGraph
 from symcomm.readers.reading import Leaves, read, read_text
+from symcomm.text.finder import layer_tables
 from symcomm.text.formula import parse_layer
-from symcomm.text.table import Table, as_text, layer_tables
+from symcomm.text.table import Table, as_text
 from symcomm.units import ONE
 
 
@@ -49,8 +51,8 @@ def _shards_only(strategy: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Model:
-    r"""A graph and what its numbers depend on besides; every method derives one quantity.
+class Model(DerivedQuantities):
+    r"""A graph and what its numbers depend on besides; it has a method for each quantity that can be derived.
 
     >>> model = load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n")
     >>> model.flops().expr, str(model.parameters().at(D=3, F=5))
@@ -96,17 +98,18 @@ class Model:
                **options: Any) -> Derivation:  # fmt: skip
         """The derivation of a quantity by its name; ``accounting`` is a name, a mapping or an ``Accounting``.
 
-        Raises ``ValuesError`` for an unknown quantity.
+        Raises ``ValuesError`` for an unknown quantity or option, for a choice that there is not, and for a required
+        option left out.
         """
-        if quantity not in PASSES:
-            from symcomm.errors import nearest
-
-            raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=nearest(quantity, [*PASSES]))
+        if quantity not in QUANTITIES:
+            raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=nearest(quantity, [*QUANTITIES]))
         chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
         said = {k: v for k, v in options.items() if v is not None}
-        if PASSES[quantity].needs_model:
+        declared = QUANTITIES[quantity]
+        declared.check(said)
+        if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
             if not self.graph.flow and (quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy"))):
                 raise ValuesError(
@@ -115,122 +118,7 @@ class Model:
                     hint="give a config.json or a layer table; parameters and (fully sharded) data parallelism are "
                     "known",
                 )  # fmt: skip
-        return PASSES[quantity].derive(setting, **said)
-
-    def parameters(self) -> Derivation:
-        """The number of parameters."""
-        return self.derive("parameters")
-
-    def flops(self, scope: str = "forward", op: str | None = None, accounting: Any = None) -> Derivation:
-        """The operations of the ``forward``, ``backward`` or ``training`` pass, of all rows or of one."""
-        return self.derive("flops", scope=scope, op=op, accounting=accounting)
-
-    def traffic(self, op: str | None = None, dtype: str | None = None, accounting: Any = None) -> Derivation:
-        """The bytes moved when each operand is read once and each result written once."""
-        return self.derive("traffic", op=op, dtype=dtype, accounting=accounting)
-
-    def intensity(self, op: str | None = None, dtype: str | None = None, accounting: Any = None) -> Derivation:
-        """Operations per byte moved."""
-        return self.derive("intensity", op=op, dtype=dtype, accounting=accounting)
-
-    def tensor_size(self, tensor: str, dtype: str | None = None) -> Derivation:
-        """The bytes of one tensor."""
-        return self.derive("tensor_size", tensor=tensor, dtype=dtype)
-
-    def communication(
-        self,
-        strategy: Strategy | str,
-        collective: str | None = None,
-        phase: str | None = None,
-        accounting: Any = None,
-        dtype: str | None = None,
-        gradient_dtype: str | None = None,
-    ) -> Derivation:
-        """The bytes a strategy moves in one training iteration; ``collective`` and ``phase`` choose calls."""
-        return self.derive(
-            "communication", strategy=strategy, collective=collective, phase=phase, accounting=accounting, dtype=dtype,
-            gradient_dtype=gradient_dtype,
-        )  # fmt: skip
-
-    def stages(self, strategy: Strategy | str) -> Derivation:
-        """The number of pipeline stages."""
-        return self.derive("stages", strategy=strategy)
-
-    def state_memory(
-        self, strategy: Strategy | str | None = None, recipe: str = "mixed_adam", frozen: str | None = None,
-        stage: object = None,
-    ) -> Derivation:  # fmt: skip
-        """The bytes of weights, gradients and optimizer states on one rank; ``frozen`` weights have no states."""
-        return self.derive("state_memory", strategy=strategy, recipe=recipe, frozen=frozen, stage=stage)
-
-    def activation_memory(self, strategy: Strategy | str | None = None, accounting: Any = None,
-                          **options: Any) -> Derivation:  # fmt: skip
-        """The bytes of activations that one rank keeps for backward (``recomputation``, ``schedule``, ``frozen``)."""
-        return self.derive("activation_memory", strategy=strategy, accounting=accounting, **options)
-
-    def recomputation(self, recomputation: str = "full", count: str = "flops", **options: Any) -> Derivation:
-        """What recomputation runs again: ``flops``, ``hardware_flops``, ``all-reduces`` or ``bytes``."""
-        return self.derive("recomputation", recomputation=recomputation, count=count, **options)
-
-    def allocated_memory(self, accounting: Any = None, **options: Any) -> Derivation:
-        """The bytes given out when backward begins (``held``, ``workspace``, ``rounding``)."""
-        return self.derive("allocated_memory", accounting=accounting, **options)
-
-    def peak_memory(self, strategy: Strategy | str | None = None, recipe: str = "mixed_adam", accounting: Any = None,
-                    **options: Any) -> Derivation:  # fmt: skip
-        """The most bytes alive at once in a training step, the op during which they are, and the timeline."""
-        return self.derive("peak_memory", strategy=strategy, recipe=recipe, accounting=accounting, **options)
-
-    def capacity(
-        self, solve_for: str, capacity: object, capacity_is: str | None = None,
-        strategy: Strategy | str | None = None, accounting: Any = None, **options: Any,
-    ) -> Derivation:  # fmt: skip
-        """The fewest ranks or the largest size that fits; ``capacity_is`` says what 80 GB means."""
-        return self.derive("capacity", solve_for=solve_for, capacity=capacity, capacity_is=capacity_is,
-                           strategy=strategy, accounting=accounting, **options)  # fmt: skip
-
-    def time(self, strategy: Strategy | str | None = None, phase: str = "microbatch", accounting: Any = None,
-             **options: Any) -> Derivation:  # fmt: skip
-        """The time of one layer on one rank; ``options`` are ``term``, ``op`` and the rates of the machine."""
-        return self.derive("time", strategy=strategy, phase=phase, accounting=accounting, **options)
-
-    def roofline(self, op: str | None = None, accounting: Any = None, **options: Any) -> Derivation:
-        """The rate that an op, or a pass over one layer, can reach: the lower of the two roofs."""
-        return self.derive("roofline", op=op, accounting=accounting, **options)
-
-    def crossover(self, between: str, over: str, strategy: Strategy | str | None = None, accounting: Any = None,
-                  **options: Any) -> Derivation:  # fmt: skip
-        """The value of ``over`` at which two of the terms compute, memory and network are equal."""
-        return self.derive("crossover", between=between, over=over, strategy=strategy, accounting=accounting, **options)
-
-    def compute_bound(self, strategy: Strategy | str, phase: str = "forward", accounting: Any = None,
-                      **options: Any) -> Derivation:  # fmt: skip
-        """The least batch at which computing takes as long as the communication (``per``, ``numbers``, ``links``)."""
-        return self.derive("compute_bound", strategy=strategy, phase=phase, accounting=accounting, **options)
-
-    def mesh_split(self, strategy: Strategy | str, phase: str = "forward", accounting: Any = None,
-                   **options: Any) -> Derivation:  # fmt: skip
-        """The best degrees of two mesh axes for a number of ``devices`` (``least``, ``numbers``, ``links``)."""
-        return self.derive("mesh_split", strategy=strategy, phase=phase, accounting=accounting, **options)
-
-    def bound(self, of: str = "least_time", accounting: Any = None, **options: Any) -> Derivation:
-        """The least time that physics allows, or the rate that a ``measured`` time implies."""
-        return self.derive("bound", of=of, accounting=accounting, **options)
-
-    def step_time(self, strategy: Strategy | str | None = None, of: str = "step", accounting: Any = None,
-                  **options: Any) -> Derivation:  # fmt: skip
-        """The time of a training step, or its ``exposed``, ``hidden`` or whole ``network`` time."""
-        return self.derive("step_time", strategy=strategy, of=of, accounting=accounting, **options)
-
-    def throughput(self, strategy: Strategy | str | None = None, of: str = "tokens_per_second", accounting: Any = None,
-                   **options: Any) -> Derivation:  # fmt: skip
-        """Tokens a second, ``mfu``, ``hfu``, ``days``, ``device_hours``, ``flops_per_token`` or ``devices``."""
-        return self.derive("throughput", strategy=strategy, of=of, accounting=accounting, **options)
-
-    def scaling(self, strategy: Strategy | str, kind: str = "strong", accounting: Any = None,
-                **options: Any) -> Derivation:  # fmt: skip
-        """The ``strong`` or ``weak`` efficiency of a strategy, or its ``speedup``."""
-        return self.derive("scaling", strategy=strategy, kind=kind, accounting=accounting, **options)
+        return declared.derive(setting, **said)
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
 
 from symcomm.errors import ValuesError, nearest
-
-if TYPE_CHECKING:
-    from symcomm.form import Form
 
 # One row a unit: the spellings people write, the power of bases it is, and whether it takes prefixes.
 # A hertz is a clock cycle a second, so that clock x SMs x FMA/clock/SM works out as a unit, too.
@@ -218,32 +214,6 @@ class Quantity:
         number = Fraction(written)
         scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
         return cls(number * scale, unit)
-
-
-@dataclass(frozen=True)
-class Irrational(Quantity):
-    """A number that no fraction says: ``value`` is a fraction within 10^-30 of it, for reading and comparing only.
-
-    ``form`` is the exact number, written; ``text`` is its plain spelling, empty where that is too long to read.
-
-    >>> from symcomm.form import Root, num
-    >>> str(Irrational(Fraction(14142135623731, 10**13), ONE, Root(num(2)), "√2"))
-    '√2 ≈ 1.41421'
-    """
-
-    form: Form | None = None
-    text: str = ""
-
-    @property
-    def relation(self) -> str:
-        return "=" if self.text else "≈"
-
-    def lines(self) -> tuple[tuple[str, str], ...]:
-        suffix = "" if self.unit == ONE else f" {self.unit}"
-        read = [text for _, text in super().lines()[1:]] or [decimal_text(self.value) + suffix]
-        if self.text:
-            return (("", self.text + suffix), *(("≈", text) for text in read))
-        return (("", read[0]), *(("≈", text) for text in read[1:]))
 
 
 _DISPLAY = {name: power for name, power in DECIMAL.items() if name not in ("", "K", "u", "m", "µ", "n")}

@@ -2,8 +2,10 @@
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 import symcomm
@@ -18,6 +20,7 @@ FLOORS = {
     "symcomm.accounting": 0,
     "symcomm.notation": 1,
     "symcomm.form": 1,
+    "symcomm.irrational": 1,
     "symcomm.text": 1,
     "symcomm.dtypes": 2,
     "symcomm.derivation": 2,
@@ -45,8 +48,17 @@ FLOORS = {
     "symcomm": 7,
 }
 MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
-# A derivation prints itself on request; the printer knows derivations, so this one import waits until it is called.
-LAZY = {("symcomm.derivation", "symcomm.printing")}
+# Imports that wait until a method is called, and close a circle. This list only ever gets shorter.
+LAZY = {
+    ("symcomm.derivation", "symcomm.printing"),  # a derivation prints itself, and the printer knows derivations
+    ("symcomm.model", "symcomm.notebook"),  # a model shows itself in a notebook
+    ("symcomm.program.events", "symcomm.program.schedules"),  # a run takes the name of a schedule
+}
+# Names of classes that still stand in two files. This list only ever gets shorter.
+TWICE = {
+    "Choice", "Condition", "Line", "Link", "Piece", "Problem", "Question", "Reader", "Stage", "Table", "Task", "Writer",
+    "_Asked",
+}
 
 
 def module_name(path: Path) -> str:
@@ -60,13 +72,17 @@ def floor(name: str) -> int:
     return FLOORS[max(known, key=len)]
 
 
-def imports(path: Path) -> set[str]:
-    """The symcomm modules a file imports, anywhere in it; those for type checkers only do not count."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+def imports(path: Path, types: bool = False) -> set[str]:
+    """The symcomm modules a file imports, anywhere in it; those for type checkers only where ``types`` count."""
+    return imported((ROOT / path).read_text(encoding="utf-8"), str(path), types)
+
+
+def imported(text: str, path: str, types: bool) -> set[str]:
+    tree = ast.parse(text)
     skipped = {
         id(child)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if not types and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for child in ast.walk(node)
     }
     found: set[str] = set()
@@ -92,6 +108,53 @@ def test_a_module_imports_only_from_its_own_floor_or_lower_ones(path: Path):
     for other in imports(path) - {name}:
         if other != "symcomm" and (name, other) not in LAZY:
             assert floor(other) <= floor(name), f"{name} (floor {floor(name)}) imports {other} (floor {floor(other)})"
+
+
+def circles(edges: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """The groups of names that lead to one another."""
+    graph = nx.DiGraph((a, b) for a, b in edges if a != b)
+    return [sorted(group) for group in nx.strongly_connected_components(graph) if len(group) > 1]
+
+
+def every_import() -> set[tuple[str, str]]:
+    return {(module_name(path), other) for path in MODULES for other in imports(path, types=True)} - LAZY
+
+
+def test_no_modules_import_one_another_in_a_circle():
+    """Imports inside functions and those for type checkers count, too."""
+    assert circles(every_import()) == []
+
+
+def test_no_folders_import_one_another_in_a_circle():
+    def folder(name: str) -> str:
+        parts = name.split(".")
+        return ".".join(parts[:3] if parts[1:2] == ["quantities"] and len(parts) > 3 else parts[:2])
+
+    found = circles((folder(a), folder(b)) for a, b in every_import())
+    assert sorted(found) == [  # this list, too, only ever gets shorter
+        ["symcomm.derivation", "symcomm.printing"],
+        ["symcomm.optimum", "symcomm.quantities", "symcomm.worksheets"],
+        ["symcomm.parallel", "symcomm.program"],
+    ]
+
+
+def test_a_circle_is_seen_whatever_the_import():
+    lazy = "def f():\n    from symcomm.units import ONE\n    return ONE"
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from symcomm.form import Form"
+    assert imported(lazy, "a.py", types=False) == {"symcomm.units"}
+    assert imported(typed, "a.py", types=False) == set()
+    assert imported(typed, "a.py", types=True) == {"symcomm.form"}
+    assert circles([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")]) == [["a", "b", "c"]]
+
+
+def test_no_name_of_a_class_is_used_twice():
+    found: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path))
+    twice = {name: sorted(paths) for name, paths in found.items() if len(paths) > 1}
+    assert twice.keys() == TWICE, "rename one of them; TWICE only ever gets shorter"
 
 
 def test_only_the_notation_makes_symbols():

@@ -1,6 +1,7 @@
 """The command line: what it prints, what it writes, and how it ends."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import symcomm
 from symcomm.cli import main
-from symcomm.quantities import PASSES
+from symcomm.quantities import QUANTITIES
 
 ROOT = Path(__file__).parents[1]
 HOMEWORK = str(ROOT / "examples" / "comp4901y-homework2" / "homework.md")
@@ -159,11 +160,11 @@ def test_solve_under_another_convention_changes_the_numbers(tmp_path: Path):
 # -- mistakes -------------------------------------------------------------------------------------------
 
 MISTAKES = [
-    (["derive", "flop"], "unknown pass 'flop'", "did you mean 'flops'?"),
+    (["derive", "flop"], "unknown quantity 'flop'", "did you mean 'flops'?"),
     (["derive", "flops"], "'flops' needs a model", "--model FILE"),
     (["derive", "flops", "--model", "none.md"], "there is no file none.md", ""),
-    (["derive", "flops", "--model", HOMEWORK, "--strategy", "data"], "'flops' has no option 'strategy'", "scope"),
-    (["derive", "flops", "--model", HOMEWORK, "--scope", "all"], "'all' is no scope", "forward"),
+    (["derive", "flops", "--model", HOMEWORK, "--strategy", "data"], "No such option", "--strategy"),
+    (["derive", "flops", "--model", HOMEWORK, "--scope", "all"], "unknown scope 'all'", "forward"),
     (["derive", "flops", "--model", HOMEWORK, "--at", "D"], "--at: 'D' gives no value", "N_layer=32"),
     (["derive", "flops", "--model", HOMEWORK, "--at", "D=many"], "'many' is not a number", ""),
     (["derive", "flops", "--model", HOMEWORK, "--at", "D=0"], "--at: D is 0, which is not positive", ""),
@@ -232,22 +233,23 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("command", ["solve", "derive", "passes", "show", "completion"])
+@pytest.mark.parametrize("command", ["solve", "derive", "quantities", "schema", "show", "completion"])
 def test_every_command_has_help_with_its_options_explained(command: str):
     shown = run(command, "--help").output
     assert "Usage:" in shown
     assert "TODO" not in shown
 
 
-def test_passes_lists_every_quantity_and_the_options_of_one():
-    listed = run("passes").output
-    assert [line.split()[0] for line in listed.splitlines() if line[0] != " "] == [*PASSES]
-    told = " ".join(run("passes", "communication").output.split())
+def test_the_command_quantities_lists_every_quantity_and_the_options_of_one():
+    listed = run("quantities").output
+    assert re.findall(r"^  (\w+)", listed, re.MULTILINE) == [*QUANTITIES]
+    assert run("passes").output == listed
+    told = " ".join(run("quantities", "communication").output.split())
     assert "only calls of this kind (one of all-reduce, all-gather, reduce-scatter, all-to-all, send)" in told
-    assert [one["name"] for one in json.loads(run("passes", "--json").output)] == [*PASSES]
-    assert "(no options)" in run("passes", "parameters").output
-    wrong = run("passes", "comunication", status=2)
-    assert "error: unknown pass 'comunication'" in wrong.output
+    assert [one["name"] for one in json.loads(run("quantities", "--json").output)] == [*QUANTITIES]
+    assert "(no options)" in run("quantities", "parameters").output
+    wrong = run("quantities", "comunication", status=2)
+    assert "error: unknown quantity 'comunication'" in wrong.output
     assert "hint: did you mean 'communication'" in wrong.output
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from symcomm import drawing
-from symcomm.drawing import Box, Picture, rails
+from symcomm.drawing import Box, Drawing, rails
 from symcomm.errors import RenderError
 from symcomm.graph.graph import Graph
 from symcomm.model import load
@@ -19,7 +19,7 @@ def boxes(names: str) -> tuple[Box, ...]:
 def art(names: str, edges: str) -> list[str]:
     pairs = tuple((e[0], e[1], "") for e in edges.split())
     return [line.rsplit(f"  {name}", 1)[0].split("  " + name)[0].rstrip() for line, name in
-            zip(rails(Picture("", boxes(names), pairs)), names.split(), strict=True)]  # fmt: skip
+            zip(rails(Drawing("", boxes(names), pairs)), names.split(), strict=True)]  # fmt: skip
 
 
 def test_a_chain_is_one_rail():

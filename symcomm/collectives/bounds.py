@@ -19,7 +19,7 @@ SOURCE = "Chan, Heimlich, Purkayastha and van de Geijn, Collective communication
 
 
 @dataclass(frozen=True)
-class Bound:
+class LowerBound:
     """The least rounds, bytes and additions of one collective.
 
     ``share`` is the least part of the payload that one rank moves in one direction: it is also the factor between the
@@ -49,18 +49,18 @@ def _whole(k: Form) -> Form:
     return ONE
 
 
-BOUNDS: Mapping[str, Bound] = {
+BOUNDS: Mapping[str, LowerBound] = {
     b.kind: b
     for b in (
-        Bound("all-reduce", log_up, lambda k: times(TWO, _all_but_own(k)), True),
-        Bound("reduce-scatter", log_up, _all_but_own, True),
-        Bound("all-gather", log_up, _all_but_own),
-        Bound("broadcast", log_up, _whole),
-        Bound("reduce", log_up, _whole, True),
-        Bound("scatter", log_up, _all_but_own),
-        Bound("gather", log_up, _all_but_own),
+        LowerBound("all-reduce", log_up, lambda k: times(TWO, _all_but_own(k)), True),
+        LowerBound("reduce-scatter", log_up, _all_but_own, True),
+        LowerBound("all-gather", log_up, _all_but_own),
+        LowerBound("broadcast", log_up, _whole),
+        LowerBound("reduce", log_up, _whole, True),
+        LowerBound("scatter", log_up, _all_but_own),
+        LowerBound("gather", log_up, _all_but_own),
         # Each rank holds 1/k of the tensor and needs 1/k of what each other rank holds.
-        Bound("all-to-all", log_up, lambda k: times(minus(k, 1), Ratio(ONE, Power(k, TWO)))),
-        Bound("send", lambda k: ONE, _whole),
+        LowerBound("all-to-all", log_up, lambda k: times(minus(k, 1), Ratio(ONE, Power(k, TWO)))),
+        LowerBound("send", lambda k: ONE, _whole),
     )
 }

@@ -14,7 +14,7 @@ from symcomm.notation import Notation
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
     from symcomm.model import Model
-    from symcomm.quantities import Pass
+    from symcomm.quantities.declared import DeclaredQuantity
 
 
 def accounting_of(*layers: Iterable[tuple[str, str]]) -> Accounting:
@@ -31,7 +31,7 @@ def no_model(notation: Notation | None = None) -> Model:
 
 
 def derive(
-    quantity: str | Pass, model: Model, options: Mapping[str, Any], accounting: Accounting,
+    quantity: str | DeclaredQuantity, model: Model, options: Mapping[str, Any], accounting: Accounting,
     values: Mapping[str, Fraction],
 ) -> Derivation:  # fmt: skip
     """Derives one quantity, by its name or as an author's worksheet says it.

@@ -14,8 +14,9 @@ from symcomm.accounting import Accounting
 from symcomm.errors import DocumentError, Span, ValuesError, nearest
 from symcomm.exam.blocks import Section, quantity
 from symcomm.exam.keys import Known, check_units, convert, read_conventions, read_option, read_values
-from symcomm.quantities import PASSES
-from symcomm.quantities.options import CHUNKS, SCHEDULE, Option
+from symcomm.quantities import QUANTITIES
+from symcomm.quantities.declared import OneOf, Option
+from symcomm.quantities.options import schedule_names
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Request:
         """A derivation of a quantity, under the options that belong to it."""
         from symcomm.exam.deriving import derive
 
-        known = {option.name for option in PASSES[name].options}
+        known = {option.name for option in QUANTITIES[name].options}
         options = {key: value for key, value in self.options.items() if key in known} | changed
         made = derive(name, self.model, options, self.accounting, self.values)
         check_units(made, self.given)
@@ -90,7 +91,7 @@ class Kind:
     """A kind of figure: ``draw`` gives the picture and a sentence that says what is in it.
 
     ``of`` says that it is about a quantity: the option ``of`` names it, or the quantity is this one. ``needed`` options
-    have to be there.
+    have to be there; of the options of the quantity it takes ``only`` some, where these are named.
     """
 
     name: str
@@ -99,7 +100,7 @@ class Kind:
     needed: tuple[str, ...]
     draw: Callable[[Request], tuple[Any, str]]
     of: str = ""
-    needs_model: bool = False
+    only: tuple[str, ...] = ()
 
 
 # -- the kinds ------------------------------------------------------------------------------------------
@@ -171,13 +172,13 @@ def _costs(request: Request) -> tuple[Derivation, Derivation, list[str]]:
     """Two derivations of a quantity that differ in one option."""
     options = request.options
     name, key = options["of"], options["compare"]
-    kinds = {option.name: option for option in PASSES[name].options}
+    kinds = {option.name: option for option in QUANTITIES[name].options}
     if key not in kinds:
         raise DocumentError(f"'{name}' has no option '{key[:60]}'", hint=nearest(key, [*kinds]))
     both = [part.strip() for part in options["with"].split(",") if part.strip()]
     if len(both) != 2:
         raise DocumentError("'with' names two choices", hint="such as with: ring, tree")
-    made = [request.derive(name, **{key: convert(one, kinds[key].kind, key)}) for one in both]
+    made = [request.derive(name, **{key: convert(one, kinds[key])}) for one in both]
     return made[0], made[1], both
 
 
@@ -235,7 +236,7 @@ def _memory_timeline(request: Request) -> tuple[Any, str]:
     return picture, "The bytes alive on one rank over a training step, by kind; the peak is marked."
 
 
-_OF = Option("of", "choice:" + "|".join(PASSES), "the quantity, with the options that belong to it")
+_OF = Option("of", "choice", "the quantity, with the options that belong to it", among=OneOf(QUANTITIES))
 _OVER = Option("over", "text", "the symbol on the axis")
 _TWO = (_OF, Option("compare", "text", "the option in which the two costs differ"),
         Option("with", "text", "its two choices, such as ring, tree"), _OVER)  # fmt: skip
@@ -247,7 +248,7 @@ FIGURES: dict[str, Kind] = {
             "pipeline_schedule",
             "who works when in a pipeline: a row a stage, a box a forward or backward of a microbatch",
             (
-                replace(SCHEDULE, meaning="the order of the work", default=None),
+                Option("schedule", "schedule", "the order of the work", among=OneOf(schedule_names, open=True)),
                 Option("stages", "size", "the number of stages, or its symbol"),
                 Option("microbatches", "size", "the number of microbatches, or its symbol"),
                 Option("forward", "text", "the time of a microbatch in a stage, or in each: 6 ms, 2 ms", "1"),
@@ -256,7 +257,7 @@ FIGURES: dict[str, Kind] = {
                 Option("pair", "text", "the time of a forward and a backward that overlap; the sum where not said"),
                 Option("hop", "text", "the latency between two stages", "0"),
                 Option("overhead", "text", "a time that is added to each box", "0"),
-                CHUNKS,
+                Option("chunks", "size", "the chunks of layers of a stage, for a schedule that has several"),
             ),
             ("schedule", "stages", "microbatches"),
             _pipeline_schedule,
@@ -275,8 +276,7 @@ FIGURES: dict[str, Kind] = {
              (Option("ops", "text", "rows of the table, by the tensors they make, with commas between them"),),
              ("ops",), _roofline, "roofline"),
         Kind("memory_timeline", "the memory of a training step, op by op and by kind, with its peak",
-             tuple(option for option in PASSES["peak_memory"].options if option.name in _STEP), (), _memory_timeline,
-             needs_model=True),
+             (), (), _memory_timeline, "peak_memory", _STEP),
     )
 }  # fmt: skip
 
@@ -293,9 +293,10 @@ def read_figure(section: Section, models: Mapping[str, object]) -> Figure:
     kinds = {option.name: option for option in kind.options}
     about = kind.of
     if about == "of" and "of" in section:
-        about = read_option(section, "of", _OF.kind)
-    if about in PASSES:
-        kinds = {option.name: option for option in PASSES[about].options if option.name != "op"} | kinds
+        about = read_option(section, _OF)
+    if about in QUANTITIES:
+        of_quantity = {option.name: option for option in QUANTITIES[about].options if option.name != "op"}
+        kinds = {name: option for name, option in of_quantity.items() if not kind.only or name in kind.only} | kinds
     for needed in kind.needed:
         if needed not in section:
             means = kinds[needed].meaning
@@ -305,7 +306,7 @@ def read_figure(section: Section, models: Mapping[str, object]) -> Figure:
     if model and model not in models:
         known = nearest(model, [*models]) if models else "no model is defined before this figure"
         raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), known)
-    if (kind.needs_model or (about in PASSES and PASSES[about].needs_model)) and not model:
+    if about in QUANTITIES and QUANTITIES[about].needs_model and not model:
         if not models:
             raise DocumentError(
                 f"the figure '{name}' needs a model, and none is defined before it", section.span_of("figure"),
@@ -315,7 +316,7 @@ def read_figure(section: Section, models: Mapping[str, object]) -> Figure:
     paper = section.text("paper", "no")
     if paper not in ("yes", "no"):
         raise DocumentError(f"'paper' is '{paper[:40]}'", section.span_of("paper"), "yes or no")
-    options = tuple((key, read_option(section, key, kinds[key].kind)) for key in section.keys if key in kinds)
+    options = tuple((key, read_option(section, kinds[key])) for key in section.keys if key in kinds)
     return Figure(
         name, section.text("caption"), model, options, read_conventions(section),
         read_values(section, "given", quantity), paper == "yes", section,

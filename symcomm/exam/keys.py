@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.dtypes import element_bytes
-from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.errors import DocumentError, Span, SymcommError, ValuesError
 from symcomm.exam import blocks
 from symcomm.exam.blocks import Listing, Scalar, Section
 from symcomm.notation import Notation
+from symcomm.quantities.declared import Option
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
@@ -173,48 +174,41 @@ def convention(text: str) -> tuple[str, str]:
     return next((row.field, name) for row in CONVENTIONS if row.name == name)
 
 
-def read_option(section: Section, key: str, kind: str) -> Any:
-    """One option of a pass, as the type that its kind asks for."""
-    value = section.get(key)
+def read_option(section: Section, option: Option) -> Any:
+    """One option of a quantity, as the type that its kind asks for."""
+    value = section.get(option.name)
     assert value is not None
     try:
-        return convert(blocks.plain(value), kind, key)
+        return convert(blocks.plain(value), option)
     except SymcommError as error:
         raise DocumentError(error.message, blocks.blamed(value, error.message) or value.span, error.hint) from None
 
 
-def convert(value: Any, kind: str, name: str) -> Any:
-    """An option as its pass wants it, from plain data or from the command line.
+def convert(value: Any, option: Option) -> Any:
+    """An option as its quantity wants it, from plain data or from the command line.
 
-    Raises ``DocumentError`` (without a place) for a wrong type or an unknown choice.
+    Raises ``DocumentError`` or ``ValuesError`` (without a place) for a wrong type or an unknown choice.
 
-    >>> convert("8", "size", "degree"), convert("forward", "choice:forward|backward", "phase")
-    (8, 'forward')
+    >>> convert("8", Option("degree", "size", "how many ranks"))
+    8
     """
+    kind, name = option.kind, option.name
     if kind == "strategy":
         from symcomm.parallel.strategy import parse_strategy
 
         if not isinstance(value, (str, dict)):
             raise DocumentError(f"'{name}' must be a strategy, such as data(k)")
         return parse_strategy(value)
+    if kind == "choice":
+        option.check(str(value))
+        return str(value)
     if kind == "schedule":
         from symcomm.program.schedules import find
 
-        try:
-            find(str(value))
-        except ValuesError as error:
-            if not error.message.startswith("unknown"):
-                raise
-            raise DocumentError(f"'{str(value)[:60]}' is no schedule", hint=error.hint) from None
+        find(str(value))
         return str(value)
     if kind == "links" and isinstance(value, dict):
-        return {str(axis): convert(one, "text", f"{name}: {axis}") for axis, one in value.items()}
-    if kind.startswith("choice:"):
-        choices = kind.removeprefix("choice:").split("|")
-        if value not in choices:
-            nouns = {"of": "choice of 'of'", "want": "choice of 'want'", "about": "choice of 'about'"}
-            raise DocumentError(f"'{str(value)[:60]}' is no {nouns.get(name, name)}", hint=nearest(str(value), choices))
-        return value
+        return {str(axis): convert(one, Option(f"{name}: {axis}", "text", "a link")) for axis, one in value.items()}
     if isinstance(value, (list, dict)):
         raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}, but is a {type(value).__name__}")
     if isinstance(value, bool) or value is None:
@@ -223,18 +217,18 @@ def convert(value: Any, kind: str, name: str) -> Any:
         element_bytes(str(value))
         return str(value)
     if kind == "quantity":
-        Quantity.parse(str(value))  # kept as text, so that the pass can check its unit
+        Quantity.parse(str(value))  # kept as text, so that the quantity can check its unit
         return str(value)
-    if kind == "size":
+    if kind in ("size", "count"):
         text = str(value).strip()
         if re.fullmatch(r"\d{1,40}", text):
-            if not int(text):
+            if not int(text) and kind == "size":
                 raise DocumentError(f"'{name}' must be positive")
             return int(text)
-        if re.match(r"[-+.\d]", text):
-            raise DocumentError(f"'{name}' must be a whole number or a symbol, but is '{text[:60]}'")
+        if kind == "count" or re.match(r"[-+.\d]", text):
+            raise DocumentError(f"'{name}' must be {_KINDS[kind]}, but is '{text[:60]}'")
         return plain_name(text)
     return str(value)
 
 
-_KINDS = {"size": "a whole number or a symbol", "quantity": "a number with a unit", "text": "text"}
+_KINDS = {"size": "a whole number or a symbol", "count": "a whole number", "quantity": "a number with a unit"}

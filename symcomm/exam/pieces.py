@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from symcomm.errors import DocumentError, Span
 from symcomm.exam.blocks import Source
+from symcomm.text.finder import layer_tables, read_tables
 from symcomm.text.latex_table import BEGIN
-from symcomm.text.table import Table, as_layer_table, layer_tables, read_tables
+from symcomm.text.table import Table, as_layer_table
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

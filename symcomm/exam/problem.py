@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symcomm.errors import DocumentError, Span, SymcommError, nearest
+from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.exam import blocks, pieces
 from symcomm.exam.blocks import Listing, Scalar, Section, Value
 from symcomm.exam.figures import FIGURE_LIMIT, Figure, read_figure
@@ -20,11 +20,12 @@ from symcomm.exam.formula import formula_table
 from symcomm.exam.keys import Known, merge, read_conventions, read_option, read_symbols, read_values, symbol_key
 from symcomm.notation import Notation
 from symcomm.render.document import Heading, LayerTable, Prose
-from symcomm.text.table import Table, layer_tables
+from symcomm.text.finder import layer_tables
+from symcomm.text.table import Table
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
-    from symcomm.quantities import Pass
+    from symcomm.quantities.declared import DeclaredQuantity
 
 FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")
 MODEL_KEYS = (
@@ -32,7 +33,8 @@ MODEL_KEYS = (
     "axes", "layers_before",
 )  # fmt: skip
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
-ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "given", "printed")  # and the quantity's options
+# and the options of the quantity that is asked for
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed")
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Ask:
     points: int | None
     section: Section
     printed: Quantity | None = None
-    sheet: Pass | None = None
+    sheet: DeclaredQuantity | None = None
 
     @property
     def span(self) -> Span:
@@ -339,18 +341,18 @@ class _Reader:
     # -- questions -----------------------------------------------------------------------------
 
     def ask(self, section: Section) -> Ask:
-        from symcomm.quantities import PASSES
+        from symcomm.quantities import QUANTITIES
 
         name, sheet = section.text("ask"), self.worksheet(section)
-        if name not in PASSES and sheet is None:
-            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), nearest(name, [*PASSES]))
-        wanted = sheet or PASSES[name]
-        kinds = {option.name: option for option in wanted.options}
-        section.only([*ASK_KEYS, *kinds, "accounting"])
+        if name not in QUANTITIES and sheet is None:
+            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), nearest(name, [*QUANTITIES]))
+        wanted = sheet or QUANTITIES[name]
+        known = {option.name: option for option in wanted.options}
+        section.only([*ASK_KEYS, *known])
         model = section.text("model")
         if model and model not in self.models:
-            known = nearest(model, [*self.models]) if self.models else "no model is defined before this question"
-            raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), known)
+            near = nearest(model, [*self.models]) if self.models else "no model is defined before this question"
+            raise DocumentError(f"unknown model '{model[:60]}'", section.span_of("model"), near)
         if wanted.needs_model and not model:
             if not self.models:
                 raise DocumentError(
@@ -359,17 +361,18 @@ class _Reader:
                     "add a symcomm block with model: and the name of the model",
                 )
             model = [*self.models][-1]
-        options: list[tuple[str, Any]] = []
-        for key in section.keys:
-            if key in kinds:
-                options.append((key, read_option(section, key, kinds[key].kind)))
+        options = tuple((key, read_option(section, known[key])) for key in section.keys if key in known)
+        try:
+            wanted.check(dict(options))
+        except ValuesError as error:
+            raise error.at(section.span_of("ask")) from None
         given = read_values(section, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
         return Ask(
             name,
             section.text("label"),
             model,
-            tuple(options),
+            options,
             read_conventions(section),
             given,
             section.count("points"),
@@ -378,11 +381,11 @@ class _Reader:
             sheet,
         )
 
-    def worksheet(self, section: Section) -> Pass | None:
+    def worksheet(self, section: Section) -> DeclaredQuantity | None:
         """What a question asks of a worksheet of the author's, in a file beside this one."""
         if "worksheet" not in section:
             return None
-        from symcomm.quantities import of_worksheet
+        from symcomm.quantities.declared import of_worksheet
         from symcomm.worksheets import read_worksheet
 
         key = "worksheet"

@@ -18,6 +18,7 @@ from symcomm import form as forms
 from symcomm.errors import ShapeError, Span, SymcommError, nearest
 from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in, size_text
 from symcomm.graph.formulas import Reader
+from symcomm.graph.functions import FUNCTION
 from symcomm.graph.graph import Axis, Graph, Op, Region, Tensor
 from symcomm.graph.roles import with_roles
 from symcomm.notation import AxisRole, Notation, axis_role
@@ -65,6 +66,8 @@ def build(
 
 @dataclass(kw_only=True)
 class _Builder(Reader):
+    functions = {name: function.add for name, function in FUNCTION.items()}  # noqa: RUF012  (the class says ClassVar)
+
     rows: tuple[LayerRow, ...]
     inputs: frozenset[str]
     weights: frozenset[str]
@@ -145,7 +148,7 @@ class _Builder(Reader):
             self.declare(declaration)
         family = isinstance(equation.target, tree.Family)
         name = equation.target.name if isinstance(equation.target, tree.Family) else equation.target
-        assert isinstance(name, tree.Name)
+        assert isinstance(name, tree.Identifier)
         target = self.tensors.get((name.key, family or bool(name.index)))
         if target is None:
             raise ShapeError(f"{name.key} has no shape", name.span, "declare it in the Output column")

@@ -122,26 +122,28 @@ def _size_form(node: tree.Node, aliases: Mapping[str, str], size_form: Callable[
     match node:
         case tree.Number(value=number):
             return forms.rational(number)
-        case tree.Name(key=key):
+        case tree.Identifier(key=key):
             return forms.Sym(aliases.get(key, key))
-        case tree.Product(factors=factors) | tree.Hadamard(factors=factors):
+        case tree.Multiplication(factors=factors) | tree.Hadamard(factors=factors):
             return forms.product(*(size_form(f) for f in factors))
         case tree.Sum(terms=terms, signs=signs):
             written = [size_form(t) for t in terms]
             return forms.Total(tuple(t if s > 0 else forms.negative(t) for t, s in zip(written, signs, strict=True)))
         case tree.Quotient(top=top, bottom=bottom):
             return forms.Ratio(size_form(top), size_form(bottom))
-        case tree.Power(base=base, exponent=exponent):
+        case tree.Exponentiation(base=base, exponent=exponent):
             return forms.Power(size_form(base), size_form(exponent))
-        case tree.Root(inside=inside):
+        case tree.Radical(inside=inside):
             return forms.Root(size_form(inside))
-        case tree.Call(function="ceil" | "floor" as function, arguments=(inside,), subscript=None):
+        case tree.FunctionCall(function="ceil" | "floor" as function, arguments=(inside,), subscript=None):
             return (forms.Ceiling if function == "ceil" else forms.Floor)(size_form(inside))
-        case tree.Call(function="max" | "min" as function, arguments=choices, subscript=None) if choices:
+        case tree.FunctionCall(function="max" | "min" as function, arguments=choices, subscript=None) if choices:
             return (forms.Largest if function == "max" else forms.Smallest)(tuple(size_form(c) for c in choices))
-        case tree.Call(function="log", arguments=(inside,), subscript=None):
+        case tree.FunctionCall(function="log", arguments=(inside,), subscript=None):
             return forms.Logarithm(size_form(inside))
-        case tree.Call(function="log", arguments=(inside,), subscript=tree.Number(value=base)) if base.denominator == 1:
+        case tree.FunctionCall(function="log", arguments=(inside,), subscript=tree.Number(value=base)) if (
+            base.denominator == 1
+        ):
             return forms.Logarithm(size_form(inside), int(base))
     raise FormulaError("this is not a size", node.span, "a size is made of numbers and symbols, such as 4D or n_h × H")
 
@@ -164,13 +166,13 @@ def aliases(rows: Iterable[LayerRow], known: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def names_in(node: tree.Node) -> list[tree.Name]:
+def names_in(node: tree.Node) -> list[tree.Identifier]:
     """All names in a formula."""
-    found: list[tree.Name] = []
+    found: list[tree.Identifier] = []
     stack: list[Any] = [node]
     while stack:
         piece = stack.pop()
-        if isinstance(piece, tree.Name):
+        if isinstance(piece, tree.Identifier):
             found.append(piece)
         elif isinstance(piece, tree.Node):
             stack.extend(v for k, v in vars(piece).items() if k != "span" and isinstance(v, (tree.Node, tuple)))

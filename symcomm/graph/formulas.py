@@ -2,46 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
 import sympy as sp
 
 from symcomm import form as forms
 from symcomm.errors import FormulaError, ShapeError, nearest
 from symcomm.graph import ops as kinds
 from symcomm.graph.drafts import Drafts, DraftTensor, Value
-from symcomm.graph.functions import FUNCTION
 from symcomm.text import tree
 
 
 class Reader(Drafts):
-    """Reads formulas into ops."""
+    """Reads formulas into ops; ``functions`` are what a function of a name gives, where that is no map."""
+
+    functions: ClassVar[Mapping[str, Callable[[Any, tree.FunctionCall], Value]]] = {}
 
     def scalar(self, node: tree.Node) -> sp.Expr | None:
         """The worth of a formula without tensors, or None where a tensor is in it."""
         match node:
-            case tree.Number() | tree.Name():
-                if isinstance(node, tree.Name) and self.find(node) is not None:
+            case tree.Number() | tree.Identifier():
+                if isinstance(node, tree.Identifier) and self.find(node) is not None:
                     return None
                 return forms.value(self.form(node))
-            case tree.Product(factors=parts) | tree.Sum(terms=parts) | tree.Hadamard(factors=parts):
+            case tree.Multiplication(factors=parts) | tree.Sum(terms=parts) | tree.Hadamard(factors=parts):
                 pass
             case tree.Quotient(top=top, bottom=bottom):
                 parts = (top, bottom)
-            case tree.Power(base=base, exponent=exponent):
+            case tree.Exponentiation(base=base, exponent=exponent):
                 parts = (base, exponent)
-            case tree.Root(inside=inside):
+            case tree.Radical(inside=inside):
                 parts = (inside,)
             case _:
                 return None
         return None if any(self.scalar(p) is None for p in parts) else forms.value(self.form(node))
 
-    def find(self, name: tree.Name) -> DraftTensor | None:
+    def find(self, name: tree.Identifier) -> DraftTensor | None:
         """The tensor of a name, if there is one."""
         return self.tensors.get((name.key, bool(name.index)))
 
     def tensor(self, node: tree.Node) -> Value:
         """The value of a formula that must be a tensor."""
         match node:
-            case tree.Name():
+            case tree.Identifier():
                 found = self.find(node)
                 if found is None:
                     raise ShapeError(
@@ -54,7 +58,7 @@ class Reader(Drafts):
                     raise ShapeError("a transpose needs two axes", node.span)
                 places = (*value.places[:-2], value.places[-1], value.places[-2])
                 return Value(value.tensor, value.family, places, node.span)
-            case tree.Product(factors=factors):
+            case tree.Multiplication(factors=factors):
                 scale, result = sp.Integer(1), None
                 for factor in factors:
                     number = self.scalar(factor)
@@ -77,22 +81,22 @@ class Reader(Drafts):
                     if self.scalar(term) is not None:
                         raise FormulaError("a number is added to a tensor", term.span, "add tensors only")
                 return self.add([self.tensor(t) for t in terms], signs, node.span)
-            case tree.Call():
+            case tree.FunctionCall():
                 return self.call(node)
         raise FormulaError("this is not something a layer computes", node.span)
 
-    def call(self, node: tree.Call) -> Value:
+    def call(self, node: tree.FunctionCall) -> Value:
         """What a function gives: a map by its record, any other function by its own."""
         name = node.function.replace(" ", "_")
-        if name in FUNCTION:
-            return FUNCTION[name].add(self, node)
+        if name in self.functions:
+            return self.functions[name](self, node)
         if name in kinds.SPELLED:
             self.expect(node, 1)
             return self.map(kinds.SPELLED[name].name, self.tensor(node.arguments[0]), node.span)
-        known = list({**FUNCTION, **kinds.SPELLED})
+        known = [*{**self.functions, **kinds.SPELLED}]
         raise FormulaError(f"unknown function '{node.function}'", node.span, nearest(name, known))
 
-    def expect(self, node: tree.Call, *counts: int) -> None:
+    def expect(self, node: tree.FunctionCall, *counts: int) -> None:
         """Raises ``FormulaError`` unless a function has one of these numbers of arguments."""
         if len(node.arguments) not in counts:
             wanted = " or ".join(str(c) for c in counts)
@@ -101,7 +105,7 @@ class Reader(Drafts):
                 node.span,
             )
 
-    def result(self, node: tree.Call) -> DraftTensor:
+    def result(self, node: tree.FunctionCall) -> DraftTensor:
         """The row's declared result, for functions whose result shape only the table says."""
         if self.target is None or self.formula is not node:
             raise FormulaError(f"{node.function} stands inside another formula", node.span, "give it a row of its own")

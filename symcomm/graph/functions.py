@@ -28,10 +28,10 @@ class Function:
     name: str
     spellings: tuple[str, ...]
     summary: str
-    add: Callable[[Reader, tree.Call], Value]
+    add: Callable[[Reader, tree.FunctionCall], Value]
 
 
-def _norm(reader: Reader, node: tree.Call) -> Value:
+def _norm(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1, 2, 3)
     value = reader.map(kinds.SPELLED[node.function].name, reader.tensor(node.arguments[0]), node.span)
     if len(node.arguments) > 1:
@@ -41,7 +41,7 @@ def _norm(reader: Reader, node: tree.Call) -> Value:
     return value
 
 
-def _crossentropy(reader: Reader, node: tree.Call) -> Value:
+def _crossentropy(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 2)
     logits, targets = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
     chosen = targets
@@ -54,7 +54,7 @@ def _crossentropy(reader: Reader, node: tree.Call) -> Value:
     return reader.reduce(value, node.span, mean=True) if scalar else value
 
 
-def _rope(reader: Reader, node: tree.Call) -> Value:
+def _rope(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     value = reader.tensor(node.arguments[0])
     where = value.dims[-2:] if len(value.dims) > 1 else value.dims
@@ -62,7 +62,7 @@ def _rope(reader: Reader, node: tree.Call) -> Value:
     return reader.map("rope", value, node.span, *tables)
 
 
-def _linear(reader: Reader, node: tree.Call) -> Value:
+def _linear(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 2, 3)
     value = reader.matmul(reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1]), node.span)
     return (
@@ -70,12 +70,12 @@ def _linear(reader: Reader, node: tree.Call) -> Value:
     )
 
 
-def _transpose(reader: Reader, node: tree.Call) -> Value:
+def _transpose(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     return reader.tensor(tree.Transpose(node.span, node.arguments[0]))
 
 
-def _permute(reader: Reader, node: tree.Call) -> Value:
+def _permute(reader: Reader, node: tree.FunctionCall) -> Value:
     """The axes in the order of the row's result: each is the one axis of the operand with its size."""
     reader.expect(node, 1)
     value, target = reader.tensor(node.arguments[0]), reader.result(node)
@@ -97,17 +97,17 @@ def _permute(reader: Reader, node: tree.Call) -> Value:
     return reader.emit("contraction", (value,), (value.labels(of, labels),), kept, out, node.span, view=True)
 
 
-def _mean(reader: Reader, node: tree.Call) -> Value:
+def _mean(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     return reader.reduce(reader.tensor(node.arguments[0]), node.span, mean=True)
 
 
-def _sum(reader: Reader, node: tree.Call) -> Value:
+def _sum(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     return reader.reduce(reader.tensor(node.arguments[0]), node.span, mean=False)
 
 
-def _first(reader: Reader, node: tree.Call) -> Value:
+def _first(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     value = reader.tensor(node.arguments[0])
     if len(value.dims) < 2:
@@ -122,7 +122,7 @@ def _first(reader: Reader, node: tree.Call) -> Value:
     )  # fmt: skip
 
 
-def _dropout(reader: Reader, node: tree.Call) -> Value:
+def _dropout(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1, 2)
     value = reader.tensor(node.arguments[0])
     mask = DraftTensor(
@@ -141,7 +141,7 @@ def _dropout(reader: Reader, node: tree.Call) -> Value:
     return reader.multiply([value, hidden], node.span)
 
 
-def _mask(reader: Reader, node: tree.Call) -> Value:
+def _mask(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     value = reader.tensor(node.arguments[0])
     if len(value.dims) < 2:
@@ -151,11 +151,11 @@ def _mask(reader: Reader, node: tree.Call) -> Value:
     )
 
 
-def _causalsoftmax(reader: Reader, node: tree.Call) -> Value:
+def _causalsoftmax(reader: Reader, node: tree.FunctionCall) -> Value:
     return reader.map("softmax", _mask(reader, node), node.span)
 
 
-def _partition(reader: Reader, node: tree.Call) -> Value:
+def _partition(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     value, target = reader.tensor(node.arguments[0]), reader.result(node)
     if len(target.indices) != 1 or len(target.dims) != len(value.dims) + 1:
@@ -173,7 +173,7 @@ def _partition(reader: Reader, node: tree.Call) -> Value:
     return reader.emit("contraction", (value,), (value.labels(of, labels),), letters, out, node.span, view=True)
 
 
-def _merge(reader: Reader, node: tree.Call) -> Value:
+def _merge(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     argument = node.arguments[0]
     if isinstance(argument, tree.Family):
@@ -200,7 +200,7 @@ def _merge(reader: Reader, node: tree.Call) -> Value:
     return reader.emit("contraction", (value,), (read,), (), out, node.span, view=True)
 
 
-def _axis_argument(reader: Reader, node: tree.Call, count: int) -> int:
+def _axis_argument(reader: Reader, node: tree.FunctionCall, count: int) -> int:
     at = -1
     if node.subscript is not None:
         number = reader.scalar(node.subscript)
@@ -210,7 +210,7 @@ def _axis_argument(reader: Reader, node: tree.Call, count: int) -> int:
     return at % count
 
 
-def _repeat(reader: Reader, node: tree.Call) -> Value:
+def _repeat(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     value, target = reader.tensor(node.arguments[0]), reader.result(node)
     if len(value.family) != 1 or len(target.indices) != 1 or len(target.dims) != len(value.tensor.dims):
@@ -228,7 +228,7 @@ def _repeat(reader: Reader, node: tree.Call) -> Value:
     return reader.emit("contraction", (value,), (read,), [(target.indices[0], whole, many)], out, node.span, view=True)
 
 
-def _embed(reader: Reader, node: tree.Call) -> Value:
+def _embed(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 2)
     indices, table = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
     if len(table.dims) != 2:
@@ -238,7 +238,7 @@ def _embed(reader: Reader, node: tree.Call) -> Value:
     return value
 
 
-def _topk(reader: Reader, node: tree.Call) -> Value:
+def _topk(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     gates, target = reader.tensor(node.arguments[0]), reader.result(node)
     if len(target.dims) != len(gates.dims) + 1 or target.indices:
@@ -269,7 +269,7 @@ def _topk(reader: Reader, node: tree.Call) -> Value:
     )
 
 
-def _routed(reader: Reader, node: tree.Call, argument: tree.Node) -> tuple[Value, DraftTensor]:
+def _routed(reader: Reader, node: tree.FunctionCall, argument: tree.Node) -> tuple[Value, DraftTensor]:
     value = reader.tensor(argument)
     if value.tensor not in reader.routes:
         raise ShapeError(
@@ -278,7 +278,7 @@ def _routed(reader: Reader, node: tree.Call, argument: tree.Node) -> tuple[Value
     return value, reader.routes[value.tensor]
 
 
-def _dispatch(reader: Reader, node: tree.Call) -> Value:
+def _dispatch(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 2)
     tokens, target = reader.tensor(node.arguments[0]), reader.result(node)
     _, route = _routed(reader, node, node.arguments[1])
@@ -298,7 +298,7 @@ def _dispatch(reader: Reader, node: tree.Call) -> Value:
     )  # fmt: skip
 
 
-def _combine(reader: Reader, node: tree.Call) -> Value:
+def _combine(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 2)
     results, (gates, route) = reader.tensor(node.arguments[0]), _routed(reader, node, node.arguments[1])
     if len(results.family) != 1:
@@ -323,7 +323,7 @@ def _fits(reader: Reader, a: Dim, b: Dim, span: Span, what: str) -> None:
         raise ShapeError(f"shapes do not fit: {what} ({a.root().label} against {b.root().label})", span)
 
 
-def _conv(reader: Reader, node: tree.Call) -> Value:
+def _conv(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 2, 3)
     image, kernel = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
     target = reader.result(node)
@@ -346,7 +346,7 @@ def _conv(reader: Reader, node: tree.Call) -> Value:
     return value if len(node.arguments) == 2 else _channel_bias(reader, value, node)
 
 
-def _channel_bias(reader: Reader, value: Value, node: tree.Call) -> Value:
+def _channel_bias(reader: Reader, value: Value, node: tree.FunctionCall) -> Value:
     bias = reader.tensor(node.arguments[2])
     of, labels = reader.fresh_labels(value)
     reader.join(value.dims[1], bias.dims[-1], node.span, "the channels of the bias")

@@ -25,7 +25,7 @@ _UNITS = ("SM", "CU", "MXU", "core")  # what a processor is made of
 
 
 @dataclass(frozen=True)
-class Figure:
+class PublishedNumber:
     """A published number as its source prints it, and what it is worth exactly."""
 
     text: str
@@ -42,9 +42,9 @@ class Memory:
 
     kind: str
     sold_as: str
-    bandwidth: Figure
+    bandwidth: PublishedNumber
     source: str
-    usable: Figure | None = None
+    usable: PublishedNumber | None = None
 
     @property
     def nominal(self) -> Fraction:
@@ -81,8 +81,8 @@ class Link:
 
     name: str
     count: int
-    rate: Figure
-    published: Figure | None = None
+    rate: PublishedNumber
+    published: PublishedNumber | None = None
     published_direction: Direction = "both"
 
     def bandwidth(self, direction: Direction) -> Quantity:
@@ -98,7 +98,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Parts:
+class RateParts:
     """What a peak rate is made of: a clock, units, and the multiply-adds each unit does in a cycle."""
 
     clock: Quantity
@@ -109,7 +109,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Rate:
+class PeakRate:
     """The peak rate in one number format, as derived from its parts and as published; at least one of them is known.
 
     ``published`` is what the source prints; ``sparse`` says that it counts 2:4 sparsity, which doubles it.
@@ -118,8 +118,8 @@ class Rate:
 
     dtype: str
     unit: Unit
-    parts: Parts | None = None
-    published: Figure | None = None
+    parts: RateParts | None = None
+    published: PublishedNumber | None = None
     rounded_to: Fraction = Fraction(0)
     sparse: bool = False
 
@@ -164,13 +164,13 @@ class Device:
     name: str
     maker: str
     source: str
-    rates: Mapping[str, Rate]
+    rates: Mapping[str, PeakRate]
     memory: Memory
     links: Mapping[str, Link]
     aliases: tuple[str, ...] = ()
     notes: str = ""
 
-    def rate(self, dtype: str) -> Rate:
+    def rate(self, dtype: str) -> PeakRate:
         """The peak rate in a number format. Raises ``ValuesError`` for one that the device is not known to compute."""
         key = dtype.strip().lower().replace("float", "fp")
         if key not in self.rates:
@@ -318,8 +318,8 @@ def _device(name: str, entry: Entry, known: Mapping[str, Device]) -> Device:
     )
 
 
-def _figure(entry: Entry, source: str, *units: str) -> Figure:
-    return Figure(entry.text, entry.quantity(*units), source)
+def _figure(entry: Entry, source: str, *units: str) -> PublishedNumber:
+    return PublishedNumber(entry.text, entry.quantity(*units), source)
 
 
 def _source(entry: Entry, default: str, key: str = "source") -> str:
@@ -327,10 +327,10 @@ def _source(entry: Entry, default: str, key: str = "source") -> str:
     return found.text if found else default
 
 
-def _rates(entry: Entry, parts: Entry | None, source: str) -> Mapping[str, Rate]:
+def _rates(entry: Entry, parts: Entry | None, source: str) -> Mapping[str, PeakRate]:
     if parts is not None:
         parts.only(["clock", "units", "unit", "source"], ["clock", "units", "unit"])
-    made: dict[str, Rate] = {}
+    made: dict[str, PeakRate] = {}
     for dtype, item in entry.items:
         if not re.fullmatch(r"[a-z]+[0-9]+(_[a-z]+)?", dtype):
             raise item.error(f"'{dtype[:40]}' is no number format", "such as fp16, int8 or fp64_vector")
@@ -345,14 +345,14 @@ def _rates(entry: Entry, parts: Entry | None, source: str) -> Mapping[str, Rate]
                 )
             clock = (item.get("clock") or parts["clock"]).quantity("Hz")
             unit = parts["unit"].choice(_UNITS)
-            made_of = Parts(clock, parts["units"].count, unit, fma.count, _source(parts, here))
+            made_of = RateParts(clock, parts["units"].count, unit, fma.count, _source(parts, here))
         published = item.get("published")
         if published is None and made_of is None:
             raise item.error(f"'{dtype}' needs fma, or a published rate")
         counted = Unit.parse(_RATES[dtype.startswith("int")])
         figure = _figure(published, here, str(counted)) if published else None
         rounded, kind = item.get("rounded_to"), item.get("published_for")
-        made[dtype] = Rate(
+        made[dtype] = PeakRate(
             dtype,
             counted,
             made_of,

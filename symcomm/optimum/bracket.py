@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from symcomm.derivation import rational
 from symcomm.errors import ValuesError
-from symcomm.optimum.candidates import Found, Point
+from symcomm.optimum.candidates import CandidatePoint, Found
 from symcomm.optimum.powers import course, slope_of, terms
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _courses(expr: Expr, x: Symbol) -> tuple[Expr, str]:
     )
 
 
-def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None) -> Point:
+def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None) -> CandidatePoint:
     """The least point of a cost with one valley, or one hill, between two fractions.
 
     >>> import sympy as sp
@@ -112,8 +112,8 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None) -> Point:
     """
     slope, kind = _courses(expr, x)
 
-    def end(at: Fraction, name: str) -> Point:
-        return Point(rational(at), at, at, name)
+    def end(at: Fraction, name: str) -> CandidatePoint:
+        return CandidatePoint(rational(at), at, at, name)
 
     if kind == "hill":
         if not low or high is None:
@@ -133,12 +133,12 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None) -> Point:
         middle = (bottom + top) / 2 if top < 4 * bottom else Fraction(_power_between(bottom, top))
         way = sign_at(slope, x, middle) or sign_at(slope, x, middle, 16 * _DIGITS)
         if not way and slope.subs(x, rational(middle)).equals(0):
-            return Point(rational(middle), middle, middle, "slope zero")
+            return CandidatePoint(rational(middle), middle, middle, "slope zero")
         if not way:
             raise ValuesError("where the cost is best cannot be told: its slope is too small to have a sure sign")
         bottom, top = (middle, top) if way < 0 else (bottom, middle)
     middle = (bottom + top) / 2
-    return Point(rational(middle), bottom, top, "slope zero", closed=False)
+    return CandidatePoint(rational(middle), bottom, top, "slope zero", closed=False)
 
 
 def _power_between(a: Fraction, b: Fraction) -> Fraction:

@@ -196,7 +196,7 @@ def _check_limit(expr: Expr, x: Symbol, beyond: int, best: Fraction) -> None:
 
 
 @dataclass(frozen=True)
-class Point:
+class CandidatePoint:
     """A real point where a cost may be least: an exact number, or (not ``closed``) a root between two fractions."""
 
     number: Expr
@@ -206,7 +206,7 @@ class Point:
     closed: bool = True
 
 
-def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below: bool) -> tuple[Point, ...]:
+def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below: bool) -> tuple[CandidatePoint, ...]:
     """The points of a range where a cost is least, the cost a quotient of polynomials on its pieces.
 
     ``open_below`` says that ``low`` itself is not allowed. Raises ``ValuesError`` where there is no optimum.
@@ -220,9 +220,9 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
         for r in sp.Poly(poly, x, domain="QQ").real_roots(multiple=True):
             if r >= rational(low) and not (open_below and r == rational(low)) and (high is None or r <= rational(high)):
                 raise ValuesError(f"the cost is not defined at {x.name} = {r}: a division by zero")
-    found: list[Point] = [] if open_below else [Point(rational(low), low, low, "lower bound")]
+    found: list[CandidatePoint] = [] if open_below else [CandidatePoint(rational(low), low, low, "lower bound")]
     if high is not None:
-        found.append(Point(rational(high), high, high, "upper bound"))
+        found.append(CandidatePoint(rational(high), high, high, "upper bound"))
     eps = Fraction(1, 10**15)
     for kind, polys in (("slope zero", points.slopes), ("kink", points.kinks)):
         for poly in polys:
@@ -232,15 +232,15 @@ def real(expr: Expr, x: Symbol, low: Fraction, high: Fraction | None, open_below
                     continue
                 if r.is_Rational:
                     exact = Fraction(int(r.p), int(r.q))
-                    found.append(Point(r, exact, exact, kind))
+                    found.append(CandidatePoint(r, exact, exact, kind))
                     continue
                 middle = Fraction(int(sp.N(r * 10**16, 40 + len(str(int(r)))))) / 10**16
                 if p.eval(rational(middle - eps)) * p.eval(rational(middle + eps)) >= 0:
                     near = f"near {float(middle):.6g}"
                     raise ValuesError(f"two candidates for the optimum are closer than 10^-15, {near}")
-                found.append(Point(r, middle - eps, middle + eps, kind, not r.has(sp.CRootOf)))
+                found.append(CandidatePoint(r, middle - eps, middle + eps, kind, not r.has(sp.CRootOf)))
 
-    def worth(point: Point) -> Expr:
+    def worth(point: CandidatePoint) -> Expr:
         return sp.N(expr.subs(x, point.number), 60)
 
     best = min((worth(p) for p in found), default=None)

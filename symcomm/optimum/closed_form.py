@@ -10,7 +10,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
 from symcomm.optimum import comparison, whole_number
 from symcomm.optimum.cost import written
-from symcomm.optimum.powers import Course, Terms, course, root, slope_of, terms
+from symcomm.optimum.powers import Monotonicity, Terms, course, root, slope_of, terms
 from symcomm.optimum.working import Working
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def show_slope(working: Working, slope: Terms) -> None:
     working.define("f'", first, unit, "differentiate", f"With respect to `{cost.over}`.")
 
 
-def derivation(working: Working, found: Terms, runs: Course, numeric: bool) -> Derivation:
+def derivation(working: Working, found: Terms, runs: Monotonicity, numeric: bool) -> Derivation:
     """The optimum of a sum of powers whose course is known; ``numeric`` says that it took the given numbers to know it.
 
     Raises ``ValuesError`` where there is no optimum.
@@ -140,7 +140,7 @@ def _into_the_range(working: Working) -> str:
     return working.define(f"{cost.over}^best", bounded, unit, "bounds", text)
 
 
-def _at_an_end(working: Working, runs: Course) -> Derivation:
+def _at_an_end(working: Working, runs: Monotonicity) -> Derivation:
     """The optimum of a cost that runs one way: a bound of the range."""
     cost, question = working.cost, working.question
     at_low = runs.kind in ("rises", "flat")
@@ -160,7 +160,7 @@ def _at_an_end(working: Working, runs: Course) -> Derivation:
     return working.finish(working.place)
 
 
-def _at_one_of_two_ends(working: Working, runs: Course) -> Derivation:
+def _at_one_of_two_ends(working: Working, runs: Monotonicity) -> Derivation:
     question = working.question
     if question.low is None or not question.low or question.high is None:
         raise ValuesError(

@@ -10,7 +10,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form
 from symcomm.optimum import bracket, candidates
 from symcomm.optimum.cost import written
-from symcomm.optimum.powers import Course
+from symcomm.optimum.powers import Monotonicity
 from symcomm.optimum.unit_repair import with_unit
 from symcomm.optimum.working import Working
 from symcomm.units import Quantity, decimal_text
@@ -27,7 +27,7 @@ def needs_numbers(working: Working, why: str) -> None:
         )
 
 
-def derivation(working: Working, runs: Course) -> Derivation:
+def derivation(working: Working, runs: Monotonicity) -> Derivation:
     """The optimum by comparing all points where it can be; raises ``ValuesError`` where there is none."""
     why = runs.why or "the ends of the range must be compared"
     if working.question.divides is not None:
@@ -80,7 +80,7 @@ def _real(working: Working) -> Derivation:
     return working.finish(working.place)
 
 
-def _bracketed(working: Working, best: candidates.Point) -> Derivation:
+def _bracketed(working: Working, best: candidates.CandidatePoint) -> Derivation:
     """An optimum without a closed form: the upper end of a narrow bracket is given, and said to be that."""
     cost = working.cost
     working.notes.append(

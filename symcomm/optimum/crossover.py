@@ -156,7 +156,7 @@ def _always(pair: Pair, side: int, low: Fraction, high: Fraction, given: dict[st
 
 
 @dataclass(frozen=True)
-class Stretch:
+class CheapestInterval:
     """A stretch of the variable in which one of several costs is the least, by its place in their order."""
 
     low: Fraction
@@ -166,7 +166,7 @@ class Stretch:
 
 def envelope(
     costs: Sequence[Derivation], over: str, between: tuple[object, object] | None = None
-) -> tuple[Stretch, ...]:
+) -> tuple[CheapestInterval, ...]:
     """Which of several costs is the least, from stretch to stretch of a variable; the first one where several are.
 
     The costs must be in one unit, with all other numbers known. Costs that differ in the algorithm may be compared.
@@ -182,7 +182,7 @@ def envelope(
         worth = [forms.evaluate(f, {**g, over: x}) for f, g in zip(written, given, strict=True)]
         return worth.index(min(worth))
 
-    found: list[Stretch] = []
+    found: list[CheapestInterval] = []
     start, before, now = low, low, best(low)
     for point in points(low, high, pair.whole)[1:]:
         while best(point) != now:
@@ -192,11 +192,11 @@ def envelope(
                 return 1 if best(x) == here else -1
 
             end = bisect(same, before, point, 1, pair.whole)
-            found.append(Stretch(start, end.low, now))
+            found.append(CheapestInterval(start, end.low, now))
             start = before = end.high
             now = best(start)
         before = point
-    found.append(Stretch(start, high, now))
+    found.append(CheapestInterval(start, high, now))
     return tuple(found)
 
 

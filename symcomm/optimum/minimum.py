@@ -15,8 +15,8 @@ from symcomm.errors import DerivationError
 from symcomm.form import Form
 from symcomm.optimum import closed_form, comparison
 from symcomm.optimum.cost import read
-from symcomm.optimum.powers import Course, Terms, course, slope_of, terms
-from symcomm.optimum.question import Question, Wanted, ask
+from symcomm.optimum.powers import Monotonicity, Terms, course, slope_of, terms
+from symcomm.optimum.question import OptimumQuestion, Wanted, ask
 from symcomm.optimum.working import Working
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def maximise(
     return _answer(ask(read(cost, over, given, title), -1, integer, lower, upper, divides, wanted))
 
 
-def _answer(question: Question) -> Derivation:
+def _answer(question: OptimumQuestion) -> Derivation:
     try:
         return _working(question)
     except DerivationError:  # the units cannot be followed: the cost is taken as a plain number
@@ -83,16 +83,16 @@ def _answer(question: Question) -> Derivation:
         return _working(replace(question, cost=question.cost.without_units()))
 
 
-def _working(question: Question) -> Derivation:
+def _working(question: OptimumQuestion) -> Derivation:
     """In closed form where the signs of the slope's terms are known, else by comparing with known numbers."""
     cost, working = question.cost, Working(question)
 
-    def runs(slope: Terms) -> Course:
+    def runs(slope: Terms) -> Monotonicity:
         return course(tuple((e, question.sense * c) for e, c in slope))
 
     found = terms(cost.expr, cost.x)
     if found is None:
-        return comparison.derivation(working, Course("unknown", "the cost is not a sum of powers"))
+        return comparison.derivation(working, Monotonicity("unknown", "the cost is not a sum of powers"))
     slope = slope_of(found)
     closed_form.show_slope(working, slope)
     way = runs(slope)

@@ -82,7 +82,7 @@ def at_least(expr: Expr) -> bool:
 
 
 @dataclass(frozen=True)
-class Course:
+class Monotonicity:
     """How a sum of powers runs for positive ``x``, by Descartes' rule of signs.
 
     ``kind`` is ``falls``, ``rises``, ``valley`` (falls, then rises), ``hill``, ``flat`` or ``unknown``; ``why`` names
@@ -95,7 +95,7 @@ class Course:
     sure: bool = True
 
 
-def course(slope: Terms) -> Course:
+def course(slope: Terms) -> Monotonicity:
     """How a function runs whose slope has these terms."""
     from symcomm.printing import plain
 
@@ -104,18 +104,18 @@ def course(slope: Terms) -> Course:
     for _, coefficient in slope:
         way = sign(coefficient)
         if way is None:
-            return Course("unknown", f"the sign of {plain(written(coefficient))} is not known")
+            return Monotonicity("unknown", f"the sign of {plain(written(coefficient))} is not known")
         if way:
             signs.append(way)
             sure = sure and at_least(coefficient)
     changes = sum(a != b for a, b in pairwise(signs))
     if not signs:
-        return Course("flat")
+        return Monotonicity("flat")
     if not changes:
-        return Course("rises" if signs[0] > 0 else "falls", "", tuple(signs), sure)
+        return Monotonicity("rises" if signs[0] > 0 else "falls", "", tuple(signs), sure)
     if changes == 1:
-        return Course("valley" if signs[0] < 0 else "hill", "", tuple(signs), sure)
-    return Course("unknown", f"the signs of its slope's terms change {changes} times", tuple(signs), sure)
+        return Monotonicity("valley" if signs[0] < 0 else "hill", "", tuple(signs), sure)
+    return Monotonicity("unknown", f"the signs of its slope's terms change {changes} times", tuple(signs), sure)
 
 
 def root(slope: Terms) -> tuple[Expr, Expr, Expr] | None:

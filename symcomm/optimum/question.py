@@ -15,7 +15,7 @@ _LARGEST_DIVIDED = 10**15  # factored in milliseconds
 
 
 @dataclass(frozen=True)
-class Question:
+class OptimumQuestion:
     """A cost and the range over which it is made small (``sense`` 1) or large (-1).
 
     ``low`` and ``high`` are the bounds, None where there is none; with ``integer`` they are whole, and ``low`` is at
@@ -38,7 +38,7 @@ class Question:
 
 def ask(
     cost: Cost, sense: int, integer: bool, lower: object, upper: object, divides: object, wanted: Wanted
-) -> Question:
+) -> OptimumQuestion:
     """The question, its range checked. Raises ``ValuesError`` where the range is empty or makes no sense."""
     low, high = _bound(lower, "lower", cost), _bound(upper, "upper", cost)
     if low is not None and high is not None and low > high:
@@ -50,7 +50,7 @@ def ask(
             raise ValuesError(f"there is no whole {cost.over} from {low} to {high}")
     if wanted not in ("place", "value"):
         raise ValuesError(f"'{str(wanted)[:40]}' cannot be asked of an optimum", hint="wanted is place or value")
-    return Question(cost, sense, integer, low, high, _divided(divides, integer), wanted)
+    return OptimumQuestion(cost, sense, integer, low, high, _divided(divides, integer), wanted)
 
 
 def _divided(given: object, integer: bool) -> int | None:

@@ -11,7 +11,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
 from symcomm.optimum import comparison
 from symcomm.optimum.cost import written
-from symcomm.optimum.powers import Course, Terms, course, neat, terms
+from symcomm.optimum.powers import Monotonicity, Terms, course, neat, terms
 from symcomm.optimum.working import Working
 from symcomm.units import Quantity
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HIGHEST_POWER = 12  # of the difference of neighbours, which is expanded
 
 
-def derivation(working: Working, found: Terms, runs: Course) -> Derivation:
+def derivation(working: Working, found: Terms, runs: Monotonicity) -> Derivation:
     """The best whole number, where the cost first falls and then rises.
 
     Raises ``ValuesError`` where it has no closed form and numbers are missing.

@@ -10,7 +10,7 @@ from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import DerivationError, IrrationalError
 from symcomm.form import Form, Sym
 from symcomm.optimum.cost import Cost
-from symcomm.optimum.question import Question
+from symcomm.optimum.question import OptimumQuestion
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Working:
     """The working of one question, from the cost (the step ``f``) to the optimum."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: OptimumQuestion) -> None:
         self.question = question
         self.cost: Cost = question.cost
         self.steps: list[Step] = []

@@ -11,7 +11,7 @@ from pathlib import Path
 from symcomm import form as forms
 from symcomm.derivation import Derivation, exact
 from symcomm.errors import ValuesError
-from symcomm.optimum.crossover import Stretch, envelope
+from symcomm.optimum.crossover import CheapestInterval, envelope
 from symcomm.plots.figure import COLOURS, checked, figure, prefixed, save
 from symcomm.units import ONE, Quantity, Unit
 
@@ -26,7 +26,7 @@ def plot_costs(
     labels: Sequence[str] = (),
     title: str = "",
     points: int = 240,
-) -> tuple[Stretch, ...]:
+) -> tuple[CheapestInterval, ...]:
     """Draws costs over a variable into an SVG, PNG or PDF file, and gives the stretches in which each is the least.
 
     Every point is evaluated exactly and then rounded for the picture. The file appears only when it is whole, and is

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from symcomm.errors import ValuesError
 from symcomm.plots.figure import COLOURS, GRID, SOFT, checked, figure, prefixed, save
-from symcomm.units import BYTE, Unit
-
-if TYPE_CHECKING:
-    from symcomm.searching.result import Configuration, SearchResult
+from symcomm.units import BYTE, Quantity, Unit
 
 
-def pareto_plot(found: SearchResult, path: str | Path | None = None) -> Any:
+class FrontPoint(Protocol):
+    """What is drawn of a configuration: how it runs, and where that puts it."""
+
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def mesh(self) -> tuple[tuple[str, int], ...]: ...
+    @property
+    def microbatches(self) -> int: ...
+    @property
+    def recomputation(self) -> str: ...
+    @property
+    def time(self) -> Quantity: ...
+    @property
+    def memory(self) -> Quantity: ...
+
+
+class SearchFront(Protocol):
+    """What is drawn of a search."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def devices(self) -> int: ...
+    @property
+    def capacity(self) -> Quantity: ...
+    @property
+    def front(self) -> Sequence[FrontPoint]: ...
+    @property
+    def top(self) -> Sequence[FrontPoint]: ...
+
+
+def pareto_plot(found: SearchFront, path: str | Path | None = None) -> Any:
     """A Matplotlib figure of the front, written to ``path`` where one is given.
 
     Each family of strategies has its colour. Raises ``ValuesError`` where nothing fits, or for an unknown format, and
@@ -28,7 +58,7 @@ def pareto_plot(found: SearchResult, path: str | Path | None = None) -> Any:
     times = [float(c.time.value) for c in found.front]
     held = [float(c.memory.value) for c in found.front]
     axes.step(times, held, where="post", color="#bbbbbb", linewidth=1.2, zorder=1)
-    families: dict[str, list[Configuration]] = {}
+    families: dict[str, list[FrontPoint]] = {}
     for one in found.front:
         families.setdefault(family(one), []).append(one)
     for n, (name, members) in enumerate(families.items()):
@@ -64,7 +94,7 @@ def pareto_plot(found: SearchResult, path: str | Path | None = None) -> Any:
     return save(made, path)
 
 
-def family(one: Configuration) -> str:
+def family(one: FrontPoint) -> str:
     """What a configuration is called in a legend: its strategy without sizes, and its recomputation."""
     import re
 

@@ -62,9 +62,9 @@ def timeline(
             "a pipeline runs too many microbatches to be drawn op by op",
             hint="peak_memory has a table of its warm-up, steady state and cool-down",
         )
-    options = {"dtype": dtype, "recomputation": recomputation, "every": every, "frozen": frozen, "step": step}
-    options |= {"tables": tables, "units": units, "buckets": buckets}
-    model.peak_memory(placed, recipe, accounting, **options)  # refuses what does not fit
+    options: dict[str, Any] = {"dtype": dtype, "recomputation": recomputation, "every": every, "frozen": frozen}
+    options |= {"recipe": recipe, "step": step, "tables": tables, "units": units, "buckets": buckets}
+    model.peak_memory(placed, accounting=accounting, **options)  # refuses what does not fit
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
     known = model.graph.relations.complete(model.values)
     setting = Setting(model.graph, chosen, dtype or model.dtype, model.notation, known)

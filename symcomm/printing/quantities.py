@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from symcomm.irrational import Irrational
 from symcomm.printing.dialects import _NARROW, _SUPERSCRIPT, LATEX, DialectName
 from symcomm.printing.escape import html_text, printable, tex_text, typst_string
 from symcomm.printing.forms import PRINTERS
-from symcomm.units import ONE, Irrational, Quantity
+from symcomm.units import ONE, Quantity
 
 _QUANTITY = re.compile(r"(-?)(\d+(?:\s\d{3})*)(\.\d+)?(?:/(\d+(?:\s\d{3})*))?(?:·10\^(-?\d+))?(?: (.*))?")
 

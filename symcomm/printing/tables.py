@@ -7,11 +7,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from symcomm.form import Form
+from symcomm.irrational import Irrational
 from symcomm.notation import Notation
 from symcomm.printing.dialects import DialectName
 from symcomm.printing.forms import inline
 from symcomm.printing.quantities import amounts, said
-from symcomm.units import Irrational, Quantity
+from symcomm.units import Quantity
 
 if TYPE_CHECKING:
     from symcomm.derivation import Exhibit

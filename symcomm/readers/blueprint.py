@@ -65,8 +65,8 @@ class PartGraph:
 @lru_cache(maxsize=64)
 def _graph(part: PartTable) -> Graph:
     from symcomm.graph.build import build
+    from symcomm.text.finder import layer_tables
     from symcomm.text.formula import parse_layer
-    from symcomm.text.table import layer_tables
 
     [table] = layer_tables(part.text, f"<{part.name}>")
     return build(parse_layer(table), name=part.name, repeat=part.repeat, inputs=part.inputs, weights=part.weights)

@@ -39,7 +39,7 @@ _SAFE_LINK = re.compile(r"(https?://|mailto:)[^\s\"<>\\]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Piece:
+class InlinePiece:
     """A piece of Markdown: a run of blocks, or one inline run (a heading, a table cell)."""
 
     markdown: str
@@ -52,7 +52,7 @@ _written: dict[Key, str] = {}  # conversions of this process; the variants of an
 _KEPT = 8192
 
 
-def convert(pieces: Sequence[Piece], target: Target) -> dict[Piece, str]:
+def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, str]:
     """Each piece in the target's language.
 
     Raises ``RenderError`` naming the construct and its place where a piece holds what no format can show.
@@ -67,7 +67,7 @@ def convert(pieces: Sequence[Piece], target: Target) -> dict[Piece, str]:
     return {p: _written[(target, p.markdown, p.inline)] for p in pieces}
 
 
-def _convert(pieces: Sequence[Piece], target: Target) -> list[str]:
+def _convert(pieces: Sequence[InlinePiece], target: Target) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
         trees = _read(pieces, Path(folder))
         for piece, blocks in zip(pieces, trees, strict=True):
@@ -78,7 +78,7 @@ def _convert(pieces: Sequence[Piece], target: Target) -> list[str]:
         return _write(trees, target, Path(folder), maths)
 
 
-def _read(pieces: Sequence[Piece], folder: Path) -> list[list[Any]]:
+def _read(pieces: Sequence[InlinePiece], folder: Path) -> list[list[Any]]:
     """The syntax tree of each piece; every piece is a file of its own, so that none reaches into the next."""
     mark = "piece" + hashlib.sha256("\0".join(p.markdown for p in pieces).encode()).hexdigest()[:24]
     paths: list[str] = []
@@ -118,7 +118,7 @@ def _maths(blocks: list[Any]) -> list[dict[str, Any]]:
     return [node for node in _walk(blocks) if node["t"] == "Math"]
 
 
-def _refuse(piece: Piece, construct: str, why: str, hint: str) -> RenderError:
+def _refuse(piece: InlinePiece, construct: str, why: str, hint: str) -> RenderError:
     start = piece.span.text.find(construct)
     span = piece.span.within(start, start + len(construct)) if start >= 0 else piece.span
     shown = construct if len(construct) <= 80 else construct[:77] + "..."
@@ -128,7 +128,7 @@ def _refuse(piece: Piece, construct: str, why: str, hint: str) -> RenderError:
 _DROPPED = object()
 
 
-def _checked(blocks: list[Any], piece: Piece) -> list[Any]:
+def _checked(blocks: list[Any], piece: InlinePiece) -> list[Any]:
     """The tree without comments, headings and attributes; an error for what cannot be shown."""
 
     def go(node: Any) -> Any:
@@ -208,7 +208,9 @@ def _outer_commas(tex: str) -> list[str]:
 _COMMENT = {"typst": ("typst", "// {}"), "latex": ("latex", "% {}"), "html": ("html", "<!-- {} -->")}
 
 
-def _write(trees: Sequence[list[Any]], target: Target, folder: Path, maths: Sequence[tuple[str, Piece]]) -> list[str]:
+def _write(
+    trees: Sequence[list[Any]], target: Target, folder: Path, maths: Sequence[tuple[str, InlinePiece]]
+) -> list[str]:
     language, comment = _COMMENT[target]
     mark = "piece" + hashlib.sha256(json.dumps(list(trees)).encode()).hexdigest()[:24]
     blocks: list[Any] = []

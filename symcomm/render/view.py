@@ -28,7 +28,7 @@ from symcomm.render.page import (
     StepView,
     TableView,
 )
-from symcomm.render.prose import Piece, Target, convert
+from symcomm.render.prose import InlinePiece, Target, convert
 from symcomm.render.repeats import Repeat, repeats
 from symcomm.units import Quantity
 
@@ -45,7 +45,7 @@ _TABLE_CHARACTERS, _TABLE_ROWS = 100, 30  # more than these and a table has to b
 _NUMBER, _RELATION, _REASON, _GAP = 2.2, 1.6, 14.5, 1.0
 
 
-class _Writer:
+class _PageWriter:
     """Writes formulas, numbers and names inline in one format."""
 
     def __init__(self, kind: Kind, notation: Notation) -> None:
@@ -137,7 +137,7 @@ def page(document: Document, kind: Kind, solutions: bool, name: str = "document"
     """
     blocks = document.shown(solutions)
     prose = _prose(blocks, kind)
-    writer = _Writer(kind, document.notation)
+    writer = _PageWriter(kind, document.notation)
     views: list[BlockView] = []
     again = repeats([b.derivation for b in blocks if isinstance(b, Answer)])
     answers = 0
@@ -194,23 +194,23 @@ def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], 
 
     if kind == "md":
         return lambda text, span, inline: Markup(" ".join(text.split()) if inline else text.strip("\n"))  # noqa: S704
-    pieces: list[Piece] = []
+    pieces: list[InlinePiece] = []
     for block in blocks:
         if isinstance(block, Prose):
-            pieces.append(Piece(block.markdown, block.span))
+            pieces.append(InlinePiece(block.markdown, block.span))
         elif isinstance(block, Heading):
-            pieces.append(Piece(block.markdown, block.span, True))
+            pieces.append(InlinePiece(block.markdown, block.span, True))
         elif isinstance(block, Picture) and block.caption:
-            pieces.append(Piece(block.caption, block.span, True))
+            pieces.append(InlinePiece(block.caption, block.span, True))
         elif isinstance(block, LayerTable):
-            pieces += [Piece(c, Span("", 0, c, 0, len(c)), True) for c in block.table.columns]
-            pieces += [Piece(cell.text, cell.span(), True) for row in block.table.rows for cell in row]
+            pieces += [InlinePiece(c, Span("", 0, c, 0, len(c)), True) for c in block.table.columns]
+            pieces += [InlinePiece(cell.text, cell.span(), True) for row in block.table.rows for cell in row]
     converted = convert(pieces, _TARGET[kind]) if pieces else {}
     texts = {(p.markdown, p.inline): text for p, text in converted.items()}
     return lambda text, span, inline: Markup(texts[(text, inline)])  # noqa: S704  (pandoc wrote it)
 
 
-def figure_view(picture: Picture, number: int, caption: Markup, writer: _Writer, name: str) -> FigureView:
+def figure_view(picture: Picture, number: int, caption: Markup, writer: _PageWriter, name: str) -> FigureView:
     """One picture in the writer's format."""
     inline = writer.kind == "html"
     source = (
@@ -220,10 +220,10 @@ def figure_view(picture: Picture, number: int, caption: Markup, writer: _Writer,
     return FigureView(number, source, caption, writer.sentence(picture.says), alt)
 
 
-def answer_view(answer: Answer, writer: _Writer, number: str = "", repeat: Repeat | None = None) -> AnswerView:
+def answer_view(answer: Answer, writer: _PageWriter, number: str = "", repeat: Repeat | None = None) -> AnswerView:
     """One answer in the writer's format."""
     d = answer.derivation
-    writer = _Writer(writer.kind, _merged(writer.notation, d.notation))
+    writer = _PageWriter(writer.kind, _merged(writer.notation, d.notation))
     lines = printing.lines(d)
     if repeat:
         lines = lines[repeat.steps :]
@@ -285,17 +285,17 @@ def _numbers(answer: Answer, given: Mapping[str, Fraction]) -> dict[str, Fractio
     return found[0] if found else None
 
 
-def _step(line: printing.Line, writer: _Writer, beside: float, room: float) -> StepView:
+def _step(line: printing.Line, writer: _PageWriter, beside: float, room: float) -> StepView:
     wide = printing.width(line.form, None, writer.notation) > beside
     row = writer.row(line.name, line.relation, line.form, room if wide else beside)
     return StepView(line.number, row, writer.sentence(line.reason), line.rule, writer.sentence(line.condition), wide)
 
 
-def _given(given: Given, writer: _Writer) -> GivenView:
+def _given(given: Given, writer: _PageWriter) -> GivenView:
     return GivenView(writer.equation(Sym(given.name), given.quantity), writer.sentence(given.meaning))
 
 
-def _exhibit(exhibit: Exhibit, writer: _Writer) -> TableView:
+def _exhibit(exhibit: Exhibit, writer: _PageWriter) -> TableView:
     def cell(value: str | Form | Quantity) -> str | Markup:
         found = printing.cell_maths(writer.dialect, value, writer.notation)
         if found is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from symcomm.text.tokens import DIGITS_LIMIT, EXPONENT_LIMIT
-from symcomm.text.tree import Node, Number, Power, Product, Quotient, Sum, children
+from symcomm.text.tree import Exponentiation, Multiplication, Node, Number, Quotient, Sum, children
 
 
 def degree(node: Node) -> Fraction:
     """How high the powers in a formula go together: nested exponents multiply."""
-    if isinstance(node, Power):
+    if isinstance(node, Exponentiation):
         exponent = _constant(node.exponent)
         below = degree(node.base)
         return below * max(Fraction(1), abs(exponent)) if exponent is not None else below
@@ -33,7 +33,7 @@ def _constant(node: Node) -> Fraction | None:
             if term is None:
                 return None
             value += sign * term
-    elif isinstance(node, Product):
+    elif isinstance(node, Multiplication):
         value = Fraction(1)
         for one in node.factors:
             factor = _constant(one)
@@ -44,7 +44,7 @@ def _constant(node: Node) -> Fraction | None:
         top, bottom = _constant(node.top), _constant(node.bottom)
         if top is not None and bottom:
             value = top / bottom
-    elif isinstance(node, Power):
+    elif isinstance(node, Exponentiation):
         base, exponent = _constant(node.base), _constant(node.exponent)
         if base is not None and exponent is not None:
             value = huge if abs(base) > 1 and abs(exponent) > 20 else Fraction(1)

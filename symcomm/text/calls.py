@@ -15,7 +15,7 @@ from symcomm.text.names import find, readings
 from symcomm.text.spelling import Script, Stem, latex_word
 from symcomm.text.syntax import Branch, branches, cut_short, only_atom, start_of, stop_of
 from symcomm.text.tokens import NAME_LIMIT
-from symcomm.text.tree import Name, Node, Number
+from symcomm.text.tree import Identifier, Node, Number
 from symcomm.text.vocabulary import words
 
 # Words that are functions when parentheses follow, even where single letters would spell them.
@@ -31,7 +31,7 @@ _SAME_FUNCTION = {"sigma": "sigmoid", "ceiling": "ceil", "ln": "log"}
 _BRACKETS = ("paren", "square", "set")
 
 
-class Function(NamedTuple):
+class FunctionSyntax(NamedTuple):
     """A function before its arguments: ``f_k^2`` has the subscript ``k`` and the exponent ``2``."""
 
     name: str
@@ -59,7 +59,7 @@ def is_call(context: Context, stem: Stem, scripts: list[Script], following: Bran
     return certain or not readings(context, stem, scripts)
 
 
-def function(context: Context, factor: Branch, stem: Stem, scripts: list[Script]) -> Function:
+def function(context: Context, factor: Branch, stem: Stem, scripts: list[Script]) -> FunctionSyntax:
     """The function that a word with its scripts is."""
     word = stem.word
     below = [script for script in scripts if script.kind == "_"]
@@ -77,7 +77,7 @@ def function(context: Context, factor: Branch, stem: Stem, scripts: list[Script]
     functions = context.scope.functions
     if functions is not None and name not in functions:
         raise context.wrong(f"unknown function '{stem.word}'", branches(factor)[0], nearest(name, sorted(functions)))
-    return Function(name, subscript, above[0] if above else None)
+    return FunctionSyntax(name, subscript, above[0] if above else None)
 
 
 def _subscript(context: Context, script: Script) -> Node:
@@ -89,7 +89,7 @@ def _subscript(context: Context, script: Script) -> Node:
     if len(script.text) > NAME_LIMIT:
         raise context.error("this subscript is too long", script.start, script.stop, "write a name or a number")
     source = context.cell.text[start_of(script.tree) : stop_of(script.tree)].strip("{} ")
-    return context.counted(Name(span, script.text, latex_word(script.text, source)))
+    return context.counted(Identifier(span, script.text, latex_word(script.text, source)))
 
 
 def argument_list(context: Context, bracket: Branch, factor: Branch) -> tuple[Branch, list[Branch]]:

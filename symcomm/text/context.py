@@ -12,7 +12,17 @@ from symcomm.text.spelling import Spelling
 from symcomm.text.syntax import Part, is_letter, start_of, stop_of
 from symcomm.text.table import Cell
 from symcomm.text.tokens import DEPTH_LIMIT
-from symcomm.text.tree import Call, Hadamard, Name, Node, Product, Root, Sum, Transpose, children
+from symcomm.text.tree import (
+    FunctionCall,
+    Hadamard,
+    Identifier,
+    Multiplication,
+    Node,
+    Radical,
+    Sum,
+    Transpose,
+    children,
+)
 
 NODE_LIMIT = 500
 SHAPE_HINT = r"write $x \in \mathbb{R}^{B \times L \times D}$, or x [B, L, D]"
@@ -44,9 +54,9 @@ class Scope:
 
     def is_tensor(self, node: Node) -> bool:
         """Whether a name in the node was declared as a tensor."""
-        if isinstance(node, Name):
+        if isinstance(node, Identifier):
             return node.key in self.tensors
-        passing = isinstance(node, (Transpose, Root, Product, Hadamard, Sum, Call))
+        passing = isinstance(node, (Transpose, Radical, Multiplication, Hadamard, Sum, FunctionCall))
         return passing and any(self.is_tensor(child) for child in children(node))
 
     def transposes(self, base: Node) -> bool:

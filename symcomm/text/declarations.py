@@ -24,7 +24,7 @@ from symcomm.text.syntax import (
     start_of,
     term_of,
 )
-from symcomm.text.tree import Declaration, Name, Node
+from symcomm.text.tree import Declaration, Identifier, Node
 
 _DOMAINS = {"R": "R", "bbR": "R", "Z": "Z", "bbZ": "Z", "N": "Z", "bbN": "Z", "bbB": "B", "B": "B", "reals": "R"}
 
@@ -52,16 +52,16 @@ def read_declarations(context: Context, items: list[Branch]) -> list[Declaration
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def _names(context: Context, items: list[Branch]) -> list[Name]:
+def _names(context: Context, items: list[Branch]) -> list[Identifier]:
     """The names before a shape; a family in a list is one name."""
     if not cut_short(items):
         return [new_name(context, item) for item in items]
     family = read_family(context, items, context.over(*items)).name
     index = min(context.scope.indices, default="i")
-    return [Name(family.span, family.key, f"{family.latex}_{index}", index)]
+    return [Identifier(family.span, family.key, f"{family.latex}_{index}", index)]
 
 
-def new_name(context: Context, item: Branch, wanted: str = "before its shape", hint: str = SHAPE_HINT) -> Name:
+def new_name(context: Context, item: Branch, wanted: str = "before its shape", hint: str = SHAPE_HINT) -> Identifier:
     """A name that is being declared or computed: all of its scripts belong to it."""
     found = only_name(context, item)
     if found is None:
@@ -74,7 +74,7 @@ def new_name(context: Context, item: Branch, wanted: str = "before its shape", h
     scope, index = context.scope, ""
     if member and (member in scope.indices or (is_letter(member) and scope.is_family(family))):
         key, index = family, member
-    return context.counted(Name(context.over(factor), key, latex(context.cell.text, stem, scripts), index))
+    return context.counted(Identifier(context.over(factor), key, latex(context.cell.text, stem, scripts), index))
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------

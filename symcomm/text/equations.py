@@ -12,7 +12,7 @@ from symcomm.text.context import Context
 from symcomm.text.declarations import new_name
 from symcomm.text.expressions import read_family, read_sum
 from symcomm.text.syntax import Branch, branches, cut_short, has_relation, is_letter, only_atom, start_of, stop_of
-from symcomm.text.tree import Equation, Family, Name, Node, Range
+from symcomm.text.tree import Equation, Family, Identifier, Node, Range
 
 _EQUATION_HINT = "write the result, `=`, and what it is computed from: $Q = xW^Q$"
 
@@ -53,7 +53,7 @@ class Target:
     ``notes`` say which name was read as another; without ``outputs`` any name may stand there.
     """
 
-    def __init__(self, outputs: Sequence[Name] | None) -> None:
+    def __init__(self, outputs: Sequence[Identifier] | None) -> None:
         self.outputs = outputs
         self.notes: list[str] = []
 
@@ -87,10 +87,10 @@ class Target:
         near = [key for key in families if key.casefold() == name.key.casefold()]
         if len(near) == 1:
             self._note(name.key, near[0])
-            return Family(family.span, Name(name.span, near[0], name.latex), family.count)
+            return Family(family.span, Identifier(name.span, near[0], name.latex), family.count)
         raise self._missing(f"the family {name.key}", span)
 
-    def _output(self, name: Name, outputs: Sequence[Name]) -> Name:
+    def _output(self, name: Identifier, outputs: Sequence[Identifier]) -> Identifier:
         """The name as the Output cell declares it: plain, or a member of a family."""
         written = [(name.key, name.index)]
         head, _, letter = name.key.rpartition("_")
@@ -99,14 +99,14 @@ class Target:
         for key, index in written:
             for output in outputs:
                 if output.key == key and (output.index == index or (index and output.index and is_letter(index))):
-                    return Name(name.span, key, name.latex, index)
+                    return Identifier(name.span, key, name.latex, index)
         for key, index in written:
             near = [
                 one.key for one in outputs if one.key.casefold() == key.casefold() and bool(one.index) == bool(index)
             ]
             if len(near) == 1:
                 self._note(key, near[0])
-                return Name(name.span, near[0], name.latex, index)
+                return Identifier(name.span, near[0], name.latex, index)
         raise self._missing(f"'{_shown(name)}'", name.span)
 
     def _note(self, written: str, declared: str) -> None:
@@ -120,5 +120,5 @@ class Target:
         )
 
 
-def _shown(name: Name) -> str:
+def _shown(name: Identifier) -> str:
     return f"{name.key}_{name.index}" if name.index else name.key

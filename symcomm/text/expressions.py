@@ -21,15 +21,15 @@ from symcomm.text.spelling import Script, Stem
 from symcomm.text.syntax import Branch, Part, branches, canonical, cut_short, start_of, stop_of
 from symcomm.text.tokens import EXPONENT_LIMIT
 from symcomm.text.tree import (
-    Call,
+    Exponentiation,
     Family,
+    FunctionCall,
     Hadamard,
+    Multiplication,
     Node,
     Number,
-    Power,
-    Product,
     Quotient,
-    Root,
+    Radical,
     Sum,
     Transpose,
 )
@@ -145,7 +145,7 @@ def _product(context: Context, parts: Sequence[Part]) -> Node:
 
 def _multiplied(context: Context, factors: list[Node], span: Span) -> Node:
     """The product of factors; a single one is itself."""
-    return factors[0] if len(factors) == 1 else context.counted(Product(span, tuple(factors)))
+    return factors[0] if len(factors) == 1 else context.counted(Multiplication(span, tuple(factors)))
 
 
 def _reads_on(context: Context, slash: Token, end: int, part: Branch, nodes: list[Node]) -> bool:
@@ -219,7 +219,7 @@ def _scripted(context: Context, base: Node, scripts: Sequence[Script], start: in
 def _power(context: Context, base: Node, script: Script, span: Span) -> Node:
     """``base^exponent``."""
     assert script.tree is not None
-    node = Power(span, base, read_argument(context, script.tree))
+    node = Exponentiation(span, base, read_argument(context, script.tree))
     if degree(node) > EXPONENT_LIMIT:
         message = f"exponents go up to {EXPONENT_LIMIT:,}"
         raise context.error(message, script.start, script.stop, "write a smaller exponent")
@@ -258,7 +258,7 @@ def _atom(context: Context, atom: Branch) -> Node:
         return _root(context, atom)
     if kind in ("ceil", "floor"):
         inside = read_whole(context, branches(inner[0]))
-        return context.counted(Call(span, str(kind), (inside,)))
+        return context.counted(FunctionCall(span, str(kind), (inside,)))
     if kind in ("font", "accent"):
         return read_argument(context, inner[-1])
     if kind == "mark":
@@ -291,8 +291,8 @@ def _root(context: Context, atom: Branch) -> Node:
         if not isinstance(order, Number) or order.value < 1 or order.value.denominator > 1:
             raise context.wrong("the degree of a root is a whole number", inner[0], r"for example \sqrt[3]{x}")
         if order.value != 2:
-            return context.counted(Power(span, inside, Number(order.span, 1 / order.value)))
-    return context.counted(Root(span, inside))
+            return context.counted(Exponentiation(span, inside, Number(order.span, 1 / order.value)))
+    return context.counted(Radical(span, inside))
 
 
 # -- calls and families ----------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ def _call(context: Context, factor: Branch, stem: Stem, scripts: list[Script], f
     if not is_bracket(following):
         span = context.over(factor, following)
         inside = _multiplied(context, _factor(context, [following], 0)[0], context.over(following))
-        bare: Node = context.counted(Call(span, called.name, (inside,), called.subscript))
+        bare: Node = context.counted(FunctionCall(span, called.name, (inside,), called.subscript))
         return bare if called.exponent is None else _power(context, bare, called.exponent, span)
     bracket = branches(following)[0]
     arguments = _arguments(context, bracket, factor)
@@ -313,9 +313,9 @@ def _call(context: Context, factor: Branch, stem: Stem, scripts: list[Script], f
     if called.name == "sqrt":
         if len(arguments) != 1:
             raise context.wrong(f"sqrt takes one argument, not {len(arguments)}", bracket, "write sqrt(x)")
-        node = context.counted(Root(span, arguments[0]))
+        node = context.counted(Radical(span, arguments[0]))
     else:
-        node = context.counted(Call(span, called.name, arguments, called.subscript))
+        node = context.counted(FunctionCall(span, called.name, arguments, called.subscript))
     if called.exponent is not None:
         node = _power(context, node, called.exponent, span)
     return _scripted(context, node, scripts_of(context, following), start_of(factor))

@@ -9,7 +9,7 @@ from symcomm.text.context import Context
 from symcomm.text.scripts import only_name, scripts_of
 from symcomm.text.spelling import Script, Stem, latex, spelling
 from symcomm.text.syntax import Branch
-from symcomm.text.tree import Name
+from symcomm.text.tree import Identifier
 
 _HINT = r"write [Q_1, Q_2, \dots, Q_n]"
 
@@ -17,7 +17,7 @@ _HINT = r"write [Q_1, Q_2, \dots, Q_n]"
 class Listed(NamedTuple):
     """The name of a listed family, and the subscripts of its last member."""
 
-    name: Name
+    name: Identifier
     last: list[Script]
 
 
@@ -45,7 +45,7 @@ def listed_family(context: Context, items: list[Branch]) -> Listed:
             f"the last member of this family should be {key} with a subscript", items[-1], f"such as {key}_n"
         )
     span = context.span(stem.start, stem.stop(own))
-    return Listed(context.counted(Name(span, key, latex(context.cell.text, stem, own))), last)
+    return Listed(context.counted(Identifier(span, key, latex(context.cell.text, stem, own))), last)
 
 
 def check_known(context: Context, key: str, first: Branch) -> None:
@@ -57,7 +57,7 @@ def check_known(context: Context, key: str, first: Branch) -> None:
         raise context.wrong(f"unknown family '{key}'", first, hint)
 
 
-def plain_count(context: Context, scripts: list[Script]) -> Name:
+def plain_count(context: Context, scripts: list[Script]) -> Identifier:
     """The last index of a family whose subscript has subscripts, plainly written: ``n_h`` of ``Z_n_h``."""
     key = "_".join(script.text for script in scripts)
     start, stop = scripts[0].start + 1, scripts[-1].stop
@@ -65,7 +65,7 @@ def plain_count(context: Context, scripts: list[Script]) -> Name:
         raise context.error(f"unknown size '{key}'", start, stop, nearest(key, sorted(context.scope.sizes)))
     context.sizes_found.add(key)
     stem = Stem(scripts[0].text, scripts[0].text, start)
-    return context.counted(Name(context.span(start, stop), key, latex(context.cell.text, stem, scripts[1:])))
+    return context.counted(Identifier(context.span(start, stop), key, latex(context.cell.text, stem, scripts[1:])))
 
 
 def _member(context: Context, item: Branch) -> tuple[Stem, list[Script]]:

@@ -6,18 +6,53 @@ import re
 from collections.abc import Iterator
 
 from symcomm.text import latex_table, markdown_table, separated_table
-from symcomm.text.table import LAYER_COLUMNS, Cell, Table, build, header_name, layer_columns
+from symcomm.text.table import (
+    LAYER_COLUMNS,
+    Cell,
+    Table,
+    as_layer_table,
+    build,
+    check_text,
+    header_name,
+    layer_columns,
+)
 
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([^`\s]*)")
 # Fences whose content is a table by what they say; any other fence shows code and is not read.
 _TABLE_FENCES = {"csv", "tsv", "tex", "latex", "markdown", "md", "table"}
 
 
-def find(text: str, file: str, first_line: int) -> list[Table]:
-    """Every table of the text in order; see :func:`symcomm.text.table.read_tables`."""
+def read_tables(text: str, file: str, first_line: int = 1) -> list[Table]:
+    """Find every table of a text: Markdown, tab- or comma-separated, LaTeX ``tabular``.
+
+    ``file`` names the text in errors, and its ending may say what to expect (``.csv``, ``.tsv``, ``.tex``);
+    ``first_line`` is the number of the text's first line there.
+
+    >>> [table] = read_tables("prose\\n\\nComputation\\tInput\\tOutput\\n$y = x$\\t$x$\\t$y$\\n", "t.txt")
+    >>> table.columns, table.rows[0][1].text
+    (('Computation', 'Input', 'Output'), '$x$')
+    """
+    check_text(text, file)
     lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
     ending = file.rpartition(".")[2].lower() if "." in file else ""
     return list(_Finder(lines, file, first_line, ending).tables())
+
+
+def layer_tables(text: str, file: str, first_line: int = 1) -> list[Table]:
+    """The layer tables of a text: those with the columns Computation, Input and Output.
+
+    The columns may stand in any order, in any case, in the plural, with others beside them. A table with
+    a column Computation and only one of the other two is taken for a layer table with a mistake, and refused.
+
+    >>> len(layer_tables("| Computation | Input | Output |\\n|---|---|---|\\n| $y = x$ | $x$ | $y$ |", "t.md"))
+    1
+    """
+    found: list[Table] = []
+    for table in read_tables(text, file, first_line):
+        columns = layer_columns(table.columns)
+        if "Computation" in columns and len(columns) >= 2:
+            found.append(as_layer_table(table))
+    return found
 
 
 class _Finder:

@@ -21,7 +21,7 @@ from symcomm.text.parsing import parse
 from symcomm.text.ranges import read_ranges
 from symcomm.text.syntax import Branch
 from symcomm.text.table import Cell, Table, as_layer_table, layer_columns, single
-from symcomm.text.tree import Declaration, Equation, Name, Node, Range, bare, children
+from symcomm.text.tree import Declaration, Equation, Identifier, Node, Range, bare, children
 
 ANSWER_FUNCTIONS = frozenset({"sqrt", "min", "max", "ceil", "floor", "log"})
 _NOTHING = {"", "-", "–", "—", "$-$", "none", "None"}
@@ -125,7 +125,7 @@ def parse_layer(
     A size is known by standing in a shape, unless ``known_sizes`` says which there are. What a row declares is
     known in the rows below it. The range of an index may stand in any cell of the row.
 
-    >>> from symcomm.text.table import read_tables
+    >>> from symcomm.text.finder import read_tables
     >>> text = "Computation\tInput\tOutput\n$y = xW$\tx [B, D], W [D, D]\ty [B, D]"
     >>> [row] = parse_layer(read_tables(text, "t.txt")[0])
     >>> row.equation.target.key, [one.name.key for one in row.inputs]
@@ -204,7 +204,7 @@ class _Layer:
     ) -> tuple[Range, ...]:
         """The row's ranges, and those of indices that earlier rows gave a range."""
         found = list(ranges)
-        names = [node for node in _walk(equation) if isinstance(node, Name)]
+        names = [node for node in _walk(equation) if isinstance(node, Identifier)]
         names += [one.name for cell in declared.values() for one in cell]
         for name in names:
             if name.index and name.key in self.running and all(one.index != name.index for one in found):
@@ -226,7 +226,7 @@ def _walk(node: Node) -> Iterable[Node]:
 
 
 def _keys(nodes: Iterable[Node]) -> set[str]:
-    return {one.key for node in nodes for one in _walk(node) if isinstance(one, Name)}
+    return {one.key for node in nodes for one in _walk(node) if isinstance(one, Identifier)}
 
 
 def _indices(ranges: Iterable[Range]) -> frozenset[str]:

@@ -17,13 +17,13 @@ from symcomm.text.scripts import check_key
 from symcomm.text.spelling import Script, Stem, latex, spelling
 from symcomm.text.syntax import Branch, start_of
 from symcomm.text.tokens import NAME_LIMIT
-from symcomm.text.tree import Name
+from symcomm.text.tree import Identifier
 
 
 class NamedFactor(NamedTuple):
     """One name of a run, and the exponent and transposes behind it; it stands at ``start``."""
 
-    name: Name
+    name: Identifier
     start: int
     scripts: tuple[Script, ...] = ()
 
@@ -62,7 +62,7 @@ def readings(context: Context, stem: Stem, scripts: list[Script]) -> list[Readin
     return search.splits(stem.word, scripts, stem.letters)
 
 
-def find(context: Context, stem: Stem, scripts: Sequence[Script]) -> Name | None:
+def find(context: Context, stem: Stem, scripts: Sequence[Script]) -> Identifier | None:
     """The known name that a stem with all its scripts is."""
     if any(script.kind == "T" for script in scripts):
         return None
@@ -71,7 +71,7 @@ def find(context: Context, stem: Stem, scripts: Sequence[Script]) -> Name | None
         return None
     key, index = known
     span = context.span(stem.start, stem.stop(scripts))
-    return Name(span, key, latex(context.cell.text, stem, scripts), index)
+    return Identifier(span, key, latex(context.cell.text, stem, scripts), index)
 
 
 class _Search:
@@ -144,7 +144,7 @@ def _undeclared_size(context: Context, part: Branch, stem: Stem, scripts: list[S
     key = spelling(stem.word, own).key
     check_key(context, key, part)
     context.sizes_found.add(key)
-    name = Name(context.span(stem.start, stem.stop(own)), key, latex(context.cell.text, stem, own))
+    name = Identifier(context.span(stem.start, stem.stop(own)), key, latex(context.cell.text, stem, own))
     return NamedFactor(name, stem.start, tuple(after))
 
 

@@ -176,22 +176,6 @@ def header_name(text: str) -> str:
     return re.sub(r"\s+", " ", text.strip("*_`: \t"))
 
 
-def read_tables(text: str, file: str, first_line: int = 1) -> list[Table]:
-    """Find every table of a text: Markdown, tab- or comma-separated, LaTeX ``tabular``.
-
-    ``file`` names the text in errors, and its ending may say what to expect (``.csv``, ``.tsv``, ``.tex``);
-    ``first_line`` is the number of the text's first line there.
-
-    >>> [table] = read_tables("prose\\n\\nComputation\\tInput\\tOutput\\n$y = x$\\t$x$\\t$y$\\n", "t.txt")
-    >>> table.columns, table.rows[0][1].text
-    (('Computation', 'Input', 'Output'), '$x$')
-    """
-    from symcomm.text.finder import find
-
-    check_text(text, file)
-    return find(text, file, first_line)
-
-
 def check_text(text: str, file: str) -> None:
     """Refuse a text that is too long, before anything looks at it."""
     if len(text) > TEXT_LIMIT:
@@ -226,6 +210,7 @@ def as_layer_table(table: Table) -> Table:
     """The table, if it has the columns of a layer table and no row too wide; else an error that says what is missing.
 
     >>> from symcomm.errors import TableError
+    >>> from symcomm.text.finder import read_tables
     >>> [table] = read_tables("Computation\\tInput\\n$y = x$\\t$x$", "t.txt")
     >>> try:
     ...     as_layer_table(table)
@@ -256,26 +241,10 @@ def as_layer_table(table: Table) -> Table:
     return table
 
 
-def layer_tables(text: str, file: str, first_line: int = 1) -> list[Table]:
-    """The layer tables of a text: those with the columns Computation, Input and Output.
-
-    The columns may stand in any order, in any case, in the plural, with others beside them. A table with
-    a column Computation and only one of the other two is taken for a layer table with a mistake, and refused.
-
-    >>> len(layer_tables("| Computation | Input | Output |\\n|---|---|---|\\n| $y = x$ | $x$ | $y$ |", "t.md"))
-    1
-    """
-    found: list[Table] = []
-    for table in read_tables(text, file, first_line):
-        columns = layer_columns(table.columns)
-        if "Computation" in columns and len(columns) >= 2:
-            found.append(as_layer_table(table))
-    return found
-
-
 def as_text(table: Table) -> str:
     """The three columns of a layer table as text with tabs, which reads as the same table.
 
+    >>> from symcomm.text.finder import layer_tables
     >>> [table] = layer_tables("| Input | Computation | Output |\\n|---|---|---|\\n| $x$ | $y = x$ | $y$ |", "t.md")
     >>> as_text(table)
     'Computation\\tInput\\tOutput\\n$y = x$\\t$x$\\t$y$\\n'

@@ -23,7 +23,7 @@ class Number(Node):
 
 
 @dataclass(frozen=True)
-class Name(Node):
+class Identifier(Node):
     r"""A symbol or tensor: ``W^Q``, ``\text{Out}``, ``A'``, ``N_{layer}``, ``Q_i``.
 
     ``key`` is the canonical plain spelling, the same for LaTeX and plain text: ``W^Q``, ``Out``, ``A'``,
@@ -38,7 +38,7 @@ class Name(Node):
 
 
 @dataclass(frozen=True)
-class Product(Node):
+class Multiplication(Node):
     r"""Juxtaposition, ``\times``, ``\cdot`` or ``*`` between factors, in order."""
 
     factors: tuple[Node, ...]
@@ -68,7 +68,7 @@ class Quotient(Node):
 
 
 @dataclass(frozen=True)
-class Power(Node):
+class Exponentiation(Node):
     """``base^exponent`` where the exponent is a number or size, not part of a name."""
 
     base: Node
@@ -76,7 +76,7 @@ class Power(Node):
 
 
 @dataclass(frozen=True)
-class Root(Node):
+class Radical(Node):
     r"""``\sqrt{a}``."""
 
     inside: Node
@@ -90,7 +90,7 @@ class Transpose(Node):
 
 
 @dataclass(frozen=True)
-class Call(Node):
+class FunctionCall(Node):
     r"""A named function with arguments: ``\text{relu}(A)``, ``\text{Partition}_{-1}(Q)``, ``TopK_k(g)``.
 
     ``function`` is the lower-case name; ``subscript`` is what stands below it (``-1``, ``k``), or None.
@@ -105,7 +105,7 @@ class Call(Node):
 class Family(Node):
     r"""A listed family ``[Q_1, Q_2, \dots, Q_{n_h}]``: ``name`` without an index, ``count`` its last index."""
 
-    name: Name
+    name: Identifier
     count: Node
 
 
@@ -121,7 +121,7 @@ class Range(Node):
 class Equation(Node):
     """One computation: ``target = formula`` with the ranges of its indices."""
 
-    target: Node  # Name or Family
+    target: Node  # Identifier or Family
     formula: Node
     ranges: tuple[Range, ...]
 
@@ -134,7 +134,7 @@ class Declaration(Node):
     A scalar (``\ell \in \mathbb{R}``) has no sizes.
     """
 
-    name: Name
+    name: Identifier
     sizes: tuple[Node, ...]
     domain: str
     ranges: tuple[Range, ...]
@@ -145,8 +145,9 @@ def children(node: Node) -> tuple[Node, ...]:
 
     >>> from symcomm.errors import Span
     >>> span = Span("t.md", 1, "x^2", 0, 3)
-    >>> [type(child).__name__ for child in children(Power(span, Name(span, "x", "x"), Number(span, Fraction(2))))]
-    ['Name', 'Number']
+    >>> square = Exponentiation(span, Identifier(span, "x", "x"), Number(span, Fraction(2)))
+    >>> [type(child).__name__ for child in children(square)]
+    ['Identifier', 'Number']
     """
     found: list[Node] = []
     for field in fields(node):
@@ -163,7 +164,8 @@ def bare(node: object) -> object:
 
     >>> from symcomm.errors import Span
     >>> here, there = Span("a.md", 1, "x", 0, 1), Span("b.md", 9, "  x", 2, 3)
-    >>> Name(here, "x", "x") == Name(there, "x", "x"), bare(Name(here, "x", "x")) == bare(Name(there, "x", "x"))
+    >>> one, other = Identifier(here, "x", "x"), Identifier(there, "x", "x")
+    >>> one == other, bare(one) == bare(other)
     (False, True)
     """
     if isinstance(node, tuple):

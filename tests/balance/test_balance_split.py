@@ -139,11 +139,11 @@ def test_a_split_beyond_the_devices_says_so() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "the number of devices is not given"),
+        ({}, "'mesh_split' needs the option 'devices'"),
         ({"devices": "X"}, "X is a symbol of the strategy"),
         ({"devices": "D"}, "D is a symbol of the model"),
-        ({"devices": 64, "least": "money"}, "'money' is no least"),
-        ({"devices": 64, "numbers": "odd"}, "'odd' is no numbers"),
+        ({"devices": 64, "least": "money"}, "unknown choice 'money' of 'least'"),
+        ({"devices": 64, "numbers": "odd"}, "unknown choice 'odd' of 'numbers'"),
         ({"devices": "N", "numbers": "whole"}, "the divisors of N hang on its value"),
         ({"devices": 1, "numbers": "whole"}, "1 devices cannot be split"),
         ({"devices": 10**12, "numbers": "whole"}, "is no size of a mesh axis"),

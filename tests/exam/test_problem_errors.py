@@ -35,7 +35,7 @@ MISTAKES = [
     (document("model: product\nrepeet: N"), 7, "repeet", "unknown key 'repeet' in this model", "mean 'repeat'?"),
     (document(MODEL, "ask: flops\nscoop: training"), 12, "scoop", "unknown key 'scoop'", "did you mean 'scope'?"),
     (document(MODEL, "ask: flop"), 11, "flop", "unknown quantity 'flop'", "did you mean 'flops'?"),
-    (document(MODEL, "ask: flops\nscope: trainin"), 12, "trainin", "'trainin' is no scope", "did you mean 'training'?"),
+    (document(MODEL, "ask: flops\nscope: trainin"), 12, "trainin", "unknown scope 'trainin'", "training"),
     (document(MODEL, "ask: flops\nmodel: prodct"), 12, "prodct", "unknown model 'prodct'", "did you mean 'product'?"),
     (document(MODEL, "ask: flops\nscope:"), 12, "scope", "'scope' has no value", ""),
     (document("model: product\nvalues: {B: }"), 7, "B", "'B' has no value", ""),
@@ -74,7 +74,7 @@ MISTAKES = [
     ),
     (
         document(MODEL, "ask: communication\nstrategy: data(k)\ncollective: all-redcue"),
-        13, "all-redcue", "'all-redcue' is no collective", "did you mean 'all-reduce'",
+        13, "all-redcue", "unknown collective 'all-redcue'", "did you mean 'all-reduce'",
     ),
     (document("model: a\nx: &a [1]\ny: *a"), 7, "&a [", "has a YAML anchor or alias", "write the value out"),
     (document("model: !!python/name:os.system x"), 6, "!!python/name:os.system x", "has the YAML tag", "plain values"),

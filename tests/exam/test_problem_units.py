@@ -48,7 +48,7 @@ MISTAKES = [
     ("a figure's negative time", (SCHEDULE + "forward: -1",),
      10, "-1", "a forward time is negative"),
     ("a figure's choice", ("figure: minimum\nof: bucket\nover: n_b",),
-     7, "bucket", "'bucket' is no choice of 'of'"),
+     7, "bucket", "unknown choice 'bucket' of 'of'"),
 ]  # fmt: skip
 
 

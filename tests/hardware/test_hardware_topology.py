@@ -469,7 +469,7 @@ def test_a_problem_file_asks_about_a_matrix():
 def test_a_slip_in_a_problem_file_is_refused_at_its_line():
     with pytest.raises(SymcommError, match="link_rate is given in B, but must be in B/s"):
         asked("about: bandwidth\nlink_rate: 25 GB\nlinks: 2")
-    with pytest.raises(DocumentError, match="'bisect' is no choice of 'about'"):
+    with pytest.raises(DocumentError, match="unknown choice 'bisect' of 'about'"):
         asked("about: bisect")
     with pytest.raises(SymcommError, match="inconsistent link types: GPU2-GPU0 is NV4"):
         asked("about: ring\n" + MATRIX.replace("GPU2  SYS", "GPU2  NV4"))

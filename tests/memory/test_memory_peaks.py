@@ -330,7 +330,7 @@ def test_buckets_and_units_belong_to_data_parallelism():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"want": "median"}, "'median' is not derived from measurements"),
+        ({"want": "median"}, "unknown choice 'median' of 'want'"),
         ({"want": "mean"}, "the mean takes 'values' and nothing else"),
         ({"want": "slope", "values": "1 s, 2 s"}, "the slope takes 'through' and nothing else"),
         ({"want": "mean", "values": "1 s, 2 B"}, "one value is in s, but another one in B"),

@@ -222,7 +222,7 @@ def test_an_algorithm_is_not_compared_with_itself() -> None:
 
 
 def test_a_crossover_over_an_unknown_number_is_refused() -> None:
-    with pytest.raises(ValuesError, match="a crossover over 'bandwith' is not known"):
+    with pytest.raises(ValuesError, match="unknown choice 'bandwith' of 'over'"):
         no_model().derive("collective_crossover", over="bandwith")
 
 

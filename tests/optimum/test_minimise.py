@@ -11,6 +11,7 @@ from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Reason, Step
 from symcomm.errors import AccountingError, ValuesError
 from symcomm.form import Largest, Logarithm, Num, Power, Ratio, Root, Smallest, Sym, Total, num, product, total
+from symcomm.irrational import Irrational
 from symcomm.notation import amount, symbol
 from symcomm.optimum import candidates
 from symcomm.optimum.bracket import sign_at
@@ -18,7 +19,7 @@ from symcomm.optimum.cost import written
 from symcomm.optimum.minimum import maximise, minimise
 from symcomm.optimum.powers import course, neat, terms
 from symcomm.optimum.sensitivity import break_even, elasticities, sensitivity
-from symcomm.units import ONE, Irrational, Unit
+from symcomm.units import ONE, Unit
 
 SECOND = Unit.parse("second")
 n, s, w, o, x = (Sym(name, False) for name in "nswox")

@@ -13,7 +13,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Power, Ratio, Sym, num, product, total
 from symcomm.graph.graph import Graph
 from symcomm.optimum.minimum import minimise
-from symcomm.quantities import PASSES
+from symcomm.quantities import QUANTITIES
 from symcomm.quantities.communication import bucket_cap, buckets
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import pipeline_time
@@ -415,8 +415,8 @@ def test_a_model_too_small_never_reaches_the_loss():
 
 def test_every_choice_of_these_passes_can_be_derived_without_numbers():
     for name in ("buckets", "pipeline_time", "pipelined_broadcast", "scaling_law"):
-        option = next(o for o in PASSES[name].options if o.name == "want")
-        for want in option.kind.removeprefix("choice:").split("|"):
-            made = PASSES[name].derive(setting(), want=want)
+        option = next(o for o in QUANTITIES[name].options if o.name == "want")
+        for want in option.choices:
+            made = QUANTITIES[name].derive(setting(), want=want)
             assert made.needs
             assert identical(made.expr, made.expr)

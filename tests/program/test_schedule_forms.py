@@ -231,9 +231,9 @@ REFUSED = [
 @pytest.mark.parametrize(("options", "given", "told"), REFUSED, ids=[told[:40] for _, _, told in REFUSED])
 def test_what_a_schedule_cannot_answer_is_refused(options, given, told):
     from symcomm.exam.keys import convert
-    from symcomm.quantities import PASSES
+    from symcomm.quantities import QUANTITIES
 
-    kinds = {o.name: o.kind for o in PASSES["pipeline_time"].options}
+    kinds = {o.name: o.kind for o in QUANTITIES["pipeline_time"].options}
     with pytest.raises(SymcommError) as caught:
         asked({name: convert(text, kinds[name], name) for name, text in options.items()}, **given)
     assert str(caught.value).startswith(told)

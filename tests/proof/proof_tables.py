@@ -18,8 +18,8 @@ from symcomm.graph.functions import FUNCTIONS
 from symcomm.graph.gradient import training
 from symcomm.graph.graph import Graph
 from symcomm.graph.ops import MAP, MAPS
+from symcomm.text.finder import layer_tables
 from symcomm.text.formula import parse_layer
-from symcomm.text.table import layer_tables
 
 
 @dataclass(frozen=True)

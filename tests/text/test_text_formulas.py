@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from symcomm.errors import FormulaError, Span, SymcommError
 from symcomm.text.formula import parse_answer, parse_declarations, parse_equation, parse_size
 from symcomm.text.tree import (
-    Call,
+    Exponentiation,
     Family,
+    FunctionCall,
     Hadamard,
-    Name,
+    Identifier,
+    Multiplication,
     Node,
     Number,
-    Power,
-    Product,
     Quotient,
-    Root,
+    Radical,
     Sum,
     Transpose,
     bare,
@@ -31,7 +31,7 @@ from symcomm.text.tree import (
 
 def show(node: object) -> str:
     """A tree on one line: names as they are, everything else as a call."""
-    if isinstance(node, Name):
+    if isinstance(node, Identifier):
         return f"{node.key}[{node.index}]" if node.index else node.key
     if isinstance(node, Number):
         return str(node.value)
@@ -41,19 +41,19 @@ def show(node: object) -> str:
             + " ".join(("" if sign > 0 else "-") + show(one) for one, sign in zip(node.terms, node.signs, strict=True))
             + ")"
         )
-    if isinstance(node, Product):
+    if isinstance(node, Multiplication):
         return "*(" + " ".join(map(show, node.factors)) + ")"
     if isinstance(node, Hadamard):
         return "o(" + " ".join(map(show, node.factors)) + ")"
     if isinstance(node, Quotient):
         return f"/({show(node.top)} {show(node.bottom)})"
-    if isinstance(node, Power):
+    if isinstance(node, Exponentiation):
         return f"^({show(node.base)} {show(node.exponent)})"
-    if isinstance(node, Root):
+    if isinstance(node, Radical):
         return f"sqrt({show(node.inside)})"
     if isinstance(node, Transpose):
         return f"T({show(node.inside)})"
-    if isinstance(node, Call):
+    if isinstance(node, FunctionCall):
         below = f"_{show(node.subscript)}" if node.subscript is not None else ""
         return f"{node.function}{below}(" + ", ".join(map(show, node.arguments)) + ")"
     assert isinstance(node, Family)
@@ -149,7 +149,7 @@ def test_a_computation_is_read(text: str, tree: str) -> None:
 def test_letters_in_a_font_keep_their_places() -> None:
     text = r"y = \mathbf{XW} b"
     node = parse_equation(text, ["X", "W", "b"]).formula
-    assert isinstance(node, Product)
+    assert isinstance(node, Multiplication)
     assert [one.span.word for one in node.factors] == ["X", "W", "b"]
 
 
@@ -535,7 +535,7 @@ PLAIN_NAMES = [name for name in SPELLINGS if "^" not in name[0]]
 
 
 def names() -> st.SearchStrategy[Node]:
-    return st.sampled_from(sorted(SPELLINGS)).map(lambda name: Name(HERE, name[0], "", name[1]))
+    return st.sampled_from(sorted(SPELLINGS)).map(lambda name: Identifier(HERE, name[0], "", name[1]))
 
 
 def numbers() -> st.SearchStrategy[Node]:
@@ -553,22 +553,28 @@ def grown(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
 
     below = st.one_of(st.none(), st.integers(-3, 9).map(lambda value: Number(HERE, Fraction(value))), names_plain())
     functions = st.sampled_from(["softmax", "relu", "topk", "myown"])
-    family = st.just(Family(HERE, Name(HERE, "Q", ""), Name(HERE, "N_layer", "")))
+    family = st.just(Family(HERE, Identifier(HERE, "Q", ""), Identifier(HERE, "N_layer", "")))
     arguments = st.one_of(st.lists(inner, min_size=1, max_size=3).map(tuple), family.map(lambda one: (one,)))
     return st.one_of(
-        several.map(lambda parts: Product(HERE, parts)),
+        several.map(lambda parts: Multiplication(HERE, parts)),
         several.map(lambda parts: Hadamard(HERE, parts)),
         several.flatmap(signed),
         st.builds(lambda top, bottom: Quotient(HERE, top, bottom), inner, inner),
-        st.builds(lambda base, exponent: Power(HERE, base, Number(HERE, Fraction(exponent))), inner, st.integers(0, 3)),
-        inner.map(lambda inside: Root(HERE, inside)),
+        st.builds(
+            lambda base, exponent: Exponentiation(HERE, base, Number(HERE, Fraction(exponent))),
+            inner,
+            st.integers(0, 3),
+        ),
+        inner.map(lambda inside: Radical(HERE, inside)),
         inner.filter(lambda inside: not isinstance(inside, Number)).map(lambda inside: Transpose(HERE, inside)),
-        st.builds(lambda function, args, script: Call(HERE, function, args, script), functions, arguments, below),
+        st.builds(
+            lambda function, args, script: FunctionCall(HERE, function, args, script), functions, arguments, below
+        ),
     )
 
 
 def names_plain() -> st.SearchStrategy[Node]:
-    return st.sampled_from(["k", "D"]).map(lambda key: Name(HERE, key, ""))
+    return st.sampled_from(["k", "D"]).map(lambda key: Identifier(HERE, key, ""))
 
 
 TREES = st.recursive(st.one_of(names(), numbers()), grown, max_leaves=12)
@@ -585,20 +591,20 @@ class Printer:
 
     def group(self, node: Node) -> str:
         text = self.text(node)
-        if isinstance(node, (Name, Number)) and not (isinstance(node, Name) and "^" in node.key):
+        if isinstance(node, (Identifier, Number)) and not (isinstance(node, Identifier) and "^" in node.key):
             return text
         return self.one(f"({text})", rf"\left({text}\right)", rf"\bigl( {text} \bigr)")
 
     def factor(self, node: Node) -> str:
-        return self.text(node) if isinstance(node, (Name, Number)) else self.group(node)
+        return self.text(node) if isinstance(node, (Identifier, Number)) else self.group(node)
 
     def text(self, node: Node) -> str:
-        if isinstance(node, Name):
+        if isinstance(node, Identifier):
             return self.one(*SPELLINGS.get((node.key, node.index), [node.key]))
         if isinstance(node, Number):
             value = node.value
             return str(value) if value.denominator == 1 else f"{value.numerator / value.denominator:.1f}"
-        if isinstance(node, Product):
+        if isinstance(node, Multiplication):
             parts = [self.factor(part) for part in node.factors]
             text = parts[0]
             for part in parts[1:]:
@@ -617,17 +623,17 @@ class Printer:
                 rf"\frac{{{self.text(node.top)}}}{{{self.text(node.bottom)}}}",
                 f"{self.group(node.top)}/{self.group(node.bottom)}",
             )
-        if isinstance(node, Power):
+        if isinstance(node, Exponentiation):
             return f"{self.group(node.base)}^" + self.one(
                 f"{{{self.text(node.exponent)}}}", f"({self.text(node.exponent)})"
             )
         if isinstance(node, Transpose):
             return self.group(node.inside) + self.one("^T", r"^\top", "^{T}", "ᵀ", r"^{\mathrm{T}}")
-        if isinstance(node, Root):
+        if isinstance(node, Radical):
             return self.one(rf"\sqrt{{{self.text(node.inside)}}}", f"sqrt({self.text(node.inside)})")
         if isinstance(node, Family):
             return self.one(r"[Q_1, Q_2, \dots, Q_{N_{layer}}]", r"Q_1, ..., Q_{N_{\text{layer}}}")
-        assert isinstance(node, Call)
+        assert isinstance(node, FunctionCall)
         name = self.one(
             rf"\text{{{node.function}}}", rf"\operatorname{{{node.function.upper()}}}", rf"\{node.function}"
         )

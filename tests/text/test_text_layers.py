@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from symcomm.errors import FormulaError, SymcommError
+from symcomm.text.finder import layer_tables
 from symcomm.text.formula import LayerRow, parse_layer
-from symcomm.text.table import layer_tables
-from symcomm.text.tree import Family, Name, Node, bare, children
+from symcomm.text.tree import Family, Identifier, Node, bare, children
 
 DATA = Path(__file__).parent.parent / "data"
 COURSE = (DATA / "homework2_table.tsv").read_text()
@@ -84,7 +84,7 @@ def test_every_node_points_at_what_was_written(file: str) -> None:
         for node in [one for top in (row.equation, *row.inputs, *row.outputs) for one in walk(top)]:
             assert node.span.text == lines[node.span.line - 1].removesuffix("\r")
             assert node.span.word.strip()
-            if isinstance(node, Name):
+            if isinstance(node, Identifier):
                 assert node.span.word.replace("_i", "").replace("\\text", "").replace("{", "").replace("}", "") in (
                     node.key,
                     node.key.capitalize(),
@@ -96,52 +96,55 @@ def test_the_course_table_says_what_it_says() -> None:
     first, partition, score, merge, last = rows[0], rows[3], rows[6], rows[8], rows[12]
     assert bare(first.equation) == (
         "Equation",
-        ("Name", "Q", ""),
-        ("Product", (("Name", "x", ""), ("Name", "W^Q", ""))),
+        ("Identifier", "Q", ""),
+        ("Multiplication", (("Identifier", "x", ""), ("Identifier", "W^Q", ""))),
         (),
     )
-    over_heads = ("Range", "i", ("Name", "n_h", ""))
+    over_heads = ("Range", "i", ("Identifier", "n_h", ""))
     assert bare(partition.equation) == (
         "Equation",
-        ("Family", ("Name", "Q", ""), ("Name", "n_h", "")),
-        ("Call", "partition", (("Name", "Q", ""),), ("Number", -1)),
+        ("Family", ("Identifier", "Q", ""), ("Identifier", "n_h", "")),
+        ("FunctionCall", "partition", (("Identifier", "Q", ""),), ("Number", -1)),
         (over_heads,),
     )
     assert [(one.name.key, one.name.index, bare(one.ranges)) for one in partition.outputs] == [
         ("Q", "i", (over_heads,))
     ]
-    scaled = ("Product", (("Name", "Q", "i"), ("Transpose", ("Name", "K", "i"))))
+    scaled = ("Multiplication", (("Identifier", "Q", "i"), ("Transpose", ("Identifier", "K", "i"))))
     assert bare(score.equation) == (
         "Equation",
-        ("Name", "score", "i"),
-        ("Call", "softmax", (("Quotient", scaled, ("Root", ("Name", "D", ""))),), None),
+        ("Identifier", "score", "i"),
+        ("FunctionCall", "softmax", (("Quotient", scaled, ("Radical", ("Identifier", "D", ""))),), None),
         (over_heads,),
     )
     assert score.notes == ("'Score' is read as 'score', which the Output cell declares",)
-    assert isinstance(score.equation.target, Name)
+    assert isinstance(score.equation.target, Identifier)
     assert score.equation.target.latex == r"\text{Score}_i"
     assert [one.name.key for one in score.inputs] == ["Q", "K"]
     assert all(bare(one.ranges) == (over_heads,) for one in score.inputs)
     assert bare(merge.equation.formula) == (
-        "Call",
+        "FunctionCall",
         "merge",
-        (("Family", ("Name", "Z", ""), ("Name", "n_h", "")),),
+        (("Family", ("Identifier", "Z", ""), ("Identifier", "n_h", "")),),
         ("Number", -1),
     )
     assert bare(last.equation) == (
         "Equation",
-        ("Name", "x'", ""),
-        ("Product", (("Name", "A'", ""), ("Name", "W^2", ""))),
+        ("Identifier", "x'", ""),
+        ("Multiplication", (("Identifier", "A'", ""), ("Identifier", "W^2", ""))),
         (),
     )
-    assert bare(last.inputs[1].sizes) == (("Product", (("Number", 4), ("Name", "D", ""))), ("Name", "D", ""))
+    assert bare(last.inputs[1].sizes) == (
+        ("Multiplication", (("Number", 4), ("Identifier", "D", ""))),
+        ("Identifier", "D", ""),
+    )
 
 
 def test_the_midterm_table_is_read_too() -> None:
     [table] = layer_tables((DATA / "midterm_table.tsv").read_text(), "midterm_table.tsv")
     rows = parse_layer(table)
     assert [row.number for row in rows] == list(range(1, 14))
-    assert bare(rows[0].inputs[0].sizes) == (("Name", "L", ""), ("Name", "D", ""))
+    assert bare(rows[0].inputs[0].sizes) == (("Identifier", "L", ""), ("Identifier", "D", ""))
 
 
 PLAIN = [
@@ -218,8 +221,8 @@ def test_a_later_row_knows_the_range_of_an_earlier_family() -> None:
         "X_e = Dispatch(x, M), e = 1, ..., E | x [T, D], M [T, E, C] | X_e [C, D]",
         "y = Combine(X_e, M) | X_e [C, D], M [T, E, C] | y [T, D]",
     )
-    assert bare(rows[1].equation.ranges) == (("Range", "e", ("Name", "E", "")),)
-    assert bare(rows[1].inputs[0].ranges) == (("Range", "e", ("Name", "E", "")),)
+    assert bare(rows[1].equation.ranges) == (("Range", "e", ("Identifier", "E", "")),)
+    assert bare(rows[1].inputs[0].ranges) == (("Range", "e", ("Identifier", "E", "")),)
 
 
 def test_another_index_of_a_family_keeps_its_range() -> None:
@@ -228,8 +231,8 @@ def test_another_index_of_a_family_keeps_its_range() -> None:
         "R_i = Repeat(K_j), i = 1..n | K_j [L, H] | R_i [L, H]",
     )
     assert bare(rows[1].equation.ranges) == (
-        ("Range", "i", ("Name", "n", "")),
-        ("Range", "j", ("Name", "g", "")),
+        ("Range", "i", ("Identifier", "n", "")),
+        ("Range", "j", ("Identifier", "g", "")),
     )
 
 
@@ -244,8 +247,11 @@ def test_an_index_with_two_ends_is_refused() -> None:
 
 def test_letters_side_by_side_in_a_shape_are_a_product_where_each_is_a_size() -> None:
     [row] = layer(r"$y = x$ | $x \in \mathbb{R}^{BL \times D}$ | $y \in \mathbb{R}^{B \times L \times dmodel}$")
-    assert bare(row.inputs[0].sizes) == (("Product", (("Name", "B", ""), ("Name", "L", ""))), ("Name", "D", ""))
-    assert bare(row.outputs[0].sizes)[2] == ("Name", "dmodel", "")  # type: ignore[index]
+    assert bare(row.inputs[0].sizes) == (
+        ("Multiplication", (("Identifier", "B", ""), ("Identifier", "L", ""))),
+        ("Identifier", "D", ""),
+    )
+    assert bare(row.outputs[0].sizes)[2] == ("Identifier", "dmodel", "")  # type: ignore[index]
 
 
 def test_given_sizes_are_the_only_ones() -> None:
@@ -305,7 +311,7 @@ def test_a_layer_table_without_rows_is_refused() -> None:
 
 def test_names_that_mean_something_to_python_or_sympy_are_only_names() -> None:
     [row] = layer("E = S I + N Q O lambda beta __import__ | S, I, N, Q, O, lambda, beta, __import__ [B] | E [B]")
-    keys = [node.key for node in walk(row.equation.formula) if isinstance(node, Name)]
+    keys = [node.key for node in walk(row.equation.formula) if isinstance(node, Identifier)]
     assert keys == ["S", "I", "N", "Q", "O", "lambda", "beta", "__import__"]
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symcomm.errors import SymcommError, TableError
-from symcomm.text.table import CELL_LIMIT, ROW_LIMIT, TEXT_LIMIT, Table, as_layer_table, layer_tables, read_tables
+from symcomm.text.finder import layer_tables, read_tables
+from symcomm.text.table import CELL_LIMIT, ROW_LIMIT, TEXT_LIMIT, Table, as_layer_table
 
 DATA = Path(__file__).parent.parent / "data"
 HEADER = ("Computation", "Input", "Output")

@@ -328,7 +328,7 @@ def test_links_that_make_no_sense_are_refused(links: str, said: str, hint: str) 
 
 def test_a_degree_below_one_fills_no_node() -> None:
     with pytest.raises(StrategyError, match="the mesh axis 'tensor' has 0 ranks"):
-        block().at(**SIZES, t=0).derive("time", strategy="tensor(t)", links=HIERARCHY)
+        block().at(t=0).derive("time", strategy="tensor(t)", links=HIERARCHY)
 
 
 def test_a_hierarchical_call_over_three_kinds_of_links_is_refused() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Annotated
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, exact
@@ -19,6 +20,8 @@ from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError
 from symcomm.form import Num, Ratio, Sym, product
 from symcomm.optimum.writing import SECOND, Name, known, meanings, step
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Amount, Dtype
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE, Quantity
 
@@ -135,8 +138,15 @@ def gradient_sizes(setting: Setting, dtype: str) -> tuple[int, ...]:
     return tuple(reversed(layer * repeat))
 
 
-def derive(setting: Setting, rho: object = None, gradient_dtype: str = "fp32", first: object = None) -> Derivation:
-    """The ``bucket_cap_mb`` (in MiB, as PyTorch counts it) with the least time left after backward, for a link.
+def derive(
+    setting: Setting,
+    rho: Annotated[Amount, Meaning("the time to compute a bucket over the time to transfer it")] = 1,
+    gradient_dtype: Annotated[Dtype, Meaning("the number format of the gradients")] = "fp32",
+    first: Annotated[Amount, Meaning("another cap of the first bucket, such as 1 MiB")] = None,
+) -> Derivation:
+    """The bucket cap that leaves the least communication after backward, for a model and a link.
+
+    The ``bucket_cap_mb`` (in MiB, as PyTorch counts it) with the least time left after backward, for a link.
 
     Needs ``w`` and ``o`` among the given values; ``first`` is another cap of the first bucket, in bytes.
     """
@@ -145,7 +155,7 @@ def derive(setting: Setting, rho: object = None, gradient_dtype: str = "fp32", f
         if row.name not in numbers:
             raise ValuesError(f"a value for {row.name} is needed: {row.meaning}", hint=f"given: {{{row.name}: ...}}")
     w, o = Fraction(str(numbers["w"])), Fraction(str(numbers["o"]))
-    share = Fraction(1) if rho is None else exact(rho, "rho")
+    share = exact(rho, "rho")
     sizes = gradient_sizes(setting, gradient_dtype)
     start = sum(sizes) if first is None else int(exact(first, "first", BYTE))  # a cap that is set holds for all buckets
     if share <= 0 or start < 1:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, exact
@@ -18,6 +19,8 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Root, Sym, Total, num, product, total
 from symcomm.optimum.minimum import minimise
 from symcomm.optimum.writing import SECOND, Name, continued, known, made, step
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import NoModel
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE, ONE, Quantity
 
@@ -30,7 +33,6 @@ ROWS = (
 )
 N, S, W, O, RHO = (row.sym for row in ROWS)  # noqa: E741
 TITLE = "Time left after backward"
-WANTED = "overhead|number|whole_number|size|least"
 
 
 def overhead(setting: Setting, rho: Fraction | None = Fraction(1)) -> Derivation:
@@ -103,11 +105,22 @@ def _n_meet(rho: Fraction | None) -> Form:
     return product(slack, Ratio(S, product(O, W)))
 
 
-def derive(setting: Setting, want: str = "overhead", rho: object = None) -> Derivation:
-    """The overhead of ``n_b`` buckets, the best ``number`` of them (real or whole), their ``size``, or the ``least``.
+def derive(
+    setting: NoModel,
+    want: Annotated[
+        Literal["overhead", "number", "whole_number", "size", "least"], Meaning("what is asked for")
+    ] = "overhead",
+    rho: Annotated[
+        object, Meaning("the time to compute a bucket over that to send it, or rho for a symbol; 1 where none is given")
+    ] = None,
+) -> Derivation:
+    """The gradient buckets of data parallelism: the time they leave after backward, the best number and size.
+
+    The overhead of ``n_b`` buckets, the best ``number`` of them (real or whole), their ``size``, or the ``least``.
 
     ``rho`` is the time to compute a bucket's gradients over the time to transfer them: a number (1 where nothing is
-    said), or the word ``rho`` for a symbol; both regimes are then derived, with their conditions.
+    said), or the word ``rho`` for a symbol; both regimes are then derived, with their conditions. Numbers are
+    given for ``s``, ``w``, ``o``, ``n_b`` and ``rho``.
     """
     share: Fraction | None = Fraction(1)
     if rho == RHO.name or (rho is None and RHO.name in setting.values):

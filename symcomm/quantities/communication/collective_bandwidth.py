@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Unpack
+
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.collectives.cost import ONE as NUMBER_ONE
 from symcomm.collectives.cost import times
@@ -9,18 +11,25 @@ from symcomm.derivation import Derivation, Reason, Step, exact
 from symcomm.errors import ValuesError
 from symcomm.form import Product, Ratio, Sym
 from symcomm.quantities.communication import collective_parts as parts
-from symcomm.quantities.setting import Setting
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Amount, CollectiveName, Measured, NoModel
 from symcomm.units import ONE, Quantity
 
 
 def derive(
-    setting: Setting, collective: str = "all-reduce", time: object = None, **numbers: object
-) -> Derivation:  # fmt: skip
-    """Payload over time (``algbw``), or what a rank must move at least over time (``busbw``).
+    setting: NoModel,
+    collective: CollectiveName = "all-reduce",
+    time: Annotated[Amount, Meaning("the measured time of one call")] = None,
+    **numbers: Unpack[Measured],
+) -> Derivation:
+    """The algorithm or bus bandwidth of a measured collective.
+
+    Payload over time (``algbw``), or what a rank must move at least over time (``busbw``).
 
     The bus bandwidth can be compared with that of a link, whatever the number of ranks.
 
     >>> from symcomm.graph.graph import Graph
+    >>> from symcomm.quantities.setting import Setting
     >>> from symcomm.accounting import Accounting
     >>> setting = Setting(Graph("no model", {}, {}, ()), Accounting.of("busbw"))
     >>> str(derive(setting, payload="8 GB", ranks=8, time="1/4 s").at())

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal, Unpack
+
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError, nearest
 from symcomm.optimum.crossover import crossover
 from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.communication import collective_time
-from symcomm.quantities.setting import Setting
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import AlgorithmName, CallNumbers, CollectiveName, Directions, Dtype, NoModel
 
 OVER = ("payload", "ranks", "bandwidth", "latency")
 
 
 def derive(
-    setting: Setting,
-    collective: str = "all-reduce",
-    algorithm: str = "ring",
-    other: str = "tree",
-    over: str = "payload",
-    dtype: str | None = None,
-    directions: object = None,
-    **numbers: object,
+    setting: NoModel,
+    collective: CollectiveName = "all-reduce",
+    algorithm: Annotated[AlgorithmName, Meaning("the first algorithm")] = "ring",
+    other: Annotated[AlgorithmName, Meaning("the second algorithm")] = "tree",
+    over: Annotated[
+        Literal["payload", "ranks", "bandwidth", "latency"], Meaning("the number to solve for")
+    ] = "payload",
+    dtype: Dtype | None = None,
+    directions: Directions | None = None,
+    **numbers: Unpack[CallNumbers],
 ) -> Derivation:
-    """The value of ``over`` at which two algorithms take equally long; the options are those of the time.
+    """Where one algorithm of a collective overtakes another.
+
+    The value of ``over`` at which two algorithms take equally long; the options are those of the time.
 
     Raises ``ValuesError`` where ``over`` is unknown or both algorithms are the same.
     """

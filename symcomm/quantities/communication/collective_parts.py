@@ -9,7 +9,7 @@ from fractions import Fraction
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import BETWEEN, Algorithm, algorithm
-from symcomm.collectives.bounds import BOUNDS, Bound
+from symcomm.collectives.bounds import BOUNDS, LowerBound
 from symcomm.collectives.cost import ZERO, Case, Exchange, Phase, only_powers_of_two, plus, times
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
 from symcomm.dtypes import element_bytes, said_bytes
@@ -60,7 +60,7 @@ _BIT_RATE = Unit.parse("bit/second")
 
 
 @dataclass(frozen=True)
-class Call:
+class TimedCall:
     """A collective to be timed: its kind, the number format, the directions of its rings, and the known numbers.
 
     Where no ``directions`` are given, the convention ``rings`` tells them.
@@ -80,7 +80,7 @@ class Call:
 
 def read_call(
     setting: Setting, collective: str, dtype: str | None, directions: object, options: Mapping[str, object]
-) -> Call:
+) -> TimedCall:
     """The call that options describe; every number is checked.
 
     Raises ``ValuesError`` for a number that makes no sense or has the wrong unit, ``AccountingError`` for an unknown
@@ -108,7 +108,7 @@ def read_call(
     n = known.get("n")
     if n is not None and element is not None and (n / element.number).denominator != 1:
         raise ValuesError(f"a payload of {n} B is no whole number of {dtype} elements of {said_bytes(element)}")
-    return Call(collective, element, None if directions is None else 1 + (directions == 2), known, rank_symbol)
+    return TimedCall(collective, element, None if directions is None else 1 + (directions == 2), known, rank_symbol)
 
 
 def _called(name: str) -> Amount:
@@ -137,10 +137,10 @@ def _number(symbol: Amount, value: object) -> Fraction:
     return number
 
 
-class Writer:
+class CallWriter:
     """Writes a call's steps under one algorithm."""
 
-    def __init__(self, call: Call, accounting: Accounting, record: Algorithm) -> None:
+    def __init__(self, call: TimedCall, accounting: Accounting, record: Algorithm) -> None:
         self.call, self.accounting, self.record = call, accounting, record
         self.steps: list[Step] = []
         self.chunks: dict[tuple[Form, Form], Form] = {}
@@ -302,9 +302,9 @@ def used(setting: Setting, name: str | None) -> tuple[Accounting, Algorithm]:
     return replace(setting.accounting, algorithm=record.name), record
 
 
-def bounds(call: Call, made: Exchange, written_out: Writer) -> Exhibit:
+def bounds(call: TimedCall, made: Exchange, written_out: CallWriter) -> Exhibit:
     """What the algorithm takes beside the least that any algorithm takes over one port."""
-    bound: Bound = BOUNDS[call.kind]
+    bound: LowerBound = BOUNDS[call.kind]
     n, k = call.symbol("payload"), call.symbol("ranks")
     rows: list[tuple[str | Form | Quantity, ...]] = [
         ("rounds", written_out.closed(made.rounds), bound.rounds(k)),
@@ -322,7 +322,7 @@ def bounds(call: Call, made: Exchange, written_out: Writer) -> Exhibit:
 
 
 def derivation(
-    setting: Setting, writer: Writer, title: str, exhibits: tuple[Exhibit, ...], notes: tuple[str, ...]
+    setting: Setting, writer: CallWriter, title: str, exhibits: tuple[Exhibit, ...], notes: tuple[str, ...]
 ) -> Derivation:
     """The derivation of a writer's steps."""
     appear = {name for step in writer.steps for name in forms.names(step.form)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Unpack
 
 from symcomm import form as forms
 from symcomm.collectives.algorithms import ALGORITHMS, Algorithm
@@ -11,9 +12,10 @@ from symcomm.collectives.bounds import BOUNDS
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
-from symcomm.optimum.crossover import Stretch, envelope
+from symcomm.optimum.crossover import CheapestInterval, envelope
 from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.communication import collective_time
+from symcomm.quantities.options import CallNumbers, CollectiveName, Directions, Dtype, NoModel
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE, Quantity
 
@@ -22,7 +24,7 @@ _LARGEST = 2**50  # bytes: beyond any tensor
 
 
 def times(
-    setting: Setting, collective: str, dtype: str | None, directions: object, numbers: dict[str, object]
+    setting: Setting, collective: str, dtype: str | None, directions: Directions | None, numbers: CallNumbers
 ) -> tuple[dict[str, Derivation], list[str]]:
     """The time of every algorithm that can run the collective, and sentences on those that were left out."""
     call = parts.read_call(setting, collective, dtype, directions, numbers)
@@ -50,13 +52,15 @@ def _called(name: str) -> str:
 
 
 def derive(
-    setting: Setting,
-    collective: str = "all-reduce",
-    dtype: str | None = None,
-    directions: object = None,
-    **numbers: object,
+    setting: NoModel,
+    collective: CollectiveName = "all-reduce",
+    dtype: Dtype | None = None,
+    directions: Directions | None = None,
+    **numbers: Unpack[CallNumbers],
 ) -> Derivation:
-    """The time of the fastest algorithm, with all others in a table; all numbers must be known.
+    """The fastest algorithm for a collective, and all others beside it.
+
+    The time of the fastest algorithm, with all others in a table; all numbers must be known.
 
     Raises ``ValuesError`` where the payload, the ranks, the latency or the bandwidth has no value.
     """
@@ -125,7 +129,7 @@ def _counted(d: Derivation) -> tuple[Form | Quantity, ...]:
     return tuple(cells)
 
 
-def fastest(found: dict[str, Derivation], call: parts.Call) -> dict[str, str]:
+def fastest(found: dict[str, Derivation], call: parts.TimedCall) -> dict[str, str]:
     """For which payloads each algorithm is the fastest, as text; algorithms that never are have no entry."""
     said: dict[str, list[str]] = {}
     names = [*found]
@@ -134,7 +138,7 @@ def fastest(found: dict[str, Derivation], call: parts.Call) -> dict[str, str]:
     return {name: ", ".join(texts[:3]) + (", ..." if len(texts) > 3 else "") for name, texts in said.items()}
 
 
-def _payloads(call: parts.Call) -> tuple[int, int]:
+def _payloads(call: parts.TimedCall) -> tuple[int, int]:
     """From one element a rank (and a block, where all pairs exchange) to more than any tensor has."""
     size = int(call.element.number) if call.element and call.element.number.denominator == 1 else 1
     k = int(call.known[call.rank_symbol])
@@ -142,7 +146,7 @@ def _payloads(call: parts.Call) -> tuple[int, int]:
     return size * parts_needed, _LARGEST
 
 
-def _stretch(stretch: Stretch) -> str:
+def _stretch(stretch: CheapestInterval) -> str:
     low = _short(stretch.low)
     return f"from {low}" if stretch.high == _LARGEST else f"{low} to {_short(stretch.high)}"
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.derivation import Derivation
 from symcomm.quantities.communication import collective_parts as parts
-from symcomm.quantities.setting import Setting
+from symcomm.quantities.options import AlgorithmName, CallNumbers, CollectiveName, Directions, Dtype, NoModel
 
 
 def derive(
-    setting: Setting,
-    collective: str = "all-reduce",
-    algorithm: str | None = None,
-    dtype: str | None = None,
-    directions: object = None,
-    **numbers: object,
+    setting: NoModel,
+    collective: CollectiveName = "all-reduce",
+    algorithm: AlgorithmName | None = None,
+    dtype: Dtype | None = None,
+    directions: Directions | None = None,
+    **numbers: Unpack[CallNumbers],
 ) -> Derivation:
-    """The seconds that a collective takes.
+    """The time of a collective under an algorithm.
 
-    ``algorithm`` comes before that of the accounting. ``numbers`` are those of ``collective_parts.SYMBOLS`` (payload,
-    ranks, latency, bandwidth, ...); what is left out stays a symbol. Raises ``ValuesError`` for numbers that make no
-    sense, ``AccountingError`` for an algorithm that cannot run the collective.
+    ``algorithm`` comes before that of the accounting. Numbers that are left out stay symbols. Raises
+    ``ValuesError`` for numbers that make no sense, ``AccountingError`` for an algorithm that cannot run the collective.
 
     >>> from symcomm.graph.graph import Graph
+    >>> from symcomm.quantities.setting import Setting
     >>> ring = derive(Setting(Graph("no model", {}, {}, ())), payload="8 MB", ranks=8, latency="20 us",
     ...               bandwidth="100 GB/s")
     >>> str(ring.at())
@@ -30,7 +32,7 @@ def derive(
     """
     call = parts.read_call(setting, collective, dtype, directions, numbers)
     accounting, record = parts.used(setting, algorithm)
-    writer = parts.Writer(call, accounting, record)
+    writer = parts.CallWriter(call, accounting, record)
     made, _ = writer.timed()
     notes = [f"Algorithm: {record.source}."]
     if collective in record.notes:

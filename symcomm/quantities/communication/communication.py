@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
@@ -22,6 +22,8 @@ from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.program import Program, program
 from symcomm.program.rewrites.recomputation import RERUN, run_again
+from symcomm.quantities.declared import Meaning, OneOf
+from symcomm.quantities.options import Dtype, GradientDtype, StageNumber, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT, ONE
 
@@ -163,14 +165,14 @@ def _messages(setting: Setting, strategy: Strategy, made: Program) -> Iterator[C
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    collective: str | None = None,
-    phase: str | None = None,
-    dtype: str | None = None,
-    gradient_dtype: str | None = None,
-    stage: object = None,
+    strategy: StrategyOption,
+    collective: Annotated[str | None, OneOf(SHORT), Meaning("only calls of this kind")] = None,
+    phase: Annotated[Literal["forward", "backward", "update"] | None, Meaning("only calls of this phase")] = None,
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    stage: StageNumber | None = None,
 ) -> Derivation:
-    """The bytes that the collectives and messages of a strategy move in one training iteration.
+    """The bytes that a parallel strategy moves in a training iteration.
 
     ``collective`` and ``phase`` choose some of the calls. Which bytes are meant, the accounting says. ``stage`` is that
     of the rank whose bytes are counted, where the bytes of one rank are and the stages of a pipeline differ; 0 is the

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Annotated, Literal, TypedDict, Unpack
 
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError
+from symcomm.hardware.devices import known_devices
 from symcomm.hardware.paths import Wiring, wiring
 from symcomm.hardware.topology import read_topology
-from symcomm.quantities.setting import Setting
+from symcomm.quantities.declared import Meaning, OneOf
+from symcomm.quantities.options import Amount, NoModel, Whole
 
 _ASKED: dict[str, Callable[[Wiring, list[str], str], Derivation]] = {
     "bandwidth": lambda w, names, _: w.bandwidth(*_two(names, w)),
@@ -22,14 +25,40 @@ _ASKED: dict[str, Callable[[Wiring, list[str], str], Derivation]] = {
 }
 
 
-def derive(
-    setting: Setting, about: str = "bandwidth", matrix: str | None = None, between: str | None = None,
-    device: str | None = None, link_rate: object = None, switch: str | None = None, gpus: object = None,
-    links: object = None, kind: str = "", **pcie: object,
-) -> Derivation:  # fmt: skip
-    """One quantity of a topology; without a ``matrix`` it holds for ``n_GPU`` GPUs that are all joined alike.
+class Paths(TypedDict, total=False):
+    """Bandwidths of PCIe paths by link type."""
 
-    ``pcie`` are bandwidths of PCIe paths by link type, in small letters: ``pix``, ``pxb``, ``phb``, ``node``, ``sys``.
+    pix: Annotated[Amount, Meaning("the bandwidth of a PIX path")]
+    pxb: Annotated[Amount, Meaning("the bandwidth of a PXB path")]
+    phb: Annotated[Amount, Meaning("the bandwidth of a PHB path")]
+    node: Annotated[Amount, Meaning("the bandwidth of a NODE path")]
+    sys: Annotated[Amount, Meaning("the bandwidth of a SYS path")]
+
+
+def derive(
+    setting: NoModel,
+    about: Annotated[str, OneOf(lambda: _ASKED), Meaning("what is asked for")] = "bandwidth",
+    matrix: Annotated[str | None, Meaning("what nvidia-smi topo -m prints")] = None,
+    between: Annotated[str | None, Meaning("two devices, such as GPU0, NIC0; one GPU for nic")] = None,
+    device: Annotated[
+        str | None,
+        OneOf(known_devices, open=True),
+        Meaning("the kind of GPU, which knows the bandwidth and number of its NVLinks"),
+    ] = None,
+    link_rate: Annotated[Amount, Meaning("the bandwidth of one NVLink in one direction, such as 25 GB/s")] = None,
+    switch: Annotated[
+        Literal["yes", "no"] | None, Meaning("whether the NVLinks lead to a switch; else the matrix tells")
+    ] = None,
+    gpus: Annotated[Whole | None, Meaning("the number of GPUs, where there is no matrix")] = None,
+    links: Annotated[Whole | None, Meaning("the NVLinks between two GPUs, where there is no matrix")] = None,
+    kind: Annotated[str, Meaning("only missing cells of this link type")] = "",
+    **pcie: Unpack[Paths],
+) -> Derivation:
+    """What follows from how the GPUs of a machine are joined.
+
+    One quantity of a topology; without a ``matrix`` it holds for ``n_GPU`` GPUs that are all joined alike.
+
+    ``pix``, ``pxb``, ``phb``, ``node`` and ``sys`` are bandwidths of PCIe paths by link type.
     """
     found = read_topology(matrix, "the matrix") if matrix is not None else None
     names = [name for name in re.split(r"[\s,;]+", between or "") if name]

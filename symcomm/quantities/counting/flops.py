@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
@@ -12,6 +12,8 @@ from symcomm.form import Form, Ratio, Total, num, product
 from symcomm.graph.gradient import backward, inputs_to_train, training
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.graph.ops import MAP, operations
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import OpName
 from symcomm.quantities.setting import Setting, Work, mark, slug, times
 from symcomm.units import FLOP
 
@@ -165,8 +167,12 @@ def shown(graph: Graph, op: Op) -> str:
     return f"the gradient of `{output.of.split('·')[0]}`" if output.of else f"`{op.output.split('·')[0]}`"
 
 
-def derive(setting: Setting, scope: str = "forward", op: str | None = None) -> Derivation:
-    """The operations of the forward pass, the backward pass or both, of one row or of all layers."""
+def derive(
+    setting: Setting,
+    scope: Annotated[Literal["forward", "backward", "training"], Meaning("which pass is counted")] = "forward",
+    op: OpName | None = None,
+) -> Derivation:
+    """The floating-point operations of a pass, of all layers or of one row."""
     graph, work = setting.graph, Work(setting)
     chosen = setting.rows(op)
     fields = [*touched(setting, graph, chosen.ops)]

@@ -7,12 +7,15 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Ratio, Total
 from symcomm.graph.graph import Region
 from symcomm.quantities.counting import flops, traffic
+from symcomm.quantities.options import Dtype, OpName
 from symcomm.quantities.setting import Setting, Work, times
 from symcomm.units import FLOP, Unit
 
 
-def derive(setting: Setting, op: str | None = None, dtype: str | None = None) -> Derivation:
-    """Operations over bytes, of one row or of all counted ops of the forward pass.
+def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = None) -> Derivation:
+    """The arithmetic intensity: operations per byte moved.
+
+    Operations over bytes, of one row or of all counted ops of the forward pass.
 
     Source: Williams, Waterman and Patterson, Roofline, 2009.
     """

@@ -9,7 +9,10 @@ from symcomm.units import PARAMETER
 
 
 def derive(setting: Setting) -> Derivation:
-    """The parameters of all layers and of what stands before and behind them; a tied weight counts once."""
+    """The number of parameters.
+
+    Those of all layers and of what stands before and behind them; a tied weight counts once.
+    """
     graph, work = setting.graph, Work(setting)
     alone = len(setting.regions) == 1
     known: set[str] = set()

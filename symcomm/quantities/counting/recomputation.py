@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
+from typing import Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
@@ -17,6 +17,8 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.program import program
 from symcomm.program.rewrites.recomputation import run_again
 from symcomm.quantities.counting.flops import row_totals, touched
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Recomputation, StrategyOption
 from symcomm.quantities.setting import Setting, Work, mark, times
 from symcomm.units import BYTE, FLOP, ONE
 
@@ -25,11 +27,15 @@ COUNTS = ("flops", "hardware_flops", "all-reduces", "bytes")
 
 def derive(
     setting: Setting,
-    recomputation: str | Iterable[str] = "full",
-    count: str = "flops",
-    strategy: Strategy | str | None = None,
+    recomputation: Annotated[
+        Recomputation, Meaning("none, selective, full, or the tensors that are computed again")
+    ] = "full",
+    count: Annotated[Literal["flops", "hardware_flops", "all-reduces", "bytes"], Meaning("what is counted")] = "flops",
+    strategy: StrategyOption | None = None,
 ) -> Derivation:
-    """What is computed or communicated again: extra ``flops``, all ``hardware_flops`` of an iteration, ``all-reduces``
+    """What recomputation runs a second time.
+
+    What is computed or communicated again: extra ``flops``, all ``hardware_flops`` of an iteration, ``all-reduces``
     of a layer and iteration, or the ``bytes`` of the collectives that run again.
 
     Source: Korthikanti et al., arXiv 2205.05198, section 5.

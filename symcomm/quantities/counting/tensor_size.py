@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from symcomm.derivation import Derivation
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.form import product
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Dtype
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT
 
 
-def derive(setting: Setting, tensor: str = "", dtype: str | None = None) -> Derivation:
-    """The bytes of a tensor of one layer, all members of a family together."""
+def derive(
+    setting: Setting,
+    tensor: Annotated[str, Meaning("the name of the tensor")],
+    dtype: Dtype | None = None,
+) -> Derivation:
+    """The bytes of one tensor.
+
+    The bytes of a tensor of one layer, all members of a family together.
+    """
     graph, work = setting.graph, Work(setting)
     found = graph.find(tensor)
     family = ", for all members of the family" if found.shape and len(found.axes) > len(found.shape) else ""

@@ -11,6 +11,7 @@ from symcomm.form import Form, Num, Total, num, product
 from symcomm.graph.graph import Graph, Op
 from symcomm.quantities.counting.flops import counted, touched
 from symcomm.quantities.counting.load import uses
+from symcomm.quantities.options import Dtype, OpName
 from symcomm.quantities.setting import Setting, Work, slug, times
 from symcomm.units import BYTE
 
@@ -77,8 +78,11 @@ def per_region(graph: Graph, ops: Sequence[Op], counts: Sequence[Form]) -> tuple
     return tuple(found)
 
 
-def derive(setting: Setting, op: str | None = None, dtype: str | None = None) -> Derivation:
-    """The bytes moved by the counted ops of the forward pass: of one layer, of all parts of a model, or of one row."""
+def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = None) -> Derivation:
+    """The bytes moved when each operand is read and each result written once.
+
+    The counted ops of the forward pass: of one layer, of all parts of a model, or of one row.
+    """
     work = Work(setting)
     write_down(work, op, dtype)
     fields = [f for f in touched(setting, setting.graph, setting.rows(op).ops) if f == "operations"] + ["traffic"]

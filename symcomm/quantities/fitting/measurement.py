@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Annotated
 
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Power, Ratio, Root, Total, negative, num, product
-from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.declared import Meaning, OneOf
+from symcomm.quantities.options import NoModel
+from symcomm.quantities.setting import Work
 from symcomm.units import ONE, Quantity, Unit
 
 WANTED = {
@@ -18,8 +21,17 @@ WANTED = {
 _MOST = 100  # more numbers than that are no write-up
 
 
-def derive(setting: Setting, want: str = "mean", values: str | None = None, through: str | None = None) -> Derivation:
-    """A mean, a standard deviation (divided by n; ``sample_deviation`` by n - 1), or a comparison of two numbers.
+def derive(
+    setting: NoModel,
+    want: Annotated[str, OneOf(WANTED), Meaning("what is asked for")] = "mean",
+    values: Annotated[
+        str | None, Meaning("numbers with their unit and commas between them, such as 0.8 s, 0.9 s")
+    ] = None,
+    through: Annotated[str | None, Meaning("sizes and measurements, such as 16: 11 GB, 64: 38 GB")] = None,
+) -> Derivation:
+    """What measured numbers say: a mean, a spread, a line, a comparison.
+
+    A mean, a standard deviation (divided by n; ``sample_deviation`` by n - 1), or a comparison of two numbers.
 
     ``values`` are numbers with their unit and commas between them: ``0.796 s, 0.776 s``. ``difference``, ``ratio`` and
     ``increase`` (the difference over the second) compare the first with the second one. ``slope`` and ``intercept`` are
@@ -27,6 +39,7 @@ def derive(setting: Setting, want: str = "mean", values: str | None = None, thro
     two). Raises ``ValuesError`` for numbers that do not go together.
 
     >>> from symcomm.graph.graph import Graph
+    >>> from symcomm.quantities.setting import Setting
     >>> setting = Setting(Graph("no model", {}, {}, ()))
     >>> str(derive(setting, "deviation", "0 B, 0 B, 3 B").at())
     '√(2) B ≈ 1.41421 B'

@@ -20,6 +20,16 @@ from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.saved import Saved, conventions, saved_regions
+from symcomm.quantities.options import (
+    Chunks,
+    Dtype,
+    Every,
+    Frozen,
+    Recomputation,
+    ScheduleName,
+    StageNumber,
+    StrategyOption,
+)
 from symcomm.quantities.setting import Setting, Work, mark, slug
 from symcomm.units import BYTE, ONE
 
@@ -40,16 +50,16 @@ def named(said: str | Iterable[str] | None) -> tuple[str, ...]:
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    dtype: str | None = None,
-    recomputation: str | Iterable[str] | None = None,
-    every: int | str | None = None,
-    schedule: str | None = None,
-    stage: int | str | None = None,
-    chunks: int | str | None = None,
-    frozen: str | Iterable[str] | None = None,
+    strategy: StrategyOption | None = None,
+    dtype: Dtype | None = None,
+    recomputation: Recomputation | None = None,
+    every: Every | None = None,
+    schedule: ScheduleName | None = None,
+    stage: StageNumber | None = None,
+    chunks: Chunks | None = None,
+    frozen: Frozen | None = None,
 ) -> Derivation:
-    """The bytes that one rank keeps for backward: what the gradients read of what the forward pass made.
+    """The bytes of activations that one rank keeps for the backward pass.
 
     ``recomputation`` is ``none``, ``selective``, ``full`` or tensors of the table that are computed again; ``every``
     keeps the input of every n-th layer only. ``schedule``, ``stage`` (0 is the first) and ``chunks`` belong to a

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Annotated, Literal
 
 from symcomm.derivation import Derivation, Reason, Step, exact
 from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
+from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory.activation_memory import bytes_of, named
 from symcomm.quantities.memory.saved import saved_tensors, storage
+from symcomm.quantities.options import Amount, Dtype, Held
 from symcomm.quantities.setting import Setting, Work, slug
 from symcomm.units import BYTE
 
@@ -38,12 +40,12 @@ def block(size: Fraction, rounding: str = "blocks") -> Fraction:
 
 def derive(
     setting: Setting,
-    held: str | Iterable[str] | None = None,
-    workspace: object = None,
-    rounding: str = "requests",
-    dtype: str | None = None,
+    held: Held | None = None,
+    workspace: Annotated[Amount, Meaning("what a library keeps for itself, such as 32 MiB")] = None,
+    rounding: Annotated[Literal["requests", "blocks", "none"], Meaning("how the allocator rounds")] = "requests",
+    dtype: Dtype | None = None,
 ) -> Derivation:
-    """The bytes given out just before the backward pass begins.
+    """The bytes that an allocator has given out when the backward pass begins.
 
     ``held`` are tensors that the program still refers to (results, the loss), ``workspace`` the bytes that a library
     keeps for itself, ``rounding`` how the allocator rounds: ``requests``, ``blocks`` (needs all sizes) or ``none``.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import sympy as sp
 
@@ -19,12 +18,15 @@ from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.program import ONE_RANK
+from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory import activation_memory, state_memory
+from symcomm.quantities.options import Amount, CapacityIs, Frozen, RecipeName, Recomputation, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, ONE, Quantity
 
 if TYPE_CHECKING:
     from sympy import Expr
+
 
 MEANINGS = {c.name: c.statement for c in CONVENTIONS if c.field == "capacity" and c.name != "unnamed"}
 _SCALES = {"nominal_GB": 10**9, "nominal_GiB": 2**30}
@@ -85,16 +87,18 @@ def in_bytes(expr: Expr) -> Form:
 
 def derive(
     setting: Setting,
-    solve_for: str = "",
-    capacity: object = None,
-    capacity_is: str | None = None,
-    strategy: Strategy | str | None = None,
-    recipe: str = "mixed_adam",
-    include: str = "states and activations",
-    recomputation: str | Iterable[str] = "none",
-    frozen: str | Iterable[str] | None = None,
+    solve_for: Annotated[str, Meaning("the symbol to solve for: a degree of the strategy or a size")],
+    capacity: Annotated[Amount, Meaning("the memory of a device, such as 80 GB")],
+    capacity_is: CapacityIs | None = None,
+    strategy: StrategyOption | None = None,
+    recipe: RecipeName = "mixed_adam",
+    include: Annotated[
+        Literal["states", "activations", "states and activations"], Meaning("what has to fit")
+    ] = "states and activations",
+    recomputation: Recomputation | None = None,
+    frozen: Frozen | None = None,
 ) -> Derivation:
-    """The smallest number of ranks, or the largest size, with which one rank's bytes do not exceed a capacity.
+    """The fewest ranks, or the largest size, with which one rank's memory fits a device.
 
     ``solve_for`` is a symbol: a degree of the strategy (the fewest that fit) or a size of the model (the largest that
     fits). ``include`` is ``states``, ``activations`` or ``states and activations``. Raises ``ValuesError`` where

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import Annotated, Literal
 
 import sympy as sp
 
@@ -14,11 +15,12 @@ from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Num, Sym, evaluate, names
 from symcomm.parallel.pipeline import stage_count
 from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import PipelineCut, Strategy, parse_strategy
+from symcomm.parallel.strategy import PipelineCut, parse_strategy
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.program.schedules import USUAL_SCHEDULE, find
+from symcomm.quantities.declared import Meaning, Reads
 from symcomm.quantities.memory.activation_memory import named
 from symcomm.quantities.memory.allocated_memory import ROUNDINGS, block
 from symcomm.quantities.memory.capacity import in_bytes
@@ -27,6 +29,19 @@ from symcomm.quantities.memory.saved import conventions
 from symcomm.quantities.memory.stage_memory import Stage, snapshots, whole
 from symcomm.quantities.memory.state_memory import recipe_of
 from symcomm.quantities.memory.step_memory import STEPS, Snapshot, StepMemory
+from symcomm.quantities.options import (
+    Amount,
+    Chunks,
+    Dtype,
+    Every,
+    Frozen,
+    Held,
+    RecipeName,
+    Recomputation,
+    ScheduleName,
+    StageNumber,
+    StrategyOption,
+)
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, Quantity
 
@@ -46,25 +61,33 @@ KINDS = {
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    recipe: str = "mixed_adam",
-    dtype: str | None = None,
-    recomputation: str | Iterable[str] | None = None,
-    every: object = None,
-    schedule: str | None = None,
-    stage: object = None,
-    chunks: object = None,
-    frozen: str | Iterable[str] | None = None,
-    step: str = "later",
-    held: str | Iterable[str] | None = None,
-    workspace: object = None,
-    rounding: str = "none",
-    update_copies: object = 0,
-    tables: str = "shared",
-    units: str = "layer",
-    buckets: str = "none",
+    strategy: StrategyOption | None = None,
+    recipe: RecipeName = "mixed_adam",
+    dtype: Dtype | None = None,
+    recomputation: Recomputation | None = None,
+    every: Every | None = None,
+    schedule: ScheduleName | None = None,
+    stage: StageNumber | None = None,
+    chunks: Chunks | None = None,
+    frozen: Frozen | None = None,
+    step: Annotated[
+        Literal["forward", "first", "later"], Meaning("the forward pass alone, the first step or a later one")
+    ] = "later",
+    held: Held | None = None,
+    workspace: Annotated[Amount, Meaning("what a library keeps for the thread of each pass, such as 32 MiB")] = None,
+    rounding: Annotated[Literal["requests", "blocks", "none"], Meaning("how the allocator rounds")] = "none",
+    update_copies: Annotated[
+        int | str, Reads("count"), Meaning("the fp32 copies of one weight that its update makes, such as 5")
+    ] = 0,
+    tables: Annotated[
+        Literal["shared", "per_layer"], Meaning("whether each layer makes its own masks and rotations")
+    ] = "shared",
+    units: Annotated[Literal["layer", "model"], Meaning("what full sharding gathers at once")] = "layer",
+    buckets: Annotated[
+        Literal["none", "copy"], Meaning("whether data parallelism copies gradients to flat buckets")
+    ] = "none",
 ) -> Derivation:
-    """The most bytes that are alive at once on one rank in a training step, and the op during which they are.
+    """The most bytes alive at once on one rank in a training step, and the op during which they are.
 
     Gradients come into being in the backward pass and are dropped after the update. Which op is the peak depends on
     the sizes, so all of them must be known. Raises ``ValuesError`` and ``StrategyError`` for what is not known or does

@@ -2,81 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
-from symcomm.errors import StrategyError, ValuesError, nearest
+from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Total, product
 from symcomm.graph.graph import Tensor
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import place
 from symcomm.parallel.strategy import Placed, Strategy, parse_strategy, resolve
 from symcomm.quantities.memory.saved import frozen_weights
+from symcomm.quantities.options import Frozen, RecipeName, StageNumber, StrategyOption
+from symcomm.quantities.recipes import Recipe as Recipe
+from symcomm.quantities.recipes import recipe_of as recipe_of
 from symcomm.quantities.setting import Setting, Work, mark
 from symcomm.units import BYTE, PARAMETER, Unit
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Bytes per parameter of the weights, the gradients and the optimizer states, with what the states are."""
-
-    name: str
-    weight: int
-    gradient: int
-    state: int
-    states: str
-    source: str = ""
-
-
-RECIPES = {
-    r.name: r
-    for r in (
-        Recipe(
-            "mixed_adam",
-            2,
-            2,
-            12,
-            "an fp32 copy of the weights and Adam's two moments in fp32",
-            "arXiv 1910.02054, section 3.1",
-        ),
-        Recipe(
-            "mixed_adam_fp32_gradients",
-            2,
-            4,
-            12,
-            "an fp32 copy of the weights and Adam's two moments in fp32",
-            "arXiv 2201.11990, section 3.1: gradients are summed in fp32",
-        ),
-        Recipe("fp32_adam", 4, 4, 8, "Adam's two moments"),
-        Recipe("fp32_momentum", 4, 4, 4, "the momentum"),
-        Recipe("fp32_sgd", 4, 4, 0, "nothing"),
-    )
-}
-
-
-def recipe_of(name: str) -> Recipe:
-    """The recipe of a name; AdamW keeps what Adam keeps.
-
-    >>> recipe_of("fp32_adamw").state
-    8
-    """
-    key = name.replace("adamw", "adam")
-    if key not in RECIPES:
-        raise ValuesError(f"unknown recipe '{name[:40]}'", hint=nearest(name, [*RECIPES]))
-    return RECIPES[key]
-
-
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    recipe: str = "mixed_adam",
-    frozen: str | Iterable[str] | None = None,
-    stage: object = None,
+    strategy: StrategyOption | None = None,
+    recipe: RecipeName = "mixed_adam",
+    frozen: Frozen | None = None,
+    stage: StageNumber | None = None,
 ) -> Derivation:
-    """The bytes of weights, gradients and optimizer states on one rank of a strategy (all of them without one).
+    """The bytes of weights, gradients and optimizer states on one rank.
 
     ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one.
     """

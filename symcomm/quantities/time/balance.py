@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated, Unpack
 
 from symcomm.derivation import Derivation
 from symcomm.form import Form, Ratio, Sym
 from symcomm.quantities.counting.load import ONE_DEVICE
-from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Clock, Fma, NoModel, Roofs, Units
+from symcomm.quantities.setting import Work
 from symcomm.quantities.time import peak_rate
 from symcomm.quantities.time.machine import machine
 from symcomm.quantities.time.terms import Writer
@@ -15,9 +18,15 @@ from symcomm.units import Unit
 
 
 def derive(
-    setting: Setting, clock: object = None, units: object = None, fma: object = None, **rates: object
+    setting: NoModel,
+    clock: Annotated[Clock, Meaning("the clock rate, where the peak rate is derived")] = None,
+    units: Units = None,
+    fma: Fma = None,
+    **rates: Unpack[Roofs],
 ) -> Derivation:
-    """Peak rate over memory bandwidth; the peak rate is given, or follows from clock, units and multiply-adds.
+    """The ops:byte ratio of a machine.
+
+    Peak rate over memory bandwidth; the peak rate is given, or follows from clock, units and multiply-adds.
 
     Source: NVIDIA, GPU Performance Background, "ops:byte ratio"; the ridge point of the roofline.
     """

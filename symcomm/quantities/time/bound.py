@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Annotated, Literal, Unpack
 
 from symcomm.derivation import Derivation, exact
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Sym
 from symcomm.quantities.counting import tensor_size
 from symcomm.quantities.counting.load import ONE_DEVICE
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Amount, Dtype, OpName, Phase, Rates
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import time
 from symcomm.quantities.time.machine import RATES, machine
@@ -77,15 +80,17 @@ def exact_time(measured: object) -> Fraction:
 
 def derive(
     setting: Setting,
-    of: str = "least_time",
-    op: str | None = None,
-    tensor: str | None = None,
-    phase: str = "forward",
-    measured: object = None,
-    dtype: str | None = None,
-    **rates: object,
+    of: Annotated[Literal["least_time", "implied_rate", "implied_bandwidth"], Meaning("what is asked")] = "least_time",
+    op: OpName | None = None,
+    tensor: Annotated[str | None, Meaning("only writing this tensor once")] = None,
+    phase: Phase = "forward",
+    measured: Annotated[Amount, Meaning("a measured time, such as 0.000222 s")] = None,
+    dtype: Dtype | None = None,
+    **rates: Unpack[Rates],
 ) -> Derivation:
-    """The least time of a pass or a row, or of writing one ``tensor`` once; or the rate that a measured time implies.
+    """The least time that physics allows, or the rate that a measured time implies.
+
+    The least time of a pass or a row, or of writing one ``tensor`` once; or the rate that a measured time implies.
 
     With ``measured`` the verdict is a note of the derivation.
     """

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
@@ -13,6 +12,8 @@ from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Ratio, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.parallel.strategy import Strategy
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import mesh_terms, time
 from symcomm.quantities.time.inequality import solve
@@ -29,17 +30,19 @@ NUMBERS = ("real", "whole")
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    phase: str = "forward",
-    over: str | None = None,
-    per: str = "total",
-    numbers: str = "real",
-    links: str | Mapping[str, object] | None = None,
-    dtype: str | None = None,
-    gradient_dtype: str | None = None,
-    **rates: object,
+    strategy: StrategyOption,
+    phase: MeshPhase = "forward",
+    over: Annotated[str | None, Meaning("the symbol to solve for, where it is not the batch")] = None,
+    per: Annotated[Literal["total", "device"], Meaning("the batch of all devices, or of one")] = "total",
+    numbers: Annotated[Literal["real", "whole"], Meaning("over real or whole numbers")] = "real",
+    links: Links | None = None,
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    **rates: Unpack[NetworkRates],
 ) -> Derivation:
-    """The least batch at which computing takes at least as long as the communication over the axes of the mesh.
+    """The batch from which on computing takes longer than the communication of a strategy.
+
+    The least batch at which computing takes at least as long as the communication over the axes of the mesh.
 
     The communication times add up under ``time: serial`` (and ``per_op``); under ``overlap`` computing has to be at
     least as long as each of them. ``over`` is another size or degree to solve for, ``per`` the batch of all devices or

@@ -6,13 +6,14 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, put
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, Total, product
-from symcomm.parallel.strategy import Strategy
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import time
 from symcomm.quantities.time.terms import Terms, Writer, need
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
 
 def derive(
     setting: Setting,
-    between: str = "network, compute",
-    over: str = "",
-    strategy: Strategy | str | None = None,
-    phase: str = "microbatch",
-    op: str | None = None,
-    dtype: str | None = None,
-    gradient_dtype: str | None = None,
-    **rates: object,
+    between: Annotated[str, Meaning("two of compute, memory and network, with a comma between them")],
+    over: Annotated[str, Meaning("the symbol to solve for")],
+    strategy: StrategyOption | None = None,
+    phase: Phase = "microbatch",
+    op: OpName | None = None,
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    **rates: Unpack[LinkedRates],
 ) -> Derivation:
-    """The value of a rate or size ``over`` at which two of the terms compute, memory and network are equal.
+    """The rate or size at which two terms of a time are equal.
 
     The value of ``over`` itself, where it is given, is not used. Raises ``ValuesError`` where the terms never meet.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 import sympy as sp
 
@@ -16,7 +16,9 @@ from symcomm.form import Form, Largest, Ratio, Sym, Total, num
 from symcomm.optimum.cost import written
 from symcomm.optimum.minimum import maximise, minimise
 from symcomm.optimum.writing import continued
-from symcomm.parallel.strategy import Size, Strategy, degree
+from symcomm.parallel.strategy import Strategy, degree
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption, Whole
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import crossover, inequality, mesh_terms, time
 from symcomm.quantities.time.compute_bound import NUMBERS, variable
@@ -46,7 +48,7 @@ class _Split:
     links: dict[str, object]  # by the names of the mesh axes, whose sizes are no symbols in a candidate
     dtype: str | None
     gradient_dtype: str | None
-    rates: dict[str, object]
+    rates: Mapping[str, object]
 
     def terms(self, first: Form, second: Form) -> MeshTerms:
         """The times with these sizes of the two axes."""
@@ -58,17 +60,19 @@ class _Split:
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    devices: Size | None = None,
-    least: str = "communication",
-    numbers: str = "real",
-    phase: str = "forward",
-    links: str | Mapping[str, object] | None = None,
-    dtype: str | None = None,
-    gradient_dtype: str | None = None,
-    **rates: object,
+    strategy: StrategyOption,
+    devices: Annotated[Whole, Meaning("the number of devices, or its symbol")],
+    least: Annotated[Literal["communication", "batch"], Meaning("what is made small")] = "communication",
+    numbers: Annotated[Literal["real", "whole"], Meaning("over the real numbers, or the divisors")] = "real",
+    phase: MeshPhase = "forward",
+    links: Links | None = None,
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    **rates: Unpack[NetworkRates],
 ) -> Derivation:
-    """The best size of the first of two mesh axes, such as X of ``fsdp(X) + tensor(Y)``, for a number of devices.
+    """The best split of devices into the two axes of a mesh.
+
+    The best size of the first of two mesh axes, such as X of ``fsdp(X) + tensor(Y)``, for a number of devices.
 
     ``least`` is what is made small: the time of the ``communication`` at a given batch, or the ``batch`` from which on
     the layer is compute bound. ``numbers`` are real (a closed form where there is one) or whole (every divisor of N,

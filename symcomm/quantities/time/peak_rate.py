@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Reason, Step
 from symcomm.errors import ValuesError
 from symcomm.form import Num, Ratio, Sym
 from symcomm.graph.graph import Graph
-from symcomm.hardware.devices import Device, Rate
+from symcomm.hardware.devices import Device, PeakRate, known_devices
 from symcomm.hardware.devices import device as find
 from symcomm.notation import Notation
+from symcomm.quantities.declared import Meaning, OneOf
+from symcomm.quantities.options import Clock, Fma, NoModel, Units
 from symcomm.quantities.setting import Setting
 from symcomm.units import Quantity, Unit
 from symcomm.worksheets import built_in
@@ -20,10 +23,20 @@ _UNITS = {"SM": "multiprocessor", "CU": "compute unit", "MXU": "matrix unit", "c
 
 
 def derive(
-    setting: Setting, clock: object = None, units: object = None, fma: object = None, device: str | None = None,
-    dtype: str | None = None,
-) -> Derivation:  # fmt: skip
-    """Clock x multiprocessors x multiply-adds x operations per multiply-add: see ``worksheets/peak_rate.md``.
+    setting: NoModel,
+    clock: Clock = None,
+    units: Units = None,
+    fma: Fma = None,
+    device: Annotated[
+        str | None,
+        OneOf(known_devices, open=True),
+        Meaning("a device whose clock, units and fma are used, such as A100-80GB-SXM"),
+    ] = None,
+    dtype: Annotated[str | None, Meaning("the number format of the device's rate")] = None,
+) -> Derivation:
+    """The peak rate of a processor from its clock, its units and their operations per cycle.
+
+    Clock x multiprocessors x multiply-adds x operations per multiply-add; the numbers may be those of a ``device``.
 
     With a ``device`` and a ``dtype`` the numbers are those of the device, and the result is held against its data
     sheet. Raises ``ValuesError`` where both are given, or one of them is missing.
@@ -59,7 +72,7 @@ def of_device(found: Device, dtype: str | None, setting: Setting) -> Derivation:
     return setting.derivation(title, [step], ["flops"])
 
 
-def _agreement(rate: Rate) -> tuple[str, ...]:
+def _agreement(rate: PeakRate) -> tuple[str, ...]:
     """How the data sheet agrees with what was derived."""
     if rate.derived is None or rate.dense is None or rate.published is None:
         return ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
@@ -15,6 +16,8 @@ from symcomm.form import Form, Largest, Num, Ratio, Total, num, product, total
 from symcomm.optimum.minimum import minimise
 from symcomm.optimum.writing import SECOND, Name, continued, known, made, step
 from symcomm.program.schedules import USUAL_SCHEDULE
+from symcomm.quantities.declared import Meaning, OneOf
+from symcomm.quantities.options import NoModel, ScheduleName, ScheduleTimes
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import schedule_time
 from symcomm.units import ONE, Quantity, Unit
@@ -86,14 +89,22 @@ def time(setting: Setting, stages: str | None = None, per: str = "batch") -> Der
 
 
 def derive(
-    setting: Setting, want: str = "time", stages: str | None = None, per: str = "batch", schedule: str | None = None,
-    **options: str | None,
-) -> Derivation:  # fmt: skip
-    """The ``time`` of a pass, the best number of ``chunks`` (real or whole), the ``least`` time, the ``utilisation``.
+    setting: NoModel,
+    want: Annotated[str, OneOf(dict.fromkeys((*WANTED, *schedule_time.WANTED))), Meaning("what is asked for")] = "time",
+    stages: Annotated[str | None, Meaning("the times of uneven stages of a pass, such as 6 ms, 2 ms")] = None,
+    per: Annotated[
+        Literal["batch", "chunk"], Meaning("whether these are for the whole batch or one chunk")
+    ] = "batch",
+    schedule: ScheduleName | None = None,
+    **options: Unpack[ScheduleTimes],
+) -> Derivation:
+    """The time of a pipeline's pass in chunks, or of a step under a schedule, its bubbles and what is in flight.
+
+    The ``time`` of a pass, the best number of ``chunks`` (real or whole), the ``least`` time, the ``utilisation``.
 
     ``stages`` lists the times of uneven stages, ``per`` chunk or whole batch; ``full_steps`` have no bubble. With a
     ``schedule`` (the usual one for what only a schedule has) it is that of a training step, one of its bubbles, or what
-    is in flight: see ``schedule_time``, also for the ``options``.
+    is in flight. Numbers are given for ``m``, ``p``, ``t`` and ``o``, and under a schedule for ``v`` and its times.
     """
     if schedule is None and want in schedule_time.WANTED and want not in WANTED:
         schedule = USUAL_SCHEDULE
@@ -102,7 +113,7 @@ def derive(
             raise ValuesError(
                 "'stages' and 'per' are of a pass", hint="forward: 6 ms, 2 ms for uneven stages of a schedule"
             )
-        return schedule_time.derive(setting, schedule, want, **options)
+        return schedule_time.derived(setting, schedule, want, **options)
     for option, said in options.items():
         if said is not None:
             raise ValuesError(f"'{option}' belongs to a schedule", hint=f"say schedule: {USUAL_SCHEDULE}, for instance")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Ratio, Smallest, Sym, evaluate, from_expr, names, product
-from symcomm.parallel.strategy import Strategy
+from symcomm.quantities.options import Dtype, OpName, Phase, Rates, StrategyOption
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import time
 from symcomm.quantities.time.machine import RATES
@@ -23,13 +23,15 @@ INTENSITY = Unit.parse("FLOP/byte")
 
 def derive(
     setting: Setting,
-    op: str | None = None,
-    phase: str = "forward",
-    strategy: Strategy | str | None = None,
-    dtype: str | None = None,
-    **rates: object,
+    op: OpName | None = None,
+    phase: Phase = "forward",
+    strategy: StrategyOption | None = None,
+    dtype: Dtype | None = None,
+    **rates: Unpack[Rates],
 ) -> Derivation:
-    """The attainable rate of one row, or of all counted ops of a pass: the smaller of two roofs.
+    """The rate an op can reach on a machine, and what limits it.
+
+    The attainable rate of one row, or of all counted ops of a pass: the smaller of two roofs.
 
     Below the ops:byte ratio of the machine the memory limits, above it the computing units.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes
-from symcomm.parallel.strategy import Size, Strategy
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, Microbatches, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time.links import by_axis
@@ -21,15 +22,19 @@ KINDS = ("strong", "weak", "speedup")
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    kind: str = "strong",
-    over: str = "",
-    microbatches: Size | None = None,
-    dtype: str | None = None,
-    gradient_dtype: str | None = None,
-    **rates: Any,
+    strategy: StrategyOption,
+    kind: Annotated[
+        Literal["strong", "weak", "speedup"], Meaning("at one batch, or at one batch a rank")
+    ] = "strong",
+    over: Annotated[str, Meaning("the symbol that counts the ranks, where the strategy has several")] = "",
+    microbatches: Microbatches | None = None,
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    **rates: Unpack[LinkedRates],
 ) -> Derivation:
-    """The speed-up of ``over`` (the size of a mesh axis) against one rank, or the strong or weak efficiency.
+    """The speed-up and the efficiency of more ranks.
+
+    The speed-up of ``over`` (the size of a mesh axis) against one rank, or the strong or weak efficiency.
 
     Strong: the batch stays. Weak: it grows with the ranks. Source: Amdahl, 1967; Gustafson, 1988.
     """

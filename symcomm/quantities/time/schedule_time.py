@@ -137,7 +137,7 @@ def _asked(
     return ask
 
 
-def derive(
+def derived(
     setting: Setting, schedule: str, want: str = "time", chunks: object = None, stage: object = None,
     **times: str | None,
 ) -> Derivation:  # fmt: skip

@@ -5,13 +5,14 @@ from __future__ import annotations
 from symcomm.derivation import Derivation
 from symcomm.errors import StrategyError
 from symcomm.parallel import pipeline
-from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.parallel.strategy import parse_strategy
+from symcomm.quantities.options import StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import Unit
 
 
-def derive(setting: Setting, strategy: Strategy | str | None = None) -> Derivation:
-    """The stages a pipeline strategy cuts the layers into."""
+def derive(setting: Setting, strategy: StrategyOption) -> Derivation:
+    """The number of pipeline stages."""
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     if strategy is None or strategy.pipeline is None:
         raise StrategyError("only a pipeline has stages", hint="for instance pipeline(layers_per_stage=4)")

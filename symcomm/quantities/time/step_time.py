@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
 from symcomm.derivation import Condition, Derivation
@@ -17,6 +18,16 @@ from symcomm.program.closed_forms import ClosedForm, chunks_of
 from symcomm.program.closed_forms import slots as slots_of
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import (
+    Chunks,
+    Dtype,
+    GradientDtype,
+    LinkedRates,
+    Microbatches,
+    ScheduleName,
+    StrategyOption,
+)
 from symcomm.quantities.setting import Setting, Work, mark
 from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import SECOND, Terms, Writer, exhibit, need, touched
@@ -70,7 +81,7 @@ def write(
     microbatches: Size | None,
     dtype: str | None,
     gradient_dtype: str | None,
-    rates: dict[str, object],
+    rates: Mapping[str, object],
     schedule: str | None = None,
     chunks: Size | None = None,
 ) -> StepTime:
@@ -129,9 +140,9 @@ def write(
             if v != num(1):
                 slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.")
             text = "The last stage gets its first microbatch after p - 1 slots."
-            named = schedule or USUAL_SCHEDULE
-            shown = slots_of(find(named)) or passes
-            slots = work.define("n_slots", shown.said({"m": m, "p": p, "v": v}).form, ONE, named, text)
+            shown = slots_of(find(schedule or USUAL_SCHEDULE)) or passes
+            form = shown.said({"m": m, "p": p, "v": v}).form
+            slots = work.define("n_slots", form, ONE, schedule or USUAL_SCHEDULE, text)
         if sent is not None:
             slot = _slot(writer, "t_slot", slot, sent)
         total = [product(slots, slot)]
@@ -317,16 +328,20 @@ def joined(work: Work, terms: Terms, beside: Terms) -> Terms:
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    microbatches: Size | None = None,
-    of: str = "step",
-    dtype: str | None = None,
-    gradient_dtype: str | None = None,
-    schedule: str | None = None,
-    chunks: Size | None = None,
-    **rates: object,
+    strategy: StrategyOption | None = None,
+    microbatches: Microbatches | None = None,
+    of: Annotated[
+        Literal["step", "exposed", "hidden", "network"], Meaning("the step, or a part of its communication")
+    ] = "step",
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    schedule: ScheduleName | None = None,
+    chunks: Chunks | None = None,
+    **rates: Unpack[LinkedRates],
 ) -> Derivation:
-    """The time of one training step; or how much of its communication is ``exposed``, ``hidden``, or there at all.
+    """The time of a training step under a strategy.
+
+    The time of one training step; or how much of its communication is ``exposed``, ``hidden``, or there at all.
 
     A pipeline runs the usual ``schedule``, or one whose time follows from that of whole microbatches; where stages
     differ, as the first and last one do that hold more than layers, it runs GPipe's. The update is not counted.

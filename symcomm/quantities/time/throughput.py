@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, exact
@@ -12,9 +13,11 @@ from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes, sequence_axes
 from symcomm.parallel import pipeline
-from symcomm.parallel.strategy import Size, Strategy, degree
+from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.counting import flops, parameters, recomputation
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Amount, Dtype, GradientDtype, LinkedRates, Microbatches, StrategyOption, Whole
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time.links import linked
@@ -88,17 +91,22 @@ def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    of: str = "tokens_per_second",
-    microbatches: Size | None = None,
-    mfu: object = None,
-    devices_used: object = None,
-    budget: object = None,
-    dtype: str | None = None,
-    gradient_dtype: str | None = None,
-    **rates: object,
+    strategy: StrategyOption | None = None,
+    of: Annotated[
+        Literal["tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device_hours", "devices"],
+        Meaning("what is asked"),
+    ] = "tokens_per_second",
+    microbatches: Microbatches | None = None,
+    mfu: Annotated[object, Meaning("the model FLOP utilisation, where no time is derived, such as 1/2")] = None,
+    devices_used: Annotated[Whole | None, Meaning("how many devices, where no strategy says it")] = None,
+    budget: Annotated[Amount, Meaning("the tokens to train on, such as 300e9 tokens")] = None,
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    **rates: Unpack[LinkedRates],
 ) -> Derivation:
-    """Tokens a second, MFU, HFU, days or device-hours for a budget of tokens, operations a token, or devices.
+    """Tokens a second, utilisation, days and device-hours of training.
+
+    Tokens a second, MFU, HFU, days or device-hours for a budget of tokens, operations a token, or devices.
 
     The time of a step is derived under the strategy; or, where ``mfu`` is given, it follows from that utilisation.
     MFU counts the operations that the model needs, HFU those that are done; both over the unlowered peak rate.

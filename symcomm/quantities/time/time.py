@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Annotated, Literal, Unpack
 
 from symcomm.derivation import Derivation, Exhibit, Step
 from symcomm.errors import ValuesError, nearest
@@ -11,6 +13,8 @@ from symcomm.form import names as names_of
 from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.counting.load import ONE_DEVICE, load
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import Terms, Writer, exhibit, need, touched
@@ -31,7 +35,7 @@ def write(
     op: str | None,
     dtype: str | None,
     gradient_dtype: str | None,
-    rates: dict[str, object],
+    rates: Mapping[str, object],
 ) -> tuple[Setting, Work, Writer, Terms, list[str], list[Exhibit]]:
     """The steps up to the terms: what ``time``, ``roofline`` and ``crossover`` begin with."""
     if phase not in PHASES:
@@ -51,18 +55,20 @@ def write(
 
 def derive(
     setting: Setting,
-    strategy: Strategy | str | None = None,
-    phase: str = "microbatch",
-    term: str | None = None,
-    op: str | None = None,
-    dtype: str | None = None,
-    gradient_dtype: str | None = None,
-    **rates: object,
+    strategy: StrategyOption | None = None,
+    phase: Phase = "microbatch",
+    term: Annotated[Literal["compute", "memory", "network"] | None, Meaning("only this term")] = None,
+    op: OpName | None = None,
+    dtype: Dtype | None = None,
+    gradient_dtype: GradientDtype | None = None,
+    **rates: Unpack[LinkedRates],
 ) -> Derivation:
-    """The time that one layer takes on one rank: a pass, a microbatch (forward and backward) or the end of a batch.
+    """The time of a layer on one rank: computing, memory and network.
+
+    The time that one layer takes on one rank: a pass, a microbatch (forward and backward) or the end of a batch.
 
     ``term`` chooses one of the terms instead. How they combine, the accounting says (``time: overlap``, ``per_op`` or
-    ``serial``). ``rates`` are those of the machine and its ``links``; what is not given stays a symbol.
+    ``serial``). Rates that are not given stay symbols.
 
     Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
     """

@@ -1,0 +1,231 @@
+"""Quantities declared once: the signature and the docstring of a ``derive`` function, read for everyone who asks.
+
+A file ``quantities/GROUP/NAME.py`` that defines ``derive(setting, ...) -> Derivation`` declares the quantity NAME. Its
+options are the parameters after the first one: ``Annotated`` types say what they mean and how text is read, ``Literal``
+or ``OneOf`` what may be chosen, a default what holds where nothing is said; without one an option is required. The
+command line, the keys of problem files, the methods of ``Model``, the tables of the docs and the JSON schema follow.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
+
+from symcomm.errors import ValuesError, nearest
+
+if TYPE_CHECKING:
+    from symcomm.derivation import Derivation
+    from symcomm.worksheets import Worksheet
+
+# Options that cannot be said as "unknown phase 'x'".
+_NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", "count", "numbers")
+GROUPS = ("counting", "memory", "communication", "time", "fitting")  # the order in which they are told
+
+
+# -- what an annotation may say -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What an option means, with an example where it helps."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Reads:
+    """How text is read: ``text``, ``size`` (count, symbol), ``quantity``, ``strategy``, ``schedule``, ``dtype`` ..."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """What may be chosen, often the names of a registry; where it is ``open``, these are only the known ones."""
+
+    names: Iterable[str] | Callable[[], Iterable[str]]
+    open: bool = False
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The names, as the registry has them now."""
+        return tuple(self.names() if callable(self.names) else self.names)
+
+
+# -- what is read -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a quantity or of a figure; ``kind`` is that of ``Reads``, or ``choice``."""
+
+    name: str
+    kind: str
+    meaning: str
+    default: Any = None
+    required: bool = False
+    among: OneOf | None = None
+    positional: bool = True
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What may be chosen, or the known names of an open choice."""
+        return self.among.choices if self.among else ()
+
+    @property
+    def told(self) -> str:
+        """What it means, what may be chosen, and what holds where nothing is said, as one line.
+
+        >>> Option("per", "choice", "the batch", "total", among=OneOf(("total", "device"))).told
+        'the batch (one of total, device; total unless told)'
+        """
+        closed = self.kind == "choice"
+        notes = [f"one of {', '.join(self.choices)}"] if closed else []
+        notes += ["required"] if self.required else []
+        notes += [f"{self.default} unless told"] if self.default not in (None, "") else []
+        return self.meaning + (f" ({'; '.join(notes)})" if notes else "")
+
+    def check(self, value: object) -> None:
+        """Raises ``ValuesError`` where something else is chosen than may be."""
+        if self.kind == "choice" and isinstance(value, str) and value not in self.choices:
+            noun, of = ("choice", f" of '{self.name}'") if self.name in _NO_NOUNS else (self.name, "")
+            raise ValuesError(f"unknown {noun} '{value[:60]}'{of}", hint=nearest(value, [*self.choices]))
+
+
+@dataclass(frozen=True)
+class DeclaredQuantity:
+    """A quantity that can be derived; ``derive(setting, **options)`` makes the derivation."""
+
+    name: str
+    group: str
+    summary: str
+    text: str
+    options: tuple[Option, ...]
+    needs_model: bool
+    derive: Callable[..., Derivation]
+
+    def json(self) -> dict[str, Any]:
+        """The declaration as plain data."""
+        shown = ("name", "kind", "meaning", "default", "required", "choices")
+        options = [{key: getattr(option, key) for key in shown} for option in self.options]
+        return {"name": self.name, "group": self.group, "summary": self.summary, "options": options,
+                "needs_model": self.needs_model}  # fmt: skip
+
+    def option(self, name: str) -> Option:
+        """The option of a name; raises ``ValuesError`` for an unknown one."""
+        for option in self.options:
+            if option.name == name:
+                return option
+        hint = nearest(name, [o.name for o in self.options]) if self.options else f"'{self.name}' takes no options"
+        raise ValuesError(f"'{self.name}' has no option '{name[:60]}'", hint=hint)
+
+    def check(self, options: Mapping[str, object]) -> None:
+        """Raises ``ValuesError`` for an unknown option, a choice that there is not, or a required one left out."""
+        for name, value in options.items():
+            self.option(name).check(value)
+        for option in self.options:
+            if option.required and options.get(option.name) in (None, ""):
+                raise ValuesError(f"'{self.name}' needs the option '{option.name}'", hint=option.meaning)
+
+
+class Registry(Mapping[str, DeclaredQuantity]):
+    """The quantities below a package, and the worksheets, by name; each is read when it is asked for.
+
+    Where a file of Python and a worksheet have one name, it is the file's quantity (which may use the worksheet).
+    """
+
+    def __init__(self, package: str, path: list[str], worksheets: Path) -> None:
+        self.package, self.path, self.worksheets = package, path, worksheets
+
+    def __getitem__(self, name: str) -> DeclaredQuantity:
+        if name in _groups(tuple(self.path), "py"):
+            return _declared(self.package, self.groups[name], name)
+        if name not in self.groups:
+            raise KeyError(name)
+        from symcomm.worksheets import built_in
+
+        return of_worksheet(built_in()[name], self.groups[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.groups
+
+    @property
+    def groups(self) -> Mapping[str, str]:
+        """The folder of each quantity, in order; nothing is imported for it."""
+        found = {**_groups((str(self.worksheets),), "md"), **_groups(tuple(self.path), "py")}
+        order = {group: n for n, group in enumerate(GROUPS)}
+        return dict(sorted(found.items(), key=lambda item: (order.get(item[1], len(order)), item)))
+
+
+@cache
+def _groups(path: tuple[str, ...], ending: str) -> dict[str, str]:
+    files = [file for root in path for file in Path(root).glob(f"*/*.{ending}")]
+    return {
+        f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")
+    }
+
+
+def of_worksheet(sheet: Worksheet, group: str = "") -> DeclaredQuantity:
+    """The quantity that a worksheet is, or one line of it."""
+    options = tuple(
+        Option(one.name, "choice" if one.choices else one.kind, one.meaning, one.default,
+               among=OneOf(one.choices) if one.choices else None)
+        for one in sheet.options
+    )  # fmt: skip
+    summary = sheet.summary[:1].upper() + sheet.summary[1:]
+    return DeclaredQuantity(sheet.name, group, summary, f"{summary}.", options, False, sheet.derive)
+
+
+@cache
+def _declared(package: str, group: str, name: str) -> DeclaredQuantity:
+    """What the signature and the docstring of a quantity's function say."""
+    derive: Callable[..., Derivation] = import_module(f"{package}.{group}.{name}").derive
+    hints = get_type_hints(derive, include_extras=True)
+    first, *parameters = inspect.signature(derive).parameters.values()
+    options: list[Option] = []
+    for parameter in parameters:
+        hint = hints[parameter.name]
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # options that several quantities share: a TypedDict
+            assert get_origin(hint) is Unpack, f"{name}: **{parameter.name} needs a type such as Unpack[Rates]"
+            (fields,) = get_args(hint)
+            for key, inner in get_type_hints(fields, include_extras=True).items():
+                options.append(_option(key, inner, None, required=False, positional=False))
+        else:
+            required = parameter.default is inspect.Parameter.empty
+            options.append(_option(parameter.name, hint, None if required else parameter.default, required=required))
+    text = inspect.cleandoc(derive.__doc__ or "")
+    summary = text.partition("\n")[0].removesuffix(".")
+    needs_model = get_origin(hints[first.name]) is not Annotated
+    return DeclaredQuantity(name, group, summary, text, tuple(options), needs_model, derive)
+
+
+def _option(name: str, hint: Any, default: Any, *, required: bool, positional: bool = True) -> Option:
+    marks = _marks(hint)
+    meaning = next((mark.text for mark in reversed(marks) if isinstance(mark, Meaning)), None)
+    assert meaning, f"the option '{name}' has no Meaning"
+    among = next((mark for mark in reversed(marks) if isinstance(mark, OneOf)), None)
+    kind = next((mark.kind for mark in reversed(marks) if isinstance(mark, Reads)), "text")
+    if among is not None and not among.open:
+        kind = "choice"
+    return Option(name, kind, meaning, default, required, among, positional)
+
+
+def _marks(hint: Any) -> list[Any]:
+    """What the annotations inside a type say, the outermost last; a ``Literal`` says what may be chosen."""
+    if get_origin(hint) is Annotated:
+        return [*_marks(hint.__origin__), *hint.__metadata__]
+    if get_origin(hint) in (Union, UnionType):
+        return [mark for arm in get_args(hint) for mark in _marks(arm)]
+    return [OneOf(get_args(hint))] if get_origin(hint) is Literal else []

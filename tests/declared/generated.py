@@ -1,0 +1,118 @@
+"""What is checked in as the declared quantities say; ``python tests/declared/generated.py`` writes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from symcomm.exam.schema import problem_schema
+from symcomm.quantities import QUANTITIES
+from symcomm.quantities.declared import DeclaredQuantity, Option
+
+ROOT = Path(__file__).parents[2]
+STUB = ROOT / "symcomm" / "quantities" / "methods.pyi"
+SCHEMA = ROOT / "docs" / "problem.schema.json"
+PAGES = ROOT / "docs"
+_TYPES = {"strategy": "Strategy | str", "size": "int | str", "count": "int | str", "quantity": "object"}
+
+
+def _type(option: Option) -> str:
+    if option.kind == "choice" and isinstance(option.among.names, tuple):  # a Literal; a registry may grow
+        return f"Literal[{', '.join(map(json.dumps, option.choices))}]"
+    return _TYPES.get(option.kind, "object" if option.kind == "text" else "str")
+
+
+def _parameter(option: Option) -> str:
+    kind = _type(option)
+    if option.required:
+        return f"{option.name}: {kind}"
+    optional = f"{kind} | None" if option.default is None and kind != "object" else kind
+    return f"{option.name}: {optional} = {json.dumps(option.default) if option.default is not None else None}"
+
+
+def stub() -> str:
+    """The types of the methods of a model, one for each quantity."""
+    lines = [
+        "# Written by tests/declared/generated.py from the declarations of the quantities.",
+        "from collections.abc import Mapping", "from typing import Literal", "",
+        "from symcomm.accounting import Accounting", "from symcomm.derivation import Derivation",
+        "from symcomm.parallel.strategy import Strategy", "",
+        "_Accounting = str | Accounting | Mapping[str, str] | None", "",
+        "class DerivedQuantities:",
+    ]  # fmt: skip
+    for declared in QUANTITIES.values():
+        placed = [_parameter(o) for o in declared.options if o.positional]
+        named = [_parameter(o) for o in declared.options if not o.positional]
+        every = ["self", *placed, "*", *named, "accounting: _Accounting = None"]
+        lines += [f"    def {declared.name}(", *(f"        {one}," for one in every), "    ) -> Derivation:",
+                  f'        """{declared.summary}."""', ""]  # fmt: skip
+    return "\n".join(lines[:-1]) + "\n"
+
+
+def _or(words: tuple[str, ...]) -> str:
+    return ", ".join(words[:-1]) + " or " + words[-1] if len(words) > 1 else words[0]
+
+
+def _short(option: Option) -> str:
+    said = f"`{option.name}`"
+    if option.kind == "choice" and isinstance(option.among.names, tuple):  # those of a registry stand below
+        said += ": " + _or(tuple(f"`{c}`" + (" (default)" if c == option.default else "") for c in option.choices))
+    elif option.default not in (None, ""):
+        said += f": default `{option.default}`"
+    return said + (" (required)" if option.required else "")
+
+
+def overview() -> str:
+    """The table of all quantities with their options."""
+    rows = ["| quantity | options |", "|---|---|"]
+    for declared in QUANTITIES.values():
+        told = "; ".join(_short(o) for o in declared.options if o.positional)
+        shared = ", ".join(f"`{o.name}`" for o in declared.options if not o.positional)
+        needs = "" if declared.needs_model else "no model is needed"
+        told = "; ".join(piece for piece in (told, shared, needs) if piece)
+        rows.append(f"| [`{declared.name}`](quantities.md#{declared.name}) | {told} |")
+    return "\n".join(rows)
+
+
+def _section(declared: DeclaredQuantity) -> str:
+    text = re.split(r"\n+(?=>>> )", declared.text)[0].replace("``", "`")
+    rows = ["| option | reads | meaning | default |", "|---|---|---|---|"]
+    for o in declared.options:
+        reads = ", ".join(f"`{c}`" for c in o.choices) if o.kind == "choice" else o.kind
+        default = "required" if o.required else f"`{o.default}`" if o.default not in (None, "") else ""
+        rows.append(f"| `{o.name}` | {reads} | {o.meaning} | {default} |")
+    return f"### `{declared.name}`\n\n{text}\n" + ("\n" + "\n".join(rows) + "\n" if declared.options else "")
+
+
+def reference() -> str:
+    """Every quantity with what it means and its options, by group."""
+    parts = []
+    for group in dict.fromkeys(QUANTITIES.groups.values()):
+        members = [one for one in QUANTITIES.values() if one.group == group]
+        parts += [f"## {group.capitalize()}\n", *map(_section, members)]
+    return "\n".join(parts).rstrip()
+
+
+TABLES = {"overview": overview, "reference": reference}
+
+
+def written(page: str) -> str:
+    """A page with each of its marked places written anew: from ``<!-- quantities: NAME -->`` to ``<!-- end -->``."""
+    for name, table in TABLES.items():
+        mark, text = f"<!-- quantities: {name} -->\n", table().replace("\\", r"\\")
+        page = re.sub(f"{mark}.*?(?=<!-- end -->)", f"{mark}\n{text}\n\n", page, flags=re.DOTALL)
+    return page
+
+
+def expected() -> dict[Path, str]:
+    """The text of each file as it should be."""
+    files = {STUB: stub(), SCHEMA: json.dumps(problem_schema(), indent=1, ensure_ascii=False) + "\n"}
+    pages = {page: page.read_text(encoding="utf-8") for page in sorted(PAGES.glob("*.md"))}
+    return files | {page: written(text) for page, text in pages.items() if "<!-- quantities: " in text}
+
+
+if __name__ == "__main__":
+    for path, text in expected().items():
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(ROOT))

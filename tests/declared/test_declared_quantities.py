@@ -1,0 +1,273 @@
+"""A quantity is declared once: command line, problem files, methods, docs and schema say what its signature says."""
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from generated import ROOT, expected
+
+import symcomm as sc
+from symcomm.cli import main
+from symcomm.errors import SymcommError, ValuesError
+from symcomm.exam import blocks, pieces, schema
+from symcomm.exam.figures import FIGURE_KEYS
+from symcomm.exam.problem import ASK_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS, parse_problem
+from symcomm.quantities import QUANTITIES
+from symcomm.quantities.declared import DeclaredQuantity
+
+TABLE = "Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n"
+DOCUMENT = "| Computation | Input | Output |\n|---|---|---|\n| y = xW | x [B, D], W [D, F] | y [B, F] |\n\n"
+
+
+def one_layer() -> sc.Model:
+    return sc.load(TABLE)
+
+
+def asking(block: str) -> str:
+    return f"{DOCUMENT}```symcomm\nmodel: product\n```\n\n```symcomm\n{block}\n```\n"
+
+
+@pytest.mark.parametrize("path", expected(), ids=lambda path: path.name)
+def test_what_is_written_from_the_declarations_is_up_to_date(path: Path):
+    hint = "run: python tests/declared/generated.py"
+    assert path.read_text(encoding="utf-8") == expected()[path], hint
+
+
+@pytest.mark.parametrize("declared", QUANTITIES.values(), ids=lambda d: d.name)
+def test_a_quantity_says_what_it_is_and_its_options_take_no_word_that_is_used(declared: DeclaredQuantity):
+    assert re.fullmatch(r"[A-Z].{8,110}[^.]", declared.summary)
+    names = [option.name for option in declared.options]
+    assert len({*names}) == len(names)
+    assert not {*names} & {
+        *ASK_KEYS,
+        "name",
+        "repeat",
+        "batch",
+        "set",
+        "at",
+        "to",
+        "form",
+        "output",
+        "file",
+        "settings",
+    }
+    for option in declared.options:
+        assert option.meaning
+        assert option.default in (None, "") or option.kind != "choice" or option.default in option.choices
+
+
+@pytest.mark.parametrize("name", QUANTITIES)
+def test_each_place_knows_the_same_options(name: str):
+    options = {option.name for option in QUANTITIES[name].options}
+    parameters = inspect.signature(getattr(sc.Model, name)).parameters
+    assert {*parameters} - {"self", "accounting"} == options
+    command = main.commands["derive"].get_command(None, name)
+    assert {p.name.removeprefix("option_") for p in command.params if p.name.startswith("option_")} == options
+    asked = next(one for one in json.loads(json.dumps(schema.problem_schema()))["$defs"]["question"]["oneOf"]
+                 if one["properties"]["ask"]["const"] == name)  # fmt: skip
+    assert {*asked["properties"]} - {*ASK_KEYS} == options
+
+
+def test_a_method_has_the_signature_and_the_words_of_the_declaration():
+    shown = str(inspect.signature(sc.Model.flops))
+    assert shown == "(self, scope='forward', op=None, *, accounting=None)"
+    assert sc.Model.flops.__doc__.startswith("The floating-point operations of a pass")
+    assert "scope: which pass is counted (one of forward, backward, training; forward unless told)" in (
+        sc.Model.flops.__doc__
+    )
+    assert "communication" in dir(one_layer())
+    assert one_layer().flops("training").expr == one_layer().derive("flops", scope="training").expr
+
+
+REFUSED = [
+    (lambda m: m.flops(scop="forward"), "'flops' has no option 'scop'\nhint: did you mean 'scope'"),
+    (lambda m: m.parameters(op="y"), "'parameters' has no option 'op'\nhint: 'parameters' takes no options"),
+    (lambda m: m.flops("sideways"), "unknown scope 'sideways'\nhint: known: backward, forward, training"),
+    (lambda m: m.communication(), "'communication' needs the option 'strategy'\nhint: how the model is parallelised"),
+    (lambda m: m.state_memory(recipe="fp32_adan"), "unknown recipe 'fp32_adan'\nhint: did you mean 'fp32_adam'"),
+    (lambda m: m.derive("flosp"), "'flosp' cannot be derived\nhint: did you mean 'flops'?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ask", "said"), REFUSED, ids=[said.partition("\n")[0] for _, said in REFUSED])
+def test_a_slip_in_python_is_refused_with_what_there_is(ask, said: str):
+    with pytest.raises(ValuesError) as caught:
+        ask(one_layer())
+    assert said in str(caught.value)
+
+
+def test_an_argument_too_many_or_given_twice_is_a_type_error():
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        one_layer().flops("forward", "y", "z")
+    with pytest.raises(TypeError, match="multiple values"):
+        one_layer().flops("forward", scope="forward")
+
+
+def test_a_required_option_left_out_of_a_document_is_told_where_it_is_asked():
+    with pytest.raises(SymcommError) as caught:
+        parse_problem(asking("ask: tensor_size"), "t.md")
+    assert "t.md:10: 'tensor_size' needs the option 'tensor'" in str(caught.value)
+    assert "hint: the name of the tensor" in str(caught.value)
+
+
+def test_a_command_line_takes_the_options_of_its_quantity(tmp_path: Path):
+    path = tmp_path / "table.tsv"
+    path.write_text(TABLE, encoding="utf-8")
+    asked = ["derive", "communication", "--model", str(path), "--strategy", "data(k)", "--at", "k=2,D=3,F=5"]
+    answers = [
+        CliRunner().invoke(main, [*asked, *more]).stdout
+        for more in (["--gradient-dtype", "fp32"], ["--gradient_dtype", "fp32"], ["--set", "gradient_dtype=fp32"])
+    ]
+    assert answers[0] == answers[1] == answers[2]
+    assert "60 B" in answers[0]
+    missing = CliRunner().invoke(main, ["derive", "communication", "--model", str(path)])
+    assert missing.exit_code == 2
+    assert "'communication' needs the option 'strategy'" in missing.stderr
+
+
+def test_the_capacity_counts_what_the_convention_of_recomputation_says():
+    model = sc.load(ROOT / "examples" / "comp4901y-homework2" / "homework.md", "transformer")
+    told, convention = (
+        model.capacity("B", "80 GB", "nominal_GB", include="activations", **how).at(
+            N_layer=32, D=4096, L=128, n_H=32, H=128).value
+        for how in ({"recomputation": "full"}, {"accounting": "full_recomputation"})
+    )  # fmt: skip
+    # A layer keeps its input of B L D fp16 numbers: 32 layers, 80 GB.
+    assert told == convention == 80 * 10**9 // (32 * 2 * 128 * 4096)
+
+
+def test_telling_what_there_is_imports_no_sympy():
+    for words in (["--help"], ["derive", "--help"]):
+        code = (
+            f"import sys; sys.argv = ['symcomm', *{words}]\n"
+            "try:\n    from symcomm.cli import main; main()\nexcept SystemExit: pass\n"
+            "print([m for m in ('sympy', 'networkx', 'yaml', 'symcomm.form') if m in sys.modules])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "[]"
+
+
+DOUBLED = '''
+from typing import Annotated, Literal
+
+from symcomm.derivation import Derivation
+from symcomm.form import num, product
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.setting import Setting, Work
+from symcomm.units import ONE
+
+
+def derive(
+    setting: Setting, tensor: Annotated[str, Meaning("the name of a tensor")],
+    times: Annotated[Literal["two", "three"], Meaning("how many times")] = "two",
+) -> Derivation:
+    """The elements of a tensor, counted several times."""
+    work = Work(setting)
+    count = product(num(2 if times == "two" else 3), setting.elements(tensor))
+    work.define("n", count, ONE, "count", "Several times.")
+    return setting.derivation("Elements", work.steps)
+'''
+ASKED = """
+import json, sys
+import symcomm.quantities
+symcomm.quantities.__path__.append(sys.argv[1])
+from click.testing import CliRunner
+import symcomm as sc
+from symcomm.cli import main
+from symcomm.exam.problem import parse_problem
+from symcomm.exam.schema import problem_schema
+from symcomm.exam.solve import solve
+
+model = sc.load(sys.argv[2])
+run = CliRunner().invoke(main, ["derive", "elements", "--model", sys.argv[2], "--tensor", "y", "--times", "three"])
+document = parse_problem(open(sys.argv[3]).read())
+print(json.dumps({
+    "listed": "The elements of a tensor" in CliRunner().invoke(main, ["quantities"]).stdout,
+    "command": run.stdout.splitlines()[-1],
+    "method": [str(model.elements("y").expr), sc.Model.elements.__doc__.splitlines()[0]],
+    "document": [dict(ask.options) for ask in document.asks],
+    "schema": next(q for q in problem_schema()["$defs"]["question"]["oneOf"]
+                   if q["properties"]["ask"]["const"] == "elements")["required"],
+}))
+"""
+
+
+def test_a_quantity_is_one_file(tmp_path: Path):
+    """A file in a folder of its own is found by the command line, documents, methods and the schema."""
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra" / "elements.py").write_text(DOUBLED, encoding="utf-8")
+    table, document = tmp_path / "table.tsv", tmp_path / "problem.md"
+    table.write_text(TABLE, encoding="utf-8")
+    document.write_text(asking("ask: elements\ntensor: y\ntimes: three"), encoding="utf-8")
+    command = [sys.executable, "-c", ASKED, str(tmp_path), str(table), str(document)]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert told["listed"]
+    assert "3" in told["command"]
+    assert told["method"] == ["2*B*F", "The elements of a tensor, counted several times."]
+    assert told["document"] == [{"tensor": "y", "times": "three"}]
+    assert told["schema"] == ["ask", "tensor"]
+
+
+# -- the schema -------------------------------------------------------------------------------------------
+
+PAGES = [*sorted(ROOT.glob("examples/**/*.md")), *sorted(ROOT.glob("docs/*.md"))]
+
+
+def found_in(text: str, name: str) -> list[tuple[str, object]]:
+    """The front matter and the blocks of a text, as plain data."""
+    text = pieces.one_line_end(text)
+    front = pieces.front_matter(text, name)
+    found = [("front_matter", blocks.plain(blocks.read(*front)))] if front and front[0].strip() else []
+    for piece in pieces.pieces(text, name):
+        if isinstance(piece, pieces.BlockPiece):
+            found.append(("block", blocks.plain(blocks.read(piece.yaml, piece.source))))
+    return [(kind, json.loads(json.dumps(value, default=float))) for kind, value in found]
+
+
+def problems_of(kind: str, value: object) -> list[str]:
+    jsonschema = pytest.importorskip("jsonschema")
+    whole = schema.problem_schema()
+    if kind == "front_matter":
+        whole |= {"anyOf": [{"$ref": "#/$defs/front_matter"}]}
+    return [error.message for error in jsonschema.Draft202012Validator(whole).iter_errors(value)]
+
+
+def test_the_schema_is_a_schema():
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.Draft202012Validator.check_schema(schema.problem_schema())
+    names = {*FRONT_KEYS, *MODEL_KEYS, *WHOLE_KEYS, *ASK_KEYS[1:], *FIGURE_KEYS[1:]}
+    assert {*schema._KEYS} == names - {"ask", "figure"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_the_blocks_of_examples_and_pages_follow_the_schema(page: Path):
+    text = page.read_text(encoding="utf-8")
+    texts = (
+        re.findall(r"^````markdown\n(.*?)^````", text, re.MULTILINE | re.DOTALL)
+        if page.parent.name == "docs"
+        else [text]
+    )
+    for one in texts:
+        for kind, value in found_in(one, page.name):
+            assert problems_of(kind, value) == [], value
+
+
+BAD = [
+    {"ask": "flosp"}, {"ask": "flops", "scop": "forward"}, {"ask": "flops", "scope": "sideways"},
+    {"ask": "tensor_size"}, {"ask": "flops", "points": "many"}, {"ask": "flops", "accounting": "fma3"},
+    {"ask": "flops", "accounting": {"flops": "fma3"}}, {"model": "m", "tabel": 1},
+    {"figure": "minimum", "of": "buckets"}, {"figure": "minimum", "of": "buckets", "over": "n_b", "wnat": "least"},
+    {"figure": "memory_timeline", "schedule": "1f1b"}, {"label": "nothing is asked"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("block", BAD, ids=str)
+def test_the_schema_refuses_what_the_reader_refuses(block: dict[str, object]):
+    assert problems_of("block", block)
+    with pytest.raises(SymcommError):
+        parse_problem(asking(json.dumps(block)), "t.md")
