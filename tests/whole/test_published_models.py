@@ -70,6 +70,8 @@ def test_full_recomputation_runs_all_reduces_again(recomputation: str, calls: in
     model = homework()
     sent = model.communication("tensor(8)", collective="all-reduce", accounting=recomputation)
     assert sent.at().value == calls * 32 * 128 * 4096 * 4096 * 2
+    again = model.communication("tensor(8)", phase="recompute", accounting=recomputation)
+    assert again.at().value == (calls - 4) * 32 * 128 * 4096 * 4096 * 2
 
 
 def test_a_whole_gpt2_with_full_recomputation_keeps_the_inputs_of_its_layers() -> None:

@@ -167,7 +167,9 @@ def derive(
     setting: Setting,
     strategy: StrategyOption,
     collective: Annotated[str | None, OneOf(SHORT), Meaning("only calls of this kind")] = None,
-    phase: Annotated[Literal["forward", "backward", "update"] | None, Meaning("only calls of this phase")] = None,
+    phase: Annotated[
+        Literal["forward", "recompute", "backward", "update"] | None, Meaning("only calls of this phase")
+    ] = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
     stage: StageNumber | None = None,
