@@ -138,7 +138,7 @@ def test_measured_plans_give_back_the_copies_they_were_made_of(n: int, host: Fra
 
 
 WRONG = {
-    "no such plan": (lambda: broadcast("relais"), "'relais' is no plan of 'broadcast'\nhint: did you mean 'relay'?"),
+    "no such plan": (lambda: broadcast("relais"), "unknown plan 'relais'\nhint: did you mean 'relay'?"),
     "a bandwidth of zero": (lambda: broadcast("serial", bandwidth="0 GB/s"), "bandwidth = 0 GB/s: it must be positive"),
     "a negative bandwidth": (
         lambda: broadcast("serial", bandwidth="-1 GB/s"),

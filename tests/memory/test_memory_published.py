@@ -134,7 +134,7 @@ def attention() -> Model:
 
 
 def before_backward(workspace: str) -> object:
-    return attention().allocated_memory(BY_HAND, held="O, l", workspace=workspace)
+    return attention().allocated_memory(accounting=BY_HAND, held="O, l", workspace=workspace)
 
 
 def test_every_row_of_the_table_of_un_fused_attention_is_right_to_its_last_printed_digit():
@@ -151,13 +151,13 @@ def test_every_row_of_the_table_of_un_fused_attention_is_right_to_its_last_print
 
 
 def test_what_attention_keeps_nearly_quadruples_when_the_sequence_doubles():
-    derivation = attention().allocated_memory(BY_HAND, held="O", rounding="none")
+    derivation = attention().allocated_memory(accounting=BY_HAND, held="O", rounding="none")
     ratio = derivation.at(b=8, s=16384, d=16).value / derivation.at(b=8, s=8192, d=16).value
     assert ratio == Fraction(GOLDEN["002.attn.ratio"]["value"])
 
 
 def test_keeping_one_score_matrix_instead_of_two_nearly_halves_what_attention_keeps():
-    whole = attention().allocated_memory(BY_HAND, held="O", rounding="none").at(b=8, s=16384, d=16).value
+    whole = attention().allocated_memory(accounting=BY_HAND, held="O", rounding="none").at(b=8, s=16384, d=16).value
     matrix = attention().tensor_size("S").at(b=8, s=16384).value
     assert (whole - matrix) / whole == Fraction(GOLDEN["002.attn.halve"]["value"])
 
