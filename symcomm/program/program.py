@@ -1,49 +1,30 @@
 """The program of a training step: what every rank computes and exchanges, in loops with symbolic counts.
 
-A program is made from the graph of the whole model, a strategy and the conventions. Its blocks are loops: the
-instructions of one region in one phase, run as often as the region stands. Quantities are folds over it.
+A program is made from the graph of the whole model, a strategy and the conventions. The instructions of one region
+in one phase are a loop, run as often as the region stands. Quantities are folds over it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Generic, Literal, TypeVar
+from functools import lru_cache
+from typing import Generic, TypeVar
 
 from symcomm.accounting import Accounting
-from symcomm.form import Form, Sym, num
 from symcomm.graph.gradient import training
-from symcomm.graph.graph import Graph, Region
+from symcomm.graph.graph import Graph
 from symcomm.parallel.placement import Collective, Compute, Plan, plan
 from symcomm.parallel.strategy import Strategy
 
-BlockPhase = Literal["forward", "backward", "gradients", "update"]
 Instruction = Collective | Compute
 Kept = TypeVar("Kept")
 ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")
 
 
 @dataclass(frozen=True)
-class Block:
-    """A loop of the program: the instructions of one region in one phase.
-
-    ``gradients`` is the phase that finishes the gradients of weights: once a batch, or with every microbatch.
-    """
-
-    region: Region
-    phase: BlockPhase
-    instructions: tuple[Instruction, ...]
-
-    @property
-    def times(self) -> Form:
-        """How often the block runs, one after the other, for one microbatch."""
-        return Sym(self.region.times) if self.region.times else num(1)
-
-
-@dataclass(frozen=True)
 class Program:
-    """The blocks of a training step in the order in which they run, over the plan of the whole graph.
+    """The instructions of a training step in the order in which they run: the plan of the whole graph.
 
     ``spared`` are the calls (kind, tensor, phase) that the first repetition of a region does not make, because what
     the model itself reads needs no gradient.
@@ -63,19 +44,6 @@ class Program:
         """The strategy that the program carries out."""
         return self.plan.strategy
 
-    @cached_property
-    def blocks(self) -> tuple[Block, ...]:
-        """The loops: forward from the first region to the last one, backward the other way, then gradients, update."""
-        found: list[Block] = []
-        for phase in ("forward", "backward", "gradients", "update"):
-            order = self.graph.regions if phase == "forward" else self.graph.regions[::-1]
-            for region in order:
-                where = (region.name, phase)
-                mine = tuple(step for step in self.plan.steps if (self.region_of(step), self.phase_of(step)) == where)
-                if mine:
-                    found.append(Block(region, phase, mine))
-        return tuple(found)
-
     def region_of(self, step: Instruction) -> str:
         """The region that an instruction belongs to."""
         return self.graph.producers[step.op].region if isinstance(step, Collective) else step.op.region
@@ -87,13 +55,6 @@ class Program:
         tensor = self.graph.tensors[step.tensor.split(" @ ")[0]]
         finishing = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
         return "gradients" if finishing and step.phase == "backward" else step.phase
-
-    def collectives(self) -> Iterator[tuple[Block, Collective]]:
-        """Every collective with the loop it runs in."""
-        for block in self.blocks:
-            for step in block.instructions:
-                if isinstance(step, Collective):
-                    yield block, step
 
     def region(self, name: str) -> Plan:
         """The plan of one region: what it reads of other regions comes from outside."""

@@ -76,7 +76,10 @@ def agrees(model, quantity: str, text: str, options, pairs) -> None:
         assert told(lambda asked=asked: model.derive(quantity, **asked)) == expected, asked
 
 
-@pytest.mark.parametrize(("quantity", "text", "options"), QUESTIONS, ids=str)
+@pytest.mark.parametrize(
+    ("quantity", "text", "options"),
+    [pytest.param(*one, marks=[pytest.mark.long] if n % 3 else []) for n, one in enumerate(QUESTIONS)], ids=str,
+)  # fmt: skip
 def test_what_is_kept_gives_the_number_of_deriving_anew(quantity, text, options):
     agrees(LAYER, quantity, text, options, ((2, 2), (4, 2), (1, 4), (2, 4), (5, 2)))
 

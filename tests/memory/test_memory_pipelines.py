@@ -35,8 +35,12 @@ def test_the_peak_of_a_stage_is_that_of_a_walk_through_its_schedule(stages, micr
         assert derived.at().value == walk.run()
 
 
-@pytest.mark.parametrize("ends", [True, False])
-@pytest.mark.parametrize(("schedule", "chunks"), [("zb-h1", 1), ("zb-h2", 1), ("zb-v", 2), ("v-half", 2), ("v-min", 2)])
+@pytest.mark.parametrize("ends", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("schedule", "chunks"),
+    [("zb-h1", 1), *(pytest.param(name, chunks, marks=pytest.mark.long)
+                     for name, chunks in (("zb-h2", 1), ("zb-v", 2), ("v-half", 2), ("v-min", 2)))],
+)  # fmt: skip
 def test_the_peak_of_a_split_backward_is_that_of_a_walk_that_makes_the_gradients_of_weights_later(
     schedule, chunks, ends
 ):

@@ -18,7 +18,7 @@ from symcomm.accounting import Accounting
 from symcomm.dtypes import row_dtype
 from symcomm.errors import ValuesError, nearest
 from symcomm.graph.axis_roles import whole_indices
-from symcomm.graph.gradient import differentiable, training
+from symcomm.graph.gradient import differentiable
 from symcomm.graph.graph import Graph, Op, Tensor, bare
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
@@ -46,15 +46,6 @@ class Saved:
     row: int
     readers: tuple[str, ...]
     scores: bool = False
-
-
-def training_graph(setting: Setting, frozen: Collection[str] = ()) -> Graph:
-    """The graph with its backward ops; ``frozen`` weights get no gradient.
-
-    Raises ``ValuesError`` for a frozen name that is no weight, or where nothing is left to train.
-    """
-    needed = setting.accounting.input_gradient == "needed"
-    return training(setting.graph, needed, frozen_weights(setting.graph, frozen))
 
 
 def frozen_weights(graph: Graph, frozen: Collection[str]) -> frozenset[str]:
