@@ -181,6 +181,7 @@ def convolutions(w: Tensors) -> Any:
 WRITTEN: dict[str, Callable[[Tensors], Any]] = {
     "homework": homework,
     "pre-norm": prenorm,
+    "sequence first": prenorm,
     "gpt": gpt,
     "llama": llama,
     "multi-query": multi_query,

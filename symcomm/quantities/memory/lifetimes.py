@@ -160,13 +160,34 @@ class Lifetimes:
         if key[0] != name and key in self.current:
             return
         if name in self.finished:
-            self.finish(tensor.of, key, at)
+            if not self.elsewhere(name):  # else the part is added to the gradient that is there already
+                self.finish(tensor.of, key, at)
+            return
+        if self.leaving(tensor):
+            width = self.recipe.gradient
+            size = bytes_of_weight(self.setting, self.strategy, self.graph.tensors[tensor.of], key[1], width)
+            added = tensor.of in self.added
+            self.put(key, PASSING if added else GRADIENT, at, at if added else len(self.steps), size)
             return
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
         # The gradient of an input goes on to what made the input: it is there until the pass ends.
         leaves = tensor.role == "gradient" and not weight and name not in self.graph.consumers
         end = self.middle - 1 if self.split else len(self.steps)
         self.put(key, PASSING, at, end if leaves else at)
+
+    def elsewhere(self, name: str) -> bool:
+        """Whether a tensor is a weight's gradient that is counted where another region makes a part of it."""
+        tensor, made = self.graph.tensors[name], self.graph.producers.get(name)
+        if tensor.role != "gradient" or self.graph.tensors[tensor.of].role != "weight":
+            return False
+        return made is None or (
+            name in self.finished and tensor.of in self.added and any(map(self.elsewhere, made.inputs))
+        )
+
+    def leaving(self, tensor: Tensor) -> bool:
+        """Whether it is a part of the gradient of a weight that another region has, too, and adds its own to."""
+        weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
+        return weight and tensor.name not in self.finished and tensor.name not in self.graph.consumers
 
     def moves(self, step: Collective, at: int) -> None:
         """A collective works in place where each rank has as much after it as before."""
@@ -207,7 +228,7 @@ class Lifetimes:
     def uses(self, stored: str, layout: Layout, at: int, again: bool) -> None:
         base, _, copy = stored.partition(" @ ")
         tensor = self.graph.tensors[base]
-        if tensor.role == "statistic" or (tensor.role in ("weight", "constant") and not copy):
+        if tensor.role == "statistic" or (tensor.role in ("weight", "constant") and not copy) or self.elsewhere(base):
             return
         key = self.key(stored, layout)
         if key not in self.current:  # it was there before the first step: an input, or the gradient of an output
@@ -224,6 +245,9 @@ class Lifetimes:
 
         The sum takes the place of the first one, as PyTorch's engine does it, where nothing reads that afterwards.
         """
+        reads = [(stored, layout) for stored, layout in reads if not self.elsewhere(stored.partition(" @ ")[0])]
+        if len(reads) < 2:
+            return reads
         for stored, layout in reads:
             if self.key(stored, layout) not in self.current:
                 self.uses(stored, layout, self.start, False)
