@@ -92,8 +92,10 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
         for c in found
         if c.phase == "forward" and c.op in again and c.tensor not in weights
     ]
-    if strategy.pipeline is not None:
-        found += _ties(setting, strategy, made, found)
+    cut = strategy.pipeline
+    if cut is None or pipeline.stage_count(cut, graph) == num(1):
+        return tuple(found)  # one stage sends nothing
+    found += _ties(setting, strategy, made, found)
     return (*found, *_messages(setting, strategy, made))
 
 

@@ -258,6 +258,8 @@ class Stage:
 def _stages(found: list[RegionTime], held: pipeline.Held, cut: PipelineCut, p: Form) -> list[Stage]:
     """The kinds of stages: the first one, those between, and the last one; or each, where the layers are given."""
     at = next(n for n, one in enumerate(found) if one.region.times)
+    if p == num(1):
+        return [Stage("only", num(1), found, held, "The only stage, one microbatch.")]
     if cut.layers:
         last = len(cut.layers) - 1
         return [
