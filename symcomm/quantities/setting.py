@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step
+from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness
 from symcomm.form import Form, Num, Sym, num, product
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.notation import Notation
@@ -212,14 +212,17 @@ class Work:
         self.steps: list[Step] = []
         self.known: dict[str, Expr] = {}
 
-    def define(self, name: str, form: Form, unit: Unit, rule: str, text: str, op: Op | None = None) -> Form:
+    def define(
+        self, name: str, form: Form, unit: Unit, rule: str, text: str, op: Op | None = None,
+        witness: Witness | None = None,
+    ) -> Form:  # fmt: skip
         """A step ``name := form`` and, where it helps, a second one with the terms collected; gives the name.
 
         A name that is a symbol of the model (``F``, ``V``) or of an earlier step is changed until it is free.
         """
         while name in self.taken or name in self.known:
             name += "'" if "_" in name or "^" in name else "_total"
-        self.steps.append(Step(name, form, unit, Reason(rule, text, op.source if op else None)))
+        self.steps.append(Step(name, form, unit, Reason(rule, text, op.source if op else None, witness)))
         self.known[name] = self.setting.worth(form, self.known)
         if not isinstance(form, (Num, Sym)):
             neat = self.setting.collected(name, form, unit, self.known)

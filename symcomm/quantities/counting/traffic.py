@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Numbers
 from symcomm.dtypes import element_bytes
 from symcomm.form import Form, Num, Total, num, product
-from symcomm.graph.graph import Graph, Op
+from symcomm.graph.graph import Graph, Op, Region
 from symcomm.quantities.counting.flops import counted, touched
 from symcomm.quantities.counting.load import uses
 from symcomm.quantities.options import Dtype, OpName
 from symcomm.quantities.setting import Setting, Work, slug, times
+from symcomm.quantities.witnesses import elements, often
 from symcomm.units import BYTE
 
 
@@ -51,6 +53,8 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
     names: list[Form] = []
     chosen = setting.rows(op)
     ops = [o for o, _ in counted(setting, setting.graph, chosen.ops)]
+    regions = {r.name: r for r in chosen.regions} if len(chosen.regions) > 1 else {}
+    whole = partial(_moved, setting, [(regions.get(o.region, Region(o.region)), o) for o in ops], dtypes)
     for one in ops:
         name = "M" if len(ops) == 1 else f"M_{slug(one.output)}"
         moved = uses(setting, setting.graph, one)
@@ -58,14 +62,29 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
         said = [f"Read {read}" if read else "", f"write `{one.output}`, each once" if one.output in moved else ""]
         text = ", ".join(filter(None, said)) + "." if moved else "Everything stays in the cache."
         names.append(
-            work.define(name, op_bytes(setting, setting.graph, one, dtypes), BYTE, "move each once", text, one)
+            work.define(name, op_bytes(setting, setting.graph, one, dtypes), BYTE, "move each once", text, one,
+                        partial(_moved, setting, [(Region(one.region), one)], dtypes))  # fmt: skip
         )
     if not names:
-        return work.define("M", num(0), BYTE, "nothing moves", "No op is counted.")
+        return work.define("M", num(0), BYTE, "nothing moves", "No op is counted.", witness=whole)
     if len(chosen.regions) > 1:
         text = "All parts of the model together."
-        return work.define("M", Total(per_region(chosen, ops, names)), BYTE, "add the parts", text)
-    return names[0] if len(names) == 1 else work.define("M", Total(tuple(names)), BYTE, "add", "All ops together.")
+        return work.define("M", Total(per_region(chosen, ops, names)), BYTE, "add the parts", text, witness=whole)
+    return names[0] if len(names) == 1 else work.define(
+        "M", Total(tuple(names)), BYTE, "add", "All ops together.", witness=whole)  # fmt: skip
+
+
+def _moved(
+    setting: Setting, ops: Sequence[tuple[Region, Op]], dtypes: Mapping[str, str], numbers: Numbers
+) -> Fraction:
+    """The bytes of operands and results, laid out one by one."""
+    graph, found = setting.graph, Fraction(0)
+    for region, op in ops:
+        for name, (_, count) in uses(setting, graph, op).items():
+            tensor = graph.tensors[name]
+            wide = element_bytes(dtypes.get(name) or tensor.dtype or setting.dtype).number
+            found += often(region, numbers) * count * wide * elements(graph, tensor, numbers)
+    return found
 
 
 def per_region(graph: Graph, ops: Sequence[Op], counts: Sequence[Form]) -> tuple[Form, ...]:

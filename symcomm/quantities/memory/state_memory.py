@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Num, Ratio, Total, product
+from symcomm.form import Form, Num, Ratio, Total, num, product
 from symcomm.graph.graph import Tensor
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import place
@@ -17,6 +19,7 @@ from symcomm.quantities.options import Frozen, RecipeName, StageNumber, Strategy
 from symcomm.quantities.recipes import Recipe as Recipe
 from symcomm.quantities.recipes import recipe_of as recipe_of
 from symcomm.quantities.setting import Setting, Work, mark
+from symcomm.quantities.witnesses import number, passes, size
 from symcomm.units import BYTE, PARAMETER, Unit
 
 
@@ -43,31 +46,39 @@ def derive(
     held = pipeline.held(graph, cut, stage, setting.values)
     alone = len(held.regions) == 1
     parts: list[Form] = []
+    held_here: list[Callable[[Numbers], Fraction]] = []
     rows = (
         ("weight", kept.weight, "W", "weights"),
         ("gradient", kept.gradient, "G", "gradients"),
         ("state", kept.state, "O", f"optimizer states ({kept.states})"),
     )
-    for role, size, letter, what in rows:
+    for role, wide, letter, what in rows:
         counts: list[Form] = []
-        for region, weights in held.weights(graph) if size else ():
-            elements = _elements(setting, strategy, rules, role, [w for w in weights if role == "weight" or
-                                                                  w.name not in still])  # fmt: skip
+        every: list[tuple[Form, list[Tensor]]] = []
+        for region, weights in held.weights(graph) if wide else ():
+            chosen = [w for w in weights if role == "weight" or w.name not in still]
+            elements = _elements(setting, strategy, rules, role, chosen)
             if elements is None:
                 continue
             whose = " of one layer" if region.times and alone else f" of the {region.name}" if not alone else ""
             text = f"The {what}{whose} that one rank keeps"
             text += "; frozen weights have none." if still and role != "weight" else "."
             name = f"P_{letter}" if alone else f"P_{letter},{mark(region)}"
-            n = work.define(name, elements, PARAMETER, "place", text)
+            mine = partial(_shards, setting, strategy, rules, role, [(num(1), chosen)])
+            n = work.define(name, elements, PARAMETER, "place", text, witness=mine)
             counts.append(product(held.times(region), n) if region.times else n)
+            every.append((held.times(region) if region.times else num(1), chosen))
         if counts:
-            one = Num(Fraction(size), Unit.parse("byte/parameter"))
+            one = Num(Fraction(wide), Unit.parse("byte/parameter"))
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
-            parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", f"{size} bytes a parameter for {what}."))
+            shards = partial(_shards, setting, strategy, rules, role, every, wide=Fraction(wide))
+            text = f"{wide} bytes a parameter for {what}."
+            parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=shards))
+            held_here.append(shards)
     if not parts:
         raise ValuesError(f"{graph.name} has no weights", hint="only weights have states")
-    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.")
+    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.",
+                witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
     title = "State memory" + (f" under {strategy.name}" if strategy else "")
     return setting.derivation(title, work.steps, notes=held.notes)
 
@@ -86,3 +97,18 @@ def _elements(
         count: Form = counts[0] if len(counts) == 1 else Total(tuple(counts))
         found.append(count if k == forms.num(1) else Ratio(count, k))
     return Total(tuple(found)) if len(found) > 1 else found[0] if found else None
+
+
+def _shards(
+    setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str,
+    weights: Sequence[tuple[Form, Sequence[Tensor]]], numbers: Numbers, wide: Fraction = Fraction(1),
+) -> Fraction:  # fmt: skip
+    """What one rank holds of some weights, each axis cut by itself; ``wide`` is the size of a number."""
+    graph, found = setting.graph, Fraction(0)
+    for times, several in weights:
+        for weight in several:
+            lengths = [size(graph.axes[a].size, numbers) for a in weight.axes]
+            for mesh, position in place(weight, graph, rules, role):
+                lengths[position] /= number(strategy.sizes[mesh], numbers) if strategy else 1
+            found += number(times, numbers) * passes(lengths) * wide
+    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
-from symcomm.derivation import Condition, Derivation
+from symcomm.derivation import Condition, Derivation, Numbers, Witness
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Sym, Total, negative, num, product
 from symcomm.graph.graph import Region
@@ -16,6 +17,8 @@ from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
 from symcomm.program.closed_forms import ClosedForm, chunks_of
 from symcomm.program.closed_forms import slots as slots_of
+from symcomm.program.events import Times, simulate
+from symcomm.program.orders import Schedule
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
 from symcomm.quantities.declared import Meaning
@@ -32,6 +35,7 @@ from symcomm.quantities.setting import Setting, Work, mark
 from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import SECOND, Terms, Writer, exhibit, need, touched
 from symcomm.quantities.time.time import with_rates
+from symcomm.quantities.witnesses import largest, number, over, together
 from symcomm.units import ONE
 
 ANSWERS = ("step", "exposed", "hidden", "network")
@@ -114,7 +118,8 @@ def write(
         layers = pipeline.stacked(setting.graph)
         p = work.called("p", stages[0], ONE, "stages", "The number of stages.")
         per_stage = cut.layers_per_stage or Ratio(Sym(layers.times), p)
-        n = work.define("n_stage", per_stage, ONE, "layers of a stage", "Each stage holds its share of the layers.")
+        n = work.define("n_stage", per_stage, ONE, "layers of a stage", "Each stage holds its share of the layers.",
+                        witness=over(Sym(layers.times), p) if not cut.layers_per_stage else together([per_stage]))  # fmt: skip
         held = replace(held, layers=n)
     sent = _message(writer, replace(every, ops=(), calls=tuple(sends))) if sends else None
     synchronised = any(one.last is not None for one in found)
@@ -138,11 +143,13 @@ def write(
             v, passes = _slots(setting, schedule or USUAL_SCHEDULE, chunks, {"m": m, "p": stages[0]}, synchronised)
             where = passes.conditions
             if v != num(1):
-                slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.")
+                slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.",
+                                   witness=over(slot, v))  # fmt: skip
             text = "The last stage gets its first microbatch after p - 1 slots."
             shown = slots_of(find(schedule or USUAL_SCHEDULE)) or passes
             form = shown.said({"m": m, "p": p, "v": v}).form
-            slots = work.define("n_slots", form, ONE, schedule or USUAL_SCHEDULE, text)
+            slots = work.define("n_slots", form, ONE, schedule or USUAL_SCHEDULE, text,
+                                witness=_run(find(schedule or USUAL_SCHEDULE), stages[0], m, v))  # fmt: skip
         if sent is not None:
             slot = _slot(writer, "t_slot", slot, sent)
         total = [product(slots, slot)]
@@ -154,24 +161,28 @@ def write(
         ends = [product(held.times(one.region), one.end) for one in found if one.end is not None]
         total += [Total(tuple(ends)) if len(ends) > 1 else ends[0]] if ends else []
     text = "All microbatches" + (", then the end of the batch." if any(one.end for one in found) else ".")
-    time = work.define("T_step", _add(total), SECOND, "add", text)
+    time = work.define("T_step", _add(total), SECOND, "add", text, witness=together(total))
+
+    def counts(what: str) -> list[tuple[Form, Form | None]]:
+        rounds = slots if v == num(1) else Ratio(slots, v)
+        return [(product(rounds, held.times(one.region)), getattr(one, what)) for one in found]
 
     def every_part(what: str) -> list[Form]:
-        parts = [(held.times(one.region), getattr(one, what)) for one in found]
-        rounds = slots if v == num(1) else Ratio(slots, v)
-        return [product(product(rounds, count), form) for count, form in parts if form is not None]
+        return [product(count, form) for count, form in counts(what) if form is not None]
 
     local = every_part("alone")
     alone = None
     if local:
         alone = work.define("T_alone", _add(local), SECOND, "without the network",
-                            "The step if nothing had to be sent.")  # fmt: skip
+                            "The step if nothing had to be sent.", witness=_repeated(counts("alone")))  # fmt: skip
     busy = [*every_part("network"), *([product(slots, sent)] if sent is not None else [])]
     busy += [product(held.times(one.region), one.end_network) for one in found if one.end_network is not None]
     network = None
     if busy:
         text = "All calls of the step, as they follow one another on one rank."
-        network = work.define("T_network", _add(busy), SECOND, "all that is sent", text)
+        ends = [(held.times(one.region), one.end_network) for one in found]
+        network = work.define("T_network", _add(busy), SECOND, "all that is sent", text,
+                              witness=_repeated([*counts("network"), (slots, sent), *ends]))  # fmt: skip
     fields = [*touched(micro, every), *(["gradient_sync"] if every.of("end").calls else [])]
     return StepTime(setting, chosen, work, writer, time, alone, network, tuple(fields), every, notes, where)
 
@@ -232,7 +243,23 @@ def _together(
     terms = [product(count, form) for count, form in parts if form is not None]
     if len(terms) == 1 and parts[0][0] == num(1):
         return terms[0]
-    return work.define(name, _add(terms), SECOND, "repeat", text) if terms else None
+    return work.define(name, _add(terms), SECOND, "repeat", text, witness=_repeated(parts)) if terms else None
+
+
+def _run(schedule: Schedule, stages: Form, microbatches: Form, chunks: Form) -> Witness:
+    """The events of a batch whose backwards take twice as long as its forwards, in slots of one of each."""
+
+    def slots(numbers: Numbers) -> Fraction:
+        p, m, v = (int(number(form, numbers)) for form in (stages, microbatches, chunks))
+        return simulate(schedule.ranks(p, m, v), Times(1, 1, 1)).makespan / 3
+
+    return slots
+
+
+def _repeated(parts: Iterable[tuple[Form, Form | None]]) -> Witness:
+    """Times that follow one another, each so many times."""
+    several = [(count, form) for count, form in parts if form is not None]
+    return lambda numbers: sum((number(n, numbers) * number(form, numbers) for n, form in several), Fraction(0))
 
 
 def _slot(writer: Writer, name: str, slot: Form, sent: Form) -> Form:
@@ -241,7 +268,8 @@ def _slot(writer: Writer, name: str, slot: Form, sent: Form) -> Form:
     form = Largest((slot, sent)) if overlaps else Total((slot, sent))
     text = "A stage computes one microbatch and sends what it made"
     text += " at the same time." if overlaps else ", one after the other."
-    return writer.work.define(name, form, SECOND, "slot of the pipeline", text)
+    return writer.work.define(name, form, SECOND, "slot of the pipeline", text,
+                              witness=largest([slot, sent]) if overlaps else together([slot, sent]))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -292,10 +320,11 @@ def _uneven(writer: Writer, stages: list[Stage], sent: Form | None, m: Form) -> 
     # A stage between holds no more than the first one: it is never the slowest alone.
     wide = [n for n, one in enumerate(stages) if one.name != "middle"]
     slowest = work.define("t_slowest", Largest(tuple(slots[n] for n in wide)), SECOND, "slowest stage",
-                          "The others wait for it.")  # fmt: skip
+                          "The others wait for it.", witness=largest([slots[n] for n in wide]))  # fmt: skip
     text = "The first microbatch passes the stages one after the other."
     every = Total(tuple(product(one.count, form) for one, form in zip(stages, slots, strict=True)))
-    passing = work.define("t_pass", every, SECOND, "pass through all stages", text)
+    passing = work.define("t_pass", every, SECOND, "pass through all stages", text,
+                          witness=_repeated([(one.count, form) for one, form in zip(stages, slots, strict=True)]))  # fmt: skip
     notes = () if len(wide) == len(stages) else (
         "The stages are at least two; the first and the last one hold more than layers.",
     )  # fmt: skip
@@ -303,7 +332,8 @@ def _uneven(writer: Writer, stages: list[Stage], sent: Form | None, m: Form) -> 
         return [passing, product(Total((m, num(-1))), slowest)], notes
     text = "The same with the reduction of the gradients."
     final = [slot(stages[n], "last", ",sync", text) for n in wide]
-    end = work.define("t_slowest,sync", Largest(tuple(final)), SECOND, "slowest stage", "The last microbatch.")
+    end = work.define("t_slowest,sync", Largest(tuple(final)), SECOND, "slowest stage", "The last microbatch.",
+                      witness=largest(final))  # fmt: skip
     return [Total((passing, forms.negative(slowest))), product(Total((m, num(-1))), slowest), end], notes
 
 
@@ -319,7 +349,7 @@ def joined(work: Work, terms: Terms, beside: Terms) -> Terms:
     def both(a: Form | None, b: Form | None, name: str) -> Form | None:
         if a is None or b is None:
             return a if b is None else b
-        return work.define(name, Total((a, b)), SECOND, "add", "Both together.")
+        return work.define(name, Total((a, b)), SECOND, "add", "Both together.", witness=together([a, b]))
 
     return replace(
         terms,
@@ -368,6 +398,7 @@ def derive(
             SECOND,
             "exposed",
             "What the step takes longer than it would without the network.",
+            witness=together([made.time, negative(made.alone)]),
         )
         if of == "hidden":
             work.define(
@@ -376,6 +407,7 @@ def derive(
                 SECOND,
                 "hidden",
                 "What is sent while something else takes longer.",
+                witness=together([made.network, made.alone, negative(made.time)]),
             )
     if of != "step":
         title = {"exposed": "Exposed communication", "hidden": "Hidden communication", "network": "Communication time"}[
