@@ -239,6 +239,11 @@ class Numbers(dict[str, Fraction]):
             self.made += 1
         return self[name]
 
+    def only(self, names: Iterable[str]) -> Numbers:
+        """Numbers that know some names and make up the same ones for others."""
+        made = Numbers(self.of(names), Relations(tuple(self.rules.items())), self.made)
+        return made
+
     def of(self, names: Iterable[str]) -> dict[str, Fraction]:
         """The numbers of some names."""
         return {name: self[name] for name in names}
@@ -447,15 +452,18 @@ class Derivation:
             numbers = Numbers(self.values(), self.relations, seed)
             if runs < _RUNS and all(c.holds(numbers.of(c.names)) for c in self.where):
                 try:
-                    self._run(numbers)
+                    self.run(numbers)
                 except ValuesError:  # what is asked for does not exist at these numbers
                     continue
                 runs += 1
         if not runs:
             raise DerivationError(f"no tiny numbers were found for the witnesses of the derivation of {self.title}")
 
-    def _run(self, numbers: Numbers) -> None:
-        """Has every witness say what its step is worth at some numbers."""
+    def run(self, numbers: Numbers) -> Fraction:
+        """The answer at some numbers, each step with the consent of its witness.
+
+        Raises ``DerivationError`` for the first one that its witness does not bear out.
+        """
         for step in self.steps:
             if step.relation != ":=":
                 continue
@@ -467,6 +475,7 @@ class Derivation:
                 counted = "no run bears that out" if said is False else f"its witness counts {said}"
                 what = f"{step.name} ({step.reason.rule}) is {found}{at}, but {counted}"
                 raise DerivationError(f"{what} in the derivation of {self.title}")
+        return numbers[self.answer.name]
 
     def _proved(self, step: Step, left: Expr, right: Expr) -> None:
         """Raises ``DerivationError`` unless a rewrite holds for all values that keep the relations."""

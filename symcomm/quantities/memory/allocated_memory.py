@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from symcomm.derivation import Derivation, Reason, Step, exact
+from symcomm.derivation import Derivation, Numbers, Reason, Step, exact
 from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
@@ -15,7 +17,11 @@ from symcomm.quantities.memory.activation_memory import bytes_of, named
 from symcomm.quantities.memory.saved import saved_tensors, storage
 from symcomm.quantities.options import Amount, Dtype, Held
 from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.quantities.witnesses import size as length
 from symcomm.units import BYTE
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 MIB = 2**20
 # PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp): every request is rounded up to 512 bytes; one of
@@ -58,10 +64,13 @@ def derive(
     kept = saved_tensors(setting)
     eager = setting.accounting.saved == "pytorch"
     parts: list[Form] = []
+    asked: list[tuple[Expr, Num]] = []
     for n, item in enumerate(kept):
         text = f"{item.what}, kept for the gradient of {', '.join(f'`{r}`' for r in item.readers[:4])}"
         name = "A_" + slug(item.tensor) + ("" if item.tensor not in [k.tensor for k in kept[:n]] else f",{n}")
-        parts.append(_given(work, name, bytes_of(setting, item), rounding, f"`{item.tensor.split('·')[0]}`: {text}."))
+        said = f"`{item.tensor.split('·')[0]}`: {text}."
+        parts.append(_given(work, name, bytes_of(setting, item), rounding, said))
+        asked.append((item.elements, element_bytes(item.dtype)))
     roots = {item.tensor for item in kept}
     for name in named(held):
         tensor = graph.find(name)
@@ -72,12 +81,14 @@ def derive(
         size = product(setting.elements(tensor.name), element_bytes(tensor.dtype or setting.dtype))
         text = f"`{tensor.name}`: no gradient reads it, but the program still holds it."
         parts.append(_given(work, f"H_{slug(tensor.name)}", size, rounding, text))
+        asked.append((graph.elements(tensor.name), element_bytes(tensor.dtype or setting.dtype)))
     if workspace is not None:
         size = Num(exact(workspace, "workspace"), BYTE)
         parts.append(work.define("M_work", size, BYTE, "workspace", "What a library keeps for itself."))
     if not parts:
         raise ValuesError(f"{graph.name} keeps nothing for backward", hint="name what is held: held=y")
-    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All that is given out.")
+    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All that is given out.",
+                witness=partial(_given_out, asked, rounding, exact(workspace or 0, "workspace")))  # fmt: skip
     notes = ("The allocator gives out multiples of 512 bytes.",) if rounding == "requests" else ()
     return setting.derivation("Memory before backward", work.steps, ["saved", "softmax"], notes=notes)
 
@@ -100,3 +111,16 @@ def _given(work: Work, name: str, size: Form, rounding: str, text: str) -> Form:
     work.steps.append(Step(name, form, BYTE, Reason("round up", text)))
     work.known[name] = value(form)
     return Sym(name)
+
+
+def _given_out(
+    asked: Sequence[tuple[Expr, Num]], rounding: str, besides: Fraction, numbers: Numbers
+) -> Fraction:  # fmt: skip
+    """Every request in turn, each rounded up to what the allocator gives."""
+    out = besides
+    for elements, wide in asked:
+        want = length(elements, numbers) * wide.number
+        if rounding == "requests":
+            want = Fraction(-(-want // REQUEST) * REQUEST)
+        out += block(want) if rounding == "blocks" else want
+    return out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,7 +13,7 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS
-from symcomm.derivation import Derivation, Reason, Step
+from symcomm.derivation import Derivation, Numbers, Reason, Step, Witness
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
 from symcomm.parallel import pipeline
@@ -131,7 +133,9 @@ def derive(
         raise ValuesError(f"the bytes do not depend on '{solve_for[:40]}'", hint=nearest(solve_for, known))
     assert capacity_is is not None
     cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is])
-    _solve(work, setting, whole, wanted, cap, size, _multiple(setting, strategy, solve_for))
+    multiple = _multiple(setting, strategy, solve_for)
+    fits = partial(_fits, work, [found for _, _, found in parts], solve_for, size, multiple)
+    _solve(work, setting, whole, wanted, cap, size, multiple, fits)
     return setting.derivation(f"What fits: `{solve_for}`", work.steps, touched)
 
 
@@ -176,7 +180,8 @@ def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
     return found
 
 
-def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int) -> None:
+def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int,
+           fits: Witness) -> None:  # fmt: skip
     relations = setting.graph.relations
     top, bottom = sp.fraction(sp.together(sp.expand(whole)))
     if not bottom.has(x) and top.is_polynomial(x):
@@ -204,19 +209,23 @@ def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: 
     if rest == {-1}:
         shared = _said(work, "M_shared", coefficients[-1], f"What is divided by `{name}`.")
         work.define(f"{name}_min", Ceiling(Ratio(shared, left)), ONE, "solve",
-                    f"The least whole `{name}` with which the bytes do not exceed the capacity.")  # fmt: skip
+                    f"The least whole `{name}` with which the bytes do not exceed the capacity.",
+                    witness=fits)  # fmt: skip
     elif rest == {1}:
         each = _said(work, "M_each", coefficients[1], f"For each of `{name}`.")
         q = num(multiple)
         most = Floor(Ratio(left, each)) if multiple == 1 else product(q, Floor(Ratio(left, product(q, each))))
         kind = "whole" if multiple == 1 else f"multiple of {multiple} as"
         work.define(f"{name}_max", most, ONE, "solve",
-                    f"The largest {kind} `{name}` with which the bytes do not exceed the capacity.")  # fmt: skip
+                    f"The largest {kind} `{name}` with which the bytes do not exceed the capacity.",
+                    witness=fits)  # fmt: skip
     else:
-        _search(work, setting, whole, x, size, multiple)
+        _search(work, setting, whole, x, size, multiple, fits)
 
 
-def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, multiple: int) -> None:
+def _search(
+    work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, multiple: int, fits: Witness
+) -> None:  # fmt: skip
     """Where the bytes are no straight line: the last whole number that fits, found by halving."""
     relations = setting.graph.relations
     values = {k: v for k, v in setting.values.items() if k != x.name}
@@ -249,4 +258,24 @@ def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, 
     text = f"{x.name} = {found * multiple} takes {fits}, which fits; {x.name} = {beside * multiple} takes {not_so}."
     text += f" It is a multiple of {multiple}." if multiple > 1 else ""
     which = "max" if growing else "min"
-    work.define(f"{x.name}_{which}", forms.num(found * multiple), ONE, "search", text)
+    work.define(f"{x.name}_{which}", forms.num(found * multiple), ONE, "search", text, witness=fits)
+
+
+def _fits(
+    work: Work, parts: Sequence[Derivation], name: str, capacity: Fraction, multiple: int, numbers: Numbers
+) -> bool:  # fmt: skip
+    """Whether the answer fits, and the next size beyond it does not."""
+    step = next(s for s in reversed(work.steps) if s.relation == ":=")
+    answer, relations = numbers[step.name], work.setting.graph.relations
+    if answer < 1:
+        raise ValuesError("nothing fits at these numbers")
+    beyond = answer + (-multiple if step.name.endswith("_min") else multiple)
+    written = [forms.from_expr(part.expr) for part in parts]
+    moved = {left for left, right in relations.equations if name in forms.names(right)} | {name}
+    held = numbers.of({n for form in written for n in forms.names(form)} - moved)
+
+    def taken(size: Fraction) -> Fraction:
+        known = relations.complete({**held, name: size})
+        return sum((forms.evaluate(form, known) for form in written), Fraction(0))
+
+    return taken(answer) <= capacity and (beyond < 1 or taken(beyond) > capacity)

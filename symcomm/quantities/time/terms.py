@@ -285,7 +285,7 @@ class Writer:
                 SECOND,
                 "memory",
                 _sustained("Bytes over the bandwidth of the memory", machine),
-                witness=partial(self._moves, load),
+                witness=partial(self.moves, load),
             )
         network, sending = self.network(sent, f"t_network{tag}", tag, [c for _, c in load.calls])
         per_op: tuple[Form, ...] = ()
@@ -320,7 +320,7 @@ class Writer:
             done += self._stands(load.regions, one.op.region, numbers) * ran / self._cut((m for _, m in one.cuts), numbers)
         return done / number(rate, numbers)
 
-    def _moves(self, load: Load, numbers: Numbers) -> Fraction:
+    def moves(self, load: Load, numbers: Numbers) -> Fraction:
         """Every tensor that goes through the memory, and what the calls send and receive."""
         moved, how = Fraction(0), self.setting.accounting
         for one in load.ops:
