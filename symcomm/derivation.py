@@ -241,7 +241,15 @@ class Numbers(dict[str, Fraction]):
 
     def only(self, names: Iterable[str]) -> Numbers:
         """Numbers that know some names and make up the same ones for others."""
-        made = Numbers(self.of(names), Relations(tuple(self.rules.items())), self.made)
+        return Numbers(self.of(names), Relations(tuple(self.rules.items())), self.made)
+
+    def moved(self, name: str, value: Fraction) -> Numbers:
+        """The same with another number under a name, and what a relation makes of it."""
+        made = self.only(self)
+        made[name] = value
+        for left, right in self.rules.items():
+            if name in forms.names(right):
+                made[left] = forms.evaluate(right, made.of(forms.names(right)))
         return made
 
     def of(self, names: Iterable[str]) -> dict[str, Fraction]:
@@ -249,7 +257,7 @@ class Numbers(dict[str, Fraction]):
         return {name: self[name] for name in names}
 
 
-def _number(form: Form, numbers: Numbers) -> Fraction:
+def worked_out(form: Form, numbers: Numbers) -> Fraction:
     """What a form is worth, to 40 digits where it is irrational."""
     import sympy as sp
 
@@ -459,6 +467,11 @@ class Derivation:
         if not runs:
             raise DerivationError(f"no tiny numbers were found for the witnesses of the derivation of {self.title}")
 
+    def again(self, numbers: Numbers) -> Fraction:
+        """The answer as a witness of what was taken from it: worked out anew, by its own steps and witnesses."""
+        free = {name for step in self.steps for name in forms.names(step.form)} - {*self.worth}
+        return self.run(numbers.only(free | {name for name, _ in self.given}))
+
     def run(self, numbers: Numbers) -> Fraction:
         """The answer at some numbers, each step with the consent of its witness.
 
@@ -467,7 +480,7 @@ class Derivation:
         for step in self.steps:
             if step.relation != ":=":
                 continue
-            numbers[step.name] = found = _number(step.form, numbers)
+            numbers[step.name] = found = worked_out(step.form, numbers)
             said = found if step.reason.witness is None else step.reason.witness(numbers)
             if said is False or (said is not True and abs(found - said) * 10**30 > abs(found)):
                 names = sorted({s.name for s in self.worth[step.name].free_symbols})

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Reason, Relations, Step, put
+from symcomm.derivation import Derivation, Numbers, Reason, Relations, Step, Witness, put, worked_out
 from symcomm.errors import AccountingError, DerivationError, ValuesError, nearest
 from symcomm.form import Form, Sym, Total, negative
 from symcomm.notation import Notation
 from symcomm.optimum.unit_repair import with_unit
 from symcomm.units import ONE, Unit
+
+_HAIR = Fraction(1, 10**6)  # of a crossing
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol
@@ -132,10 +134,11 @@ class Pair:
         said = "" if unit != ONE else f", in {self.a.unit}"
         x, y, d = (self.free(name) for name in ("X_1", "X_2", "X_diff"))
         return [
-            Step(x, one, unit, Reason("first cost", f"{self.titles[0]}{said}.")),
-            Step(y, two, unit, Reason("second cost", f"{self.titles[1]}{said}.")),
+            Step(x, one, unit, Reason("first cost", f"{self.titles[0]}{said}.", witness=self.a.again)),
+            Step(y, two, unit, Reason("second cost", f"{self.titles[1]}{said}.", witness=self.b.again)),
             Step(
-                d, Total((Sym(x), negative(Sym(y)))), unit, Reason("difference", "Both are equal where this is zero.")
+                d, Total((Sym(x), negative(Sym(y)))), unit, Reason("difference", "Both are equal where this is zero.",
+                       witness=lambda numbers: self.a.again(numbers) - self.b.again(numbers))
             ),
         ]
 
@@ -196,7 +199,22 @@ class Pair:
             raise DerivationError(f"{root} does not make {self.titles[0]} and {self.titles[1]} equal")
         form, unit = self.dressed(forms.from_expr(root), self.units.get(self.over, ONE))
         text = "Set the difference to zero and solve for it."
-        return [Step(self.free(f"{self.over}_cross"), form, unit, Reason("solve", text))]
+        name = self.free(f"{self.over}_cross")
+        return [Step(name, form, unit, Reason("solve", text, witness=self.meet(name)))]
+
+    def meet(self, name: str) -> Witness:
+        """Whether the costs are equal at what a step says, or change places within a hair of it."""
+        gap = forms.from_expr(self.a.expr - self.b.expr)
+
+        def crossing(numbers: Numbers) -> bool:
+            x = numbers[name]
+            if x <= 0:
+                raise ValuesError("no crossing at these numbers")
+            beside = (x, x - 1, x) if self.whole else (x, x * (1 - _HAIR), x * (1 + _HAIR))
+            here, low, high = (worked_out(gap, numbers.moved(self.over, y)) for y in beside)
+            return here == 0 or low * high < 0
+
+        return crossing
 
     def sides(self, root: Expr) -> str:
         """Which cost is less on which side of a symbolic solution."""

@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Numbers, Witness
+from symcomm.derivation import Numbers, Witness
 from symcomm.form import Form
 from symcomm.graph.graph import Graph, Op, Region, Tensor
 
@@ -71,13 +71,6 @@ def over(above: Form, below: Form) -> Witness:
     Fraction(3, 2)
     """
     return lambda numbers: number(above, numbers) / number(below, numbers)
-
-
-def anew(derivation: Derivation) -> Witness:
-    """The answer of another derivation, each of its steps with its own witness."""
-    known = {name for name, _ in derivation.given}
-    free = {name for step in derivation.steps for name in forms.names(step.form)} - {*derivation.worth}
-    return lambda numbers: derivation.run(numbers.only(free | known))
 
 
 def together(names: Sequence[Form]) -> Witness:

@@ -47,7 +47,14 @@ def derive(
             raise ValuesError(f"the time is {quantity.value}, but it must be positive")
         known["t"] = quantity.value
     n, k, t = call.symbol("payload"), call.symbol("ranks"), Sym("t", False, parts.SECOND)
-    steps = [Step("algbw", Ratio(n, t), parts.RATE, Reason("algorithm bandwidth", "The payload over the time.", witness=over(n, t)))]
+    steps = [
+        Step(
+            "algbw",
+            Ratio(n, t),
+            parts.RATE,
+            Reason("algorithm bandwidth", "The payload over the time.", witness=over(n, t)),
+        )
+    ]
     factor = BOUNDS[collective].share(k)
     if setting.accounting.bandwidth == "busbw" and factor != NUMBER_ONE:
 
@@ -58,7 +65,9 @@ def derive(
             return moved * number(n, numbers) / number(t, numbers)
 
         text = "Each rank must move this share of the payload at least; the bus bandwidth counts that."
-        steps.append(Step("busbw", Product((factor, Sym("algbw"))), parts.RATE, Reason("bus bandwidth", text, witness=busy)))
+        steps.append(
+            Step("busbw", Product((factor, Sym("algbw"))), parts.RATE, Reason("bus bandwidth", text, witness=busy))
+        )
         closed = times(factor, Ratio(n, t))
         steps.append(Step("busbw", closed, parts.RATE, Reason("algebra", "Put in what the names mean."), "="))
     used = {"n", "t"} | ({k.name} if len(steps) > 1 else set())

@@ -248,7 +248,7 @@ class CallWriter:
         if round_by_round is not None:
             sent, _, rounds = round_by_round
             through = sent * ranks * evaluate(split(case.n, case.k), {})
-            if (through, rounds) != (evaluate(made.path, {}), evaluate(made.rounds, {})):
+            if through != evaluate(made.path, {}) or rounds != evaluate(made.rounds, {}):
                 raise DerivationError(f"a ring of {ranks} ranks sends {through} B in {rounds} rounds")
         return made
 

@@ -117,7 +117,10 @@ def _steps(found: dict[str, Derivation], order: list[str]) -> tuple[Step, ...]:
         for name in found
     ]
     text = f"The least of them at the given numbers: {_called(order[0])}."
-    return (*steps, Step("T", Sym(f"T_{order[0].replace('_', ',')}"), parts.SECOND, Reason("choose", text, witness=_least(found))))
+    return (
+        *steps,
+        Step("T", Sym(f"T_{order[0].replace('_', ',')}"), parts.SECOND, Reason("choose", text, witness=_least(found))),
+    )
 
 
 def _alone(d: Derivation) -> Witness | None:

@@ -332,7 +332,9 @@ def _exchanged(kind: str, accounting: Accounting, k: Form, groups: Form, numbers
         return side_by_side * (ranks if kind in ("all-reduce", "reduce-scatter") else 1)
     made = ring(kind, int(ranks)) if accounting.algorithm == "ring" and ranks.denominator == 1 else None
     if made is None:
-        return number(share(kind, how, accounting.algorithm, forms.rational(ranks), forms.rational(side_by_side)), numbers)
+        return number(
+            share(kind, how, accounting.algorithm, forms.rational(ranks), forms.rational(side_by_side)), numbers
+        )
     sent, moved, _ = made
     return {"sent_per_rank": sent, "sent_and_received_per_rank": moved, "all_links": ranks * sent * side_by_side}[how]
 
@@ -368,8 +370,14 @@ def _sent_over_boundaries(work: Work, strategy: Strategy, counted: list[Form], p
         sent = work.define("V_boundary", Total(tuple(counted)), BYTE, "both directions", "Over one boundary.",
                            witness=together(counted))  # fmt: skip
     if choice == "per_microbatch":
-        sent = work.define("V_microbatch", Ratio(sent, cut.microbatches), BYTE, "one microbatch",
-                           "The batch is sent in equal microbatches.", witness=over(sent, cut.microbatches))  # fmt: skip
+        sent = work.define(
+            "V_microbatch",
+            Ratio(sent, cut.microbatches),
+            BYTE,
+            "one microbatch",
+            "The batch is sent in equal microbatches.",
+            witness=over(sent, cut.microbatches),
+        )
     elif choice == "all_boundaries":
         stages = work.called("p", pipeline.stage_count(cut, work.setting.graph), ONE, "stages", "The number of stages.")
         sent = work.define("V_all", product(Total((stages, num(-1))), sent), BYTE, "all boundaries",

@@ -165,14 +165,14 @@ def looped(accounting: Accounting, graph: Graph, ops: Iterable[tuple[Region, Op]
             form = _other_flops(Setting(graph, accounting), graph, op)
             found += often(region, numbers) * (number(form, numbers) if form is not None else 0)
             continue
-        pair = _masked(graph, op) if accounting.attention == "causal_half" else None
-        pair = pair if pair and {*pair} <= {*kept, *summed} else ()
+        masked = _masked(graph, op) if accounting.attention == "causal_half" else None
+        pair = masked if masked and {*masked} <= {*kept, *summed} else ()
         rows = passes(lengths[i] for i in kept if i not in pair)
         inner = passes(lengths[i] for i in summed if i not in pair)
         if pair:  # the first query sees one key, the last one all of them
             length = lengths[pair[0]]
             inner *= sum(range(1, int(length) + 1)) if length.denominator == 1 else length * (length + 1) / 2
-        adds = {"fma2": inner, "mac": 0, "exact_adds": inner - 1}[accounting.flops]
+        adds = {"fma2": inner, "mac": Fraction(0), "exact_adds": inner - 1}[accounting.flops]
         found += often(region, numbers) * rows * (inner + adds)
     return found
 
@@ -265,7 +265,11 @@ def _without_first_input(work: Work, setting: Setting, every: Form) -> None:
         totals.append(forms.value(Total(tuple(f for _, f in found) or (num(0),))))
     saved = setting.graph.relations.gather((totals[0] - totals[1]).expand())
     spared = work.define(
-        "F_first", forms.from_expr(saved), FLOP, "first layer", "The gradient of the model's input is not computed.",
+        "F_first",
+        forms.from_expr(saved),
+        FLOP,
+        "first layer",
+        "The gradient of the model's input is not computed.",
         witness=lambda numbers: runs[0](numbers) - runs[1](numbers),
     )
     work.define("F_needed", Total((every, forms.negative(spared))), FLOP, "subtract", "Without that gradient.",

@@ -44,7 +44,11 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
                             witness=by_loops)  # fmt: skip
     moved = traffic.write_down(work, op, dtype)
     work.define(
-        "I", Ratio(count, moved), Unit.parse("FLOP/byte"), "definition", "Operations for each byte that is moved.",
+        "I",
+        Ratio(count, moved),
+        Unit.parse("FLOP/byte"),
+        "definition",
+        "Operations for each byte that is moved.",
         witness=over(count, moved),
     )
     title = "Arithmetic intensity" + (f" of {op}" if op else "")

@@ -62,21 +62,29 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
         said = [f"Read {read}" if read else "", f"write `{one.output}`, each once" if one.output in moved else ""]
         text = ", ".join(filter(None, said)) + "." if moved else "Everything stays in the cache."
         names.append(
-            work.define(name, op_bytes(setting, setting.graph, one, dtypes), BYTE, "move each once", text, one,
-                        partial(_moved, setting, [(Region(one.region), one)], dtypes))  # fmt: skip
+            work.define(
+                name,
+                op_bytes(setting, setting.graph, one, dtypes),
+                BYTE,
+                "move each once",
+                text,
+                one,
+                partial(_moved, setting, [(Region(one.region), one)], dtypes),
+            )
         )
     if not names:
         return work.define("M", num(0), BYTE, "nothing moves", "No op is counted.", witness=whole)
     if len(chosen.regions) > 1:
         text = "All parts of the model together."
         return work.define("M", Total(per_region(chosen, ops, names)), BYTE, "add the parts", text, witness=whole)
-    return names[0] if len(names) == 1 else work.define(
-        "M", Total(tuple(names)), BYTE, "add", "All ops together.", witness=whole)  # fmt: skip
+    return (
+        names[0]
+        if len(names) == 1
+        else work.define("M", Total(tuple(names)), BYTE, "add", "All ops together.", witness=whole)
+    )
 
 
-def _moved(
-    setting: Setting, ops: Sequence[tuple[Region, Op]], dtypes: Mapping[str, str], numbers: Numbers
-) -> Fraction:
+def _moved(setting: Setting, ops: Sequence[tuple[Region, Op]], dtypes: Mapping[str, str], numbers: Numbers) -> Fraction:
     """The bytes of operands and results, laid out one by one."""
     graph, found = setting.graph, Fraction(0)
     for region, op in ops:

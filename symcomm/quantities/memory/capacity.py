@@ -125,7 +125,7 @@ def derive(
         raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
     work = Work(setting, *(strategy.forms if strategy else ()))
     for name, what, found in parts:
-        _said(work, name, found.expr, f"The {what} of one rank.")
+        _said(work, name, found.expr, f"The {what} of one rank.", found.again)
     whole = sp.Add(*(found.expr for _, _, found in parts))
     wanted = next((s for s in whole.free_symbols if s.name == solve_for), None)
     if wanted is None:
@@ -139,12 +139,12 @@ def derive(
     return setting.derivation(f"What fits: `{solve_for}`", work.steps, touched)
 
 
-def _said(work: Work, name: str, expr: Expr, text: str) -> Form:
+def _said(work: Work, name: str, expr: Expr, text: str, witness: Witness | None = None) -> Form:
     """A step for a part of the bytes whose derivation is known; it is written collected at once."""
     form = in_bytes(sp.factor_terms(expr))
     while name in work.taken or name in work.known:
         name += "'"
-    work.steps.append(Step(name, form, BYTE, Reason("split", text)))
+    work.steps.append(Step(name, form, BYTE, Reason("split", text, witness=witness)))
     work.known[name] = forms.value(form)
     return Sym(name)
 
@@ -254,8 +254,8 @@ def _search(
     if not growing and at(1) <= size:
         low = high = 1
     found, beside = (low, low + 1) if growing else (high, max(high - 1, 1))
-    fits, not_so = Quantity(at(found), BYTE), Quantity(at(beside), BYTE)
-    text = f"{x.name} = {found * multiple} takes {fits}, which fits; {x.name} = {beside * multiple} takes {not_so}."
+    taken, not_so = Quantity(at(found), BYTE), Quantity(at(beside), BYTE)
+    text = f"{x.name} = {found * multiple} takes {taken}, which fits; {x.name} = {beside * multiple} takes {not_so}."
     text += f" It is a multiple of {multiple}." if multiple > 1 else ""
     which = "max" if growing else "min"
     work.define(f"{x.name}_{which}", forms.num(found * multiple), ONE, "search", text, witness=fits)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from fractions import Fraction
+from functools import partial
 
 from symcomm.derivation import Exhibit
 from symcomm.errors import StrategyError, ValuesError, nearest

@@ -50,7 +50,11 @@ def derive(
     writer.forget_rate()
     rate = writer.rate()
     intensity = work.define(
-        "I", Ratio(terms.flops, terms.moved), INTENSITY, "intensity", "Operations for each byte that is moved.",
+        "I",
+        Ratio(terms.flops, terms.moved),
+        INTENSITY,
+        "intensity",
+        "Operations for each byte that is moved.",
         witness=partial(_met, writer, writer.load, None),
     )
     balance = work.define(

@@ -15,7 +15,6 @@ from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, Microb
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time.links import by_axis
-from symcomm.quantities.witnesses import anew
 from symcomm.quantities.witnesses import over as quotient
 from symcomm.units import ONE
 
@@ -63,9 +62,9 @@ def derive(
     work = Work(setting, *placed.forms)
     # Both are times in seconds, so that their quotient is a number; the unit is told once, here.
     first: Form = work.define("T_1", forms.from_expr(one.expr), ONE, "one rank", f"A step with {over} = 1, in s.",
-                              witness=anew(one))  # fmt: skip
+                              witness=one.again)  # fmt: skip
     text = f"A step on all ranks{' with a batch that grows with them' if kind == 'weak' else ''}, in s."
-    other = work.define("T_all", forms.from_expr(many.expr), ONE, "all ranks", text, witness=anew(many))
+    other = work.define("T_all", forms.from_expr(many.expr), ONE, "all ranks", text, witness=many.again)
     if kind == "weak":
         work.define("E", Ratio(first, other), ONE, "weak scaling", "It would be 1 if more ranks cost no time.",
                     witness=quotient(first, other))  # fmt: skip

@@ -118,8 +118,14 @@ def write(
         layers = pipeline.stacked(setting.graph)
         p = work.called("p", stages[0], ONE, "stages", "The number of stages.")
         per_stage = cut.layers_per_stage or Ratio(Sym(layers.times), p)
-        n = work.define("n_stage", per_stage, ONE, "layers of a stage", "Each stage holds its share of the layers.",
-                        witness=over(Sym(layers.times), p) if not cut.layers_per_stage else together([per_stage]))  # fmt: skip
+        n = work.define(
+            "n_stage",
+            per_stage,
+            ONE,
+            "layers of a stage",
+            "Each stage holds its share of the layers.",
+            witness=over(Sym(layers.times), p) if not cut.layers_per_stage else together([per_stage]),
+        )
         held = replace(held, layers=n)
     sent = _message(writer, replace(every, ops=(), calls=tuple(sends))) if sends else None
     synchronised = any(one.last is not None for one in found)
@@ -180,9 +186,9 @@ def write(
     network = None
     if busy:
         text = "All calls of the step, as they follow one another on one rank."
-        ends = [(held.times(one.region), one.end_network) for one in found]
+        behind = [(held.times(one.region), one.end_network) for one in found]
         network = work.define("T_network", _add(busy), SECOND, "all that is sent", text,
-                              witness=_repeated([*counts("network"), (slots, sent), *ends]))  # fmt: skip
+                              witness=_repeated([*counts("network"), (slots, sent), *behind]))  # fmt: skip
     fields = [*touched(micro, every), *(["gradient_sync"] if every.of("end").calls else [])]
     return StepTime(setting, chosen, work, writer, time, alone, network, tuple(fields), every, notes, where)
 
@@ -323,8 +329,14 @@ def _uneven(writer: Writer, stages: list[Stage], sent: Form | None, m: Form) -> 
                           "The others wait for it.", witness=largest([slots[n] for n in wide]))  # fmt: skip
     text = "The first microbatch passes the stages one after the other."
     every = Total(tuple(product(one.count, form) for one, form in zip(stages, slots, strict=True)))
-    passing = work.define("t_pass", every, SECOND, "pass through all stages", text,
-                          witness=_repeated([(one.count, form) for one, form in zip(stages, slots, strict=True)]))  # fmt: skip
+    passing = work.define(
+        "t_pass",
+        every,
+        SECOND,
+        "pass through all stages",
+        text,
+        witness=_repeated([(one.count, form) for one, form in zip(stages, slots, strict=True)]),
+    )
     notes = () if len(wide) == len(stages) else (
         "The stages are at least two; the first and the last one hold more than layers.",
     )  # fmt: skip

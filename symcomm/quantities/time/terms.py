@@ -11,10 +11,10 @@ from symcomm.derivation import Exhibit, Numbers, Step
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Total, num, product
+from symcomm.graph.graph import Region
 from symcomm.parallel.strategy import Strategy
 from symcomm.quantities.communication.communication import SHORT, Call, joint
 from symcomm.quantities.communication.wire import Wire, two_levels, wire
-from symcomm.graph.graph import Region
 from symcomm.quantities.counting.flops import looped, shown
 from symcomm.quantities.counting.flops import touched as flops_touched
 from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
@@ -317,7 +317,9 @@ class Writer:
         done = Fraction(0)
         for one in load.ops:
             ran = looped(self.setting.accounting, load.graph, [(Region(load.graph.name), one.op)], numbers)
-            done += self._stands(load.regions, one.op.region, numbers) * ran / self._cut((m for _, m in one.cuts), numbers)
+            done += (
+                self._stands(load.regions, one.op.region, numbers) * ran / self._cut((m for _, m in one.cuts), numbers)
+            )
         return done / number(rate, numbers)
 
     def moves(self, load: Load, numbers: Numbers) -> Fraction:

@@ -24,8 +24,8 @@ from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.machine import checked
 from symcomm.quantities.time.terms import Writer
 from symcomm.quantities.time.time import with_rates
-from symcomm.quantities.witnesses import anew, over, passes, together
 from symcomm.quantities.witnesses import number as value
+from symcomm.quantities.witnesses import over, passes, together
 from symcomm.units import FLOP, ONE, Quantity, Unit
 
 TOKEN, DEVICE = Unit.parse("token"), Unit.parse("device")
@@ -59,7 +59,7 @@ def model_flops(setting: Setting, work: Work, count: Form) -> Form:
             Unit.parse("parameter"),
             "parameters",
             "The parameters of the model.",
-            witness=anew(counted),
+            witness=counted.again,
         )
         per = Num(Fraction(6), FLOP / Unit.parse("parameter") / TOKEN)
         return work.define("F_model", product(per, n, count), FLOP, "6ND", "Six operations a parameter and token.",
@@ -71,7 +71,7 @@ def model_flops(setting: Setting, work: Work, count: Form) -> Form:
         FLOP,
         "model FLOPs",
         "The operations of the forward and backward pass of the whole model.",
-        witness=anew(trained),
+        witness=trained.again,
     )
 
 
@@ -91,7 +91,7 @@ def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
             FLOP,
             "recomputed",
             "The forward pass is computed again." if how == "full" else "The core of attention is computed again.",
-            witness=anew(rerun),
+            witness=rerun.again,
         )
         text = "What is recomputed comes on top."
     return work.define("F_hardware", forms.Total((model, again)), FLOP, "hardware FLOPs", text,
@@ -184,7 +184,11 @@ def answer(
         fields += ["recomputation"] if of == "hfu" else []
         if of == "flops_per_token":
             work.define(
-                "f_token", Ratio(total, count), FLOP / TOKEN, "a token", "Operations of a batch for each token.",
+                "f_token",
+                Ratio(total, count),
+                FLOP / TOKEN,
+                "a token",
+                "Operations of a batch for each token.",
                 witness=over(total, count),
             )
             return
@@ -214,8 +218,14 @@ def answer(
         given["u_model"] = share
         useful = product(Sym("u_model", whole=False), peak)
         text = "Operations a second that serve the model, over operations a token."
-        speed = work.define("v", Ratio(useful, Ratio(total, count)), rate_unit, "throughput", text,
-                            witness=lambda numbers: value(useful, numbers) * value(count, numbers) / value(total, numbers))  # fmt: skip
+        speed = work.define(
+            "v",
+            Ratio(useful, Ratio(total, count)),
+            rate_unit,
+            "throughput",
+            text,
+            witness=lambda numbers: value(useful, numbers) * value(count, numbers) / value(total, numbers),
+        )
     else:
         text = "Tokens of a batch over the time of a step."
         speed = work.define("v", Ratio(count, time), rate_unit, "throughput", text, witness=over(count, time))
