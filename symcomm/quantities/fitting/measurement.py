@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated
 
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Power, Ratio, Root, Total, negative, num, product
 from symcomm.quantities.declared import Meaning, OneOf
@@ -123,14 +123,13 @@ def _numbers(work: Work, want: str, values: Sequence[Num], unit: Unit) -> None:
     spread = statistics.variance if less_one else statistics.pvariance
     variance = work.define("v", Ratio(squares, num(len(values) - less_one)), unit**2, "variance", text,
                            witness=lambda numbers: spread(v.number for v in values))  # fmt: skip
-    work.define(
-        "s",
-        Root(variance),
-        unit,
-        "root",
-        "The standard deviation is in the unit of the numbers.",
-        witness=lambda numbers: abs(numbers["s"] ** 2 / (number(variance, numbers) or 1) - bool(numbers["s"])) < Fraction(1, 10**30),
-    )
+
+    def squared(numbers: Numbers) -> bool:
+        exact_one, found = number(variance, numbers), numbers["s"] ** 2
+        return abs(found - exact_one) * 10**30 <= exact_one
+
+    text = "The standard deviation is in the unit of the numbers."
+    work.define("s", Root(variance), unit, "root", text, witness=squared)
 
 
 def _line(work: Work, want: str, x: list[Fraction], y: Sequence[Num], of: Unit) -> None:
