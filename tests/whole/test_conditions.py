@@ -5,9 +5,9 @@ import symcomm as sc
 EMBEDDING = """
 | Computation | Input | Output |
 |---|---|---|
-| $h = embed(t, E)$ | $t \\in \\mathbb{Z}^{B \\times L}, E \\in \\mathbb{R}^{V \\times D}$ | $h \\in \\mathbb{R}^{B \\times L \\times D}$ |
-| $y = h W$ | $h \\in \\mathbb{R}^{B \\times L \\times D}, W \\in \\mathbb{R}^{D \\times F}$ | $y \\in \\mathbb{R}^{B \\times L \\times F}$ |
-| $z = y U$ | $y \\in \\mathbb{R}^{B \\times L \\times F}, U \\in \\mathbb{R}^{F \\times D}$ | $z \\in \\mathbb{R}^{B \\times L \\times D}$ |
+| h = embed(t, E) | t [B, L], E [V, D] | h [B, L, D] |
+| y = h W | h [B, L, D], W [D, F] | y [B, L, F] |
+| z = y U | y [B, L, F], U [F, D] | z [B, L, D] |
 """
 
 
