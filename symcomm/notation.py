@@ -69,6 +69,13 @@ def amount(name: str) -> Symbol:
     return Symbol(name, positive=True)
 
 
+def whole_number(name: str) -> Symbol:
+    """The SymPy symbol of a whole number of either sign, as a floor has it that is not worked out."""
+    from sympy import Symbol
+
+    return Symbol(name, integer=True)
+
+
 def split_name(name: str) -> tuple[str, str, str, str]:
     """The base, subscript, superscript and primes of a plain name.
 
