@@ -41,6 +41,8 @@ def of_optimum(question: OptimumQuestion, name: str, said: Sequence[str], rule: 
         if place <= 0:
             return True  # no value is there to compare with
         whole = rule == "whole numbers" or (rule == "compare" and question.integer)
+        if whole and place.denominator != 1:
+            return False
         beside = [place - 1, place + 1] if whole else [place * (1 - _STEP), place * (1 + _STEP)]
         inside = [
             y

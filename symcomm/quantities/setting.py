@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness
+from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, worked_out
 from symcomm.form import Form, Num, Sym, num, product
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.notation import Notation
@@ -215,7 +215,10 @@ class Work:
 
     def called(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
         """A form under a name; a symbol has one already."""
-        return form if isinstance(form, Sym) else self.define(name, form, unit, rule, text)
+        if isinstance(form, Sym):
+            return form
+        worth = partial(worked_out, form)
+        return self.define(name, form, unit, rule, text, witness=worth)
 
     def __init__(self, setting: Setting, *forms_in_use: Form) -> None:
         self.setting = setting

@@ -35,6 +35,7 @@ GIVEN = SMALL.at(B=8, L=4, D=16, F=32, N=4)
 LLAMA = sc.load({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8,
                  "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 128})  # fmt: skip
 RATES = {"peak": "1 TFLOP/s", "memory": "100 GB/s", "network": "20 GB/s"}
+SLOW = {"peak": "1000 TFLOP/s", "memory": "1 GB/s"}  # its memory: a utilisation of 1 would be its own reciprocal
 CALL = {"payload": "8 MB", "ranks": 8, "latency": "1 us", "bandwidth": "50 GB/s"}
 PIPE = "pipeline(p, microbatches=m)"
 STEPS = "pipeline(2, microbatches=4)"
@@ -56,7 +57,7 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
     "allocated_memory": [(SMALL, {}), (GIVEN, {"rounding": "blocks", "workspace": "8 MiB"})],
     "peak_memory": [(GIVEN, {}), (GIVEN, {"strategy": "fsdp(4)"})],
     "capacity": [(SMALL.at(L=4, D=16, F=32, N=4), {"solve_for": "B", "capacity": "80 MB", "capacity_is": "usable"}),
-                 (SMALL, {"solve_for": "k", "capacity": "80 MB", "capacity_is": "usable", "strategy": "fsdp(k)",
+                 (SMALL, {"solve_for": "k", "capacity": "10 kB", "capacity_is": "usable", "strategy": "fsdp(k)",
                           "include": "states"})],
     "communication": [(SMALL, {"strategy": "data(k)"}),
                       (SMALL, {"strategy": "fsdp(k)", "accounting": "sent_per_rank"}),
@@ -73,7 +74,7 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
                   (SMALL, {"strategy": "data(k)", "accounting": "per_op"}),
                   (SMALL, {"strategy": "data(k)", "accounting": "with_backward"}),
                   (LLAMA, {"strategy": STEPS})],
-    "throughput": [(SMALL, {"of": "mfu"}), (SMALL, {"of": "hfu", "accounting": "full_recomputation"}),
+    "throughput": [(SMALL, {"of": "mfu", **SLOW}), (SMALL, {"of": "hfu", "accounting": "full_recomputation", **SLOW}),
                    (SMALL, {"of": "days", "mfu": "1/2", "budget": "1e9 tokens"}),
                    (SMALL, {"of": "device_hours", "strategy": "data(4)", "budget": "1e9 tokens", "accounting": "6nd"})],
     "roofline": [(SMALL, {})],
@@ -81,12 +82,12 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
     "bound": [(SMALL, {}), (SMALL, {"tensor": "h"})],
     "balance": [(SMALL, {})],
     "compute_bound": [(SMALL, {"strategy": "fsdp(X) + tensor(Y)"}),
-                      (SMALL, {"strategy": "data(k)", "numbers": "whole"})],
+                      (SMALL, {"strategy": "fsdp(X) + tensor(Y)", "numbers": "whole"})],
     "mesh_split": [(SMALL, {"strategy": "fsdp(X) + tensor(Y)", "devices": "n"})],
     "crossover": [(SMALL, {"between": "compute, memory", "over": "B"})],
     "pipeline_time": [(SMALL, {}), (SMALL, {"want": "chunks"}), (SMALL, {"stages": "6 ms, 2 ms"}),
                       (SMALL, {"schedule": "1f1b"}), (SMALL, {"want": "full_steps"})],
-    "buckets": [(SMALL, {}), (SMALL, {"want": "number"}), (SMALL, {"want": "whole_number"})],
+    "buckets": [(SMALL, {}), (SMALL, {"want": "number"}), (SMALL, {"want": "size"})],
     "measurement": [(SMALL, {"want": "deviation", "values": "1 s, 2 s, 4 s"}),
                     (SMALL, {"want": "intercept", "through": "1: 3 s, 2: 5 s, 4: 8 s"})],
     "stages": [(SMALL, {"strategy": "pipeline(p, microbatches=m)"})],

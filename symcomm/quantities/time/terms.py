@@ -378,7 +378,12 @@ class Writer:
             moved = parts[0] if len(parts) == 1 else Total(tuple(parts))
             times.append(Ratio(moved, self.machine.sustained(self.machine.memory)))
         return work.define(f"t_{label}{tag}", times[0] if len(times) == 1 else Largest(tuple(times)), SECOND, "one op",
-                           "The longer of computing and memory.", op.op)  # fmt: skip
+                           "The longer of computing and memory.", op.op, partial(self._alone, op))  # fmt: skip
+
+    def _alone(self, op: OpLoad, numbers: Numbers) -> Fraction:
+        """An op by itself, once: its loops, or the tensors that it moves."""
+        once = Load(self.load.graph, self.strategy, (op,), ())
+        return max(self.computes(once, self.machine.sustained(self.rate()), numbers), self.moves(once, numbers))
 
     def time(self, name: str, terms: Terms, what: str) -> Form | None:
         """The time of a load from its terms, as the convention combines them."""
