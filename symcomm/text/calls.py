@@ -55,8 +55,7 @@ def is_call(context: Context, stem: Stem, scripts: list[Script], following: Bran
         return _SAME_FUNCTION.get(word, word) in _SIZE_FUNCTIONS
     if find(context, stem, scripts) is not None:
         return False
-    certain = stem.letters is None or word in COMMON_FUNCTIONS or word in (scope.functions or ())
-    return certain or not readings(context, stem, scripts)
+    return word in COMMON_FUNCTIONS or word in (scope.functions or ()) or not readings(context, stem, scripts)
 
 
 def function(context: Context, factor: Branch, stem: Stem, scripts: list[Script]) -> FunctionSyntax:

@@ -66,7 +66,8 @@ def find(context: Context, stem: Stem, scripts: Sequence[Script]) -> Identifier 
     """The known name that a stem with all its scripts is."""
     if any(script.kind == "T" for script in scripts):
         return None
-    known = context.scope.find(spelling(stem.word, scripts))
+    own = spelling(stem.word, scripts)
+    known = context.scope.find(own) or context.scope.find(own.primes_last())
     if known is None:
         return None
     key, index = known

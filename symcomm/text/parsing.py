@@ -39,7 +39,8 @@ def grammar() -> Lark:
 def parse(context: Context) -> list[Branch]:
     """The items of the cell, which commas separate."""
     cell = context.cell
-    tokens = Scanner(cell, words_join=context.scope.kind == "tensor").tokens()
+    scope = context.scope
+    tokens = Scanner(cell, scope.kind == "tensor", {*scope.tensors, *(scope.sizes or ())}).tokens()
     if not tokens:
         what = f"the cell {cell.column} is empty" if cell.column else "there is nothing to read"
         raise FormulaError(what, cell.span(), context.expects())
