@@ -10,7 +10,7 @@ from symcomm.derivation import Exhibit
 from symcomm.errors import ValuesError
 from symcomm.exam.problem import Ask, Problem
 from symcomm.render.document import Answer, Block
-from symcomm.units import BYTE, ONE, Quantity, Unit, group
+from symcomm.units import ONE, Quantity, Unit, group
 
 
 def compare(problem: Problem, beside: list[tuple[Ask, int]], made: list[Block]) -> None:

@@ -198,6 +198,15 @@ class Graph:
             raise ValuesError(what, hint=nearest(base, [bare(n) for n in known]))
         return self.tensors[base if base in found else found[0]]
 
+    def in_formats(self, named: Mapping[str, str]) -> Graph:
+        """The same with the number formats of tensors, by names that ``find`` knows; a view has that of its tensor."""
+        found = {self.find(name).name: dtype for name, dtype in named.items()}
+        for op in self.ops:
+            if op.attribute("view") and op.inputs[0] in found:
+                found.setdefault(op.output, found[op.inputs[0]])
+        tensors = {n: replace(t, dtype=found.get(n, t.dtype)) for n, t in self.tensors.items()}
+        return replace(self, tensors=tensors) if found else self
+
     @cached_property
     def crossing(self) -> frozenset[str]:
         """The activations and gradients of activations that one region makes and another one reads."""

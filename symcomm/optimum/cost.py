@@ -152,7 +152,8 @@ def read(cost: Derivation | Form | Expr | str, over: str, given: Mapping[str, ob
         raise ValuesError(f"the cost does not depend on '{over[:60]}'", hint=nearest(over, [*names]))
     unused = next((n for n in given or () if n != over and n not in names), None)
     if unused is not None:
-        raise ValuesError(f"'{unused[:60]}' is given, but the cost does not depend on it", hint=nearest(unused, [*names]))
+        problem = f"'{unused[:60]}' is given, but the cost does not depend on it"
+        raise ValuesError(problem, hint=nearest(unused, [*names]))
     form = forms.substitute(form, lambda s: Sym(s.name, False, s.unit) if s.name == over else s)
     made = Cost(title or "Cost", form, over, unit, known, units=units, **more)  # type: ignore[arg-type]
     _defined(made.expr, f"for any {over}")

@@ -307,7 +307,7 @@ def _root(context: Context, atom: Branch) -> Node:
 def _call(
     context: Context, factor: Branch, stem: Stem, scripts: list[Script], following: Branch, beside: Part | None
 ) -> Node:
-    r"""``f(x, y)``, ``f_k(x)``, ``f(x)^2``, ``f^2(x)``; ``\log N`` without parentheses, if nothing stands ``beside``."""
+    r"""``f(x, y)``, ``f_k(x)``, ``f(x)^2``, ``f^2(x)``; ``\log N`` if nothing stands ``beside`` it."""
     called = function(context, factor, stem, scripts)
     if not is_bracket(following):
         span = context.over(factor, following)

@@ -254,10 +254,9 @@ class Scanner:
             raise self.error("a root without braces takes one digit", start, stop, hint)
         digits = re.sub(r"[^0-9.]", "", self.text[start:stop])
         power = None if single or raised else _SCIENTIFIC.match(self.text, stop)
-        if power and power[1] in self.known and not power[2]:
-            if power[1] + power[3] not in self.known:
-                hint = f"write {digits}*10^{power[3]}, or {digits}*{power[1]}*{power[3]}"
-                raise self.error(f"'{self.text[start : power.end()]}' can be read in two ways", start, power.end(), hint)
+        if power and power[1] in self.known and not power[2] and power[1] + power[3] not in self.known:
+            hint = f"write {digits}*10^{power[3]}, or {digits}*{power[1]}*{power[3]}"
+            raise self.error(f"'{self.text[start : power.end()]}' can be read in two ways", start, power.end(), hint)
         if power and power[1] not in self.known:
             stop = power.end()
             if len(power[3].lstrip("0")) > 4 or int(power[3]) > EXPONENT_LIMIT:

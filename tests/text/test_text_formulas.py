@@ -362,6 +362,7 @@ def test_a_size_is_read_with_known_names_only() -> None:
         parse_size("4F", {"D"})
 
 
+LOG = r"what `\log` takes can be read in two ways"
 ANSWER_ERRORS = {
     "": ("there is nothing to read", "", "write a formula such as 24 N_layer D^2"),
     "foo(N)": ("unknown function 'foo'", "foo", "did you mean 'floor'?"),
@@ -387,11 +388,11 @@ ANSWER_ERRORS = {
     "12 28": ("two numbers stand side by side", "28", "write `*` between them, or one number without a gap"),
     "k^1 000": ("a number begins with 0: `000`", "000", "digits stand in groups of three: 12 000"),
     r"\sqrt12": ("a root without braces takes one digit", "12", r"write \sqrt{12}, or braces around one digit"),
-    r"\log 2N": (r"what `\log` takes can be read in two ways", r"\log 2N", r"write \log(2 N) or \log(2) N or \log_2(N)"),
-    r"\log2 N": (r"what `\log` takes can be read in two ways", r"\log2 N", r"write \log(2 N) or \log(2) N or \log_2(N)"),
+    r"\log 2N": (LOG, r"\log 2N", r"write \log(2 N) or \log(2) N or \log_2(N)"),
+    r"\log2 N": (LOG, r"\log2 N", r"write \log(2 N) or \log(2) N or \log_2(N)"),
     r"\log_2 NB": (r"what `\log_2` takes can be read in two ways", r"\log_2 NB", r"write \log_2(N B) or \log_2(N) B"),
     r"\log N (k+1)": (
-        r"what `\log` takes can be read in two ways",
+        LOG,
         r"\log N (k+1)",
         r"write \log(N (k+1)) or \log(N) (k+1)",
     ),
