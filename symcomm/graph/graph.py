@@ -285,13 +285,15 @@ class Graph:
         """The tensors that come from outside and are not weights or constants."""
         return tuple(t for t in self.tensors.values() if t.role == "input")
 
-    @property
-    def reading(self) -> str:
-        """Which of a table's tensors are data and which are weights, for a person: ``data: x; weights: W, b``."""
+    def reading(self, mark: str = "") -> str:
+        """Which of a table's tensors are data and which are weights, for a person: ``data: x; weights: W, b``.
+
+        ``mark`` stands around each name.
+        """
         read = [t for t in self.tensors.values() if t.latex and t.name not in self.producers]
         weights = [t.name for t in read if t.role == "weight"]
         said = {"data": [t.name for t in read if t.role != "weight"], "weights": weights}
-        return "; ".join(f"{what}: {', '.join(names)}" for what, names in said.items() if names)
+        return "; ".join(f"{w}: {', '.join(f'{mark}{n}{mark}' for n in names)}" for w, names in said.items() if names)
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:

@@ -97,7 +97,7 @@ def test_an_amount_is_told_in_another_unit_of_the_same_kind_only() -> None:
     assert exact("2 h", "T", day) == Fraction(1, 12)
 
 
-_BASES = "byte FLOP second element token GPU*hour day byte/second FLOP/second 1 FLOP/byte".split()
+_BASES = ["1", "byte", "FLOP", "second", "day", "element", "token", "GPU*hour", "byte/second", "FLOP/byte"]
 _VALUES = st.one_of(
     st.integers(0, 10**15),
     st.fractions(0, 10**6, max_denominator=4096),

@@ -110,9 +110,7 @@ def test_what_is_no_format_is_refused(said: str, problem: str) -> None:
 
 
 def test_operands_in_two_formats_have_no_one_rate_of_a_device() -> None:
-    with pytest.raises(
-        ValuesError, match="products have operands in fp8 .* and in fp32 .*, which run at different rates"
-    ):
+    with pytest.raises(ValuesError, match=r"operands in fp8 \(X\) and in fp32 \(Y\), which run at different rates"):
         sc.load(PAIR).time(dtype="fp8, Y=fp32", device="H100-SXM")
     assert sc.load(PAIR).time(dtype="fp8, Z=fp32", device="H100-SXM", peak="1 TFLOP/s")
 
