@@ -53,6 +53,8 @@ def is_call(context: Context, stem: Stem, scripts: list[Script], following: Bran
     scope, word = context.scope, stem.word.lower()
     if scope.kind == "size":  # n(H + 1) is a product even before n is known
         return _SAME_FUNCTION.get(word, word) in _SIZE_FUNCTIONS
+    if scope.sizes is None and scope.kind == "answer":
+        return word in COMMON_FUNCTIONS
     if find(context, stem, scripts) is not None:
         return False
     return word in COMMON_FUNCTIONS or word in (scope.functions or ()) or not readings(context, stem, scripts)

@@ -6,12 +6,10 @@ every bound (length, nesting, parts, digits, exponents) is checked before any he
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from symcomm.errors import FormulaError, Span, TableError
-from symcomm.notation import GREEK
 from symcomm.text.calls import COMMON_FUNCTIONS
 from symcomm.text.context import Context, Scope
 from symcomm.text.declarations import read_declarations
@@ -110,18 +108,17 @@ def parse_answer(text: str | Cell, known: Iterable[str] | None, also: Iterable[s
     ['n', 'w']
     """
     cell = single(text, "answer") if isinstance(text, str) else text
-    names = _words(cell.text, frozenset(also)) if known is None else frozenset(known)
+    names = frozenset(known) if known is not None else _names(cell, frozenset(also))
     context = Context(cell, Scope(sizes=names, functions=ANSWER_FUNCTIONS, kind="answer"))
     return read_whole(context, parse(context))
 
 
-def _words(text: str, also: frozenset[str]) -> frozenset[str]:
-    """Every word of a formula that may be a name, with its subscript; behind a backslash only Greek letters are."""
-    plain = re.sub(r"_\{(\w+)\}", r"_\1", text)
-    plain = re.sub(r"(?<![\w.])[\d.]+[eE][+-]?\d+(?!\w)", " ", plain)  # 3e5 is a number
-    words = re.findall(r"(\\?)(?<![A-Za-z_])([A-Za-z]\w*)", plain)
-    names = {w for slash, w in words if not slash or w.partition("_")[0] in GREEK} - COMMON_FUNCTIONS
-    return also | {name for name in _distinct(names | also) if name in also or not _joined(name, also)}
+def _names(cell: Cell, also: frozenset[str]) -> frozenset[str]:
+    """The names of a formula in which any may stand; a word that known names make up is their product."""
+    context = Context(cell, Scope(sizes=None, functions=ANSWER_FUNCTIONS, kind="answer"))
+    read_whole(context, parse(context, also))
+    names = _distinct(context.sizes_found | also)
+    return also | {name for name in names - COMMON_FUNCTIONS if not _joined(name, also)}
 
 
 def _joined(word: str, names: Iterable[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 
@@ -36,11 +36,11 @@ def grammar() -> Lark:
     return Lark(source, start="cell", parser="lalr", lexer=_Tokens, propagate_positions=True, maybe_placeholders=False)
 
 
-def parse(context: Context) -> list[Branch]:
-    """The items of the cell, which commas separate."""
+def parse(context: Context, also: Iterable[str] = ()) -> list[Branch]:
+    """The items of the cell, which commas separate; ``also`` are names besides those of the scope."""
     cell = context.cell
     scope = context.scope
-    tokens = Scanner(cell, scope.kind == "tensor", {*scope.tensors, *(scope.sizes or ())}).tokens()
+    tokens = Scanner(cell, scope.kind == "tensor", {*scope.tensors, *(scope.sizes or ()), *also}).tokens()
     if not tokens:
         what = f"the cell {cell.column} is empty" if cell.column else "there is nothing to read"
         raise FormulaError(what, cell.span(), context.expects())

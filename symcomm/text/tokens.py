@@ -55,7 +55,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|__[A-Za-z0-9_]+")
 _NUMBER = re.compile(
     r"\d{1,3}(?:(?:\{,\}|\\[, ]|[ ~\u00a0\u2009\u202f])\d{3}(?!\d))+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+", re.ASCII
 )
-_SCIENTIFIC = re.compile(r"([eE])([+-]?)(\d+)(?![A-Za-z0-9_])", re.ASCII)
+_SCIENTIFIC = re.compile(r"([eE])([+-]?)(\d+)(?![0-9_])", re.ASCII)
 _COMMAND = re.compile(r"\\(?:[A-Za-z]+\*?|.)", re.DOTALL)
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _JOINING = {"and", "for", "where", "with", "all"}

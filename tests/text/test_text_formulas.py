@@ -338,6 +338,12 @@ def test_a_letter_that_is_known_is_no_power_of_ten() -> None:
         ("3E+1", "", "30"),
         ("E^2 + 3E+1", "", "+(^(E 2) *(3 E) 1)"),
         ("1e9 k", "", "*(1000000000 k)"),
+        ("1.5e-3n", "", "*(3/2000 n)"),
+        ("n_{b}w", "", "*(n_b w)"),
+        (r"N_{\text{layer}}D^2", "", "*(N_layer ^(D 2))"),
+        (r"\mathrm{lr}^T", "", "^(lr T)"),
+        ("n^* + x₁ + α", "", "+(n^* x_1 alpha)"),
+        ("n^k (m+1)", "", "*(^(n k) +(m 1))"),
     ],
 )
 def test_where_any_name_may_stand_the_names_that_are_told_are_known(text: str, also: str, tree: str) -> None:

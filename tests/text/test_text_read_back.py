@@ -120,7 +120,7 @@ def test_what_is_printed_is_read_back_to_the_same_value(form: Form) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=8000, deadline=None)
+@settings(max_examples=4000, deadline=None)
 @given(forms)
 def test_thousands_of_printed_forms_are_read_back_to_the_same_value(form: Form) -> None:
     read_back(form, plain, tex, lambda one: f"${inline('latex', one)}$")
