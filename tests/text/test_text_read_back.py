@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from symcomm.form import (
@@ -113,7 +113,16 @@ def read_back(form: Form, *printers: Callable[[Form], str]) -> None:
         assert same, f"{text} is {again}, not {expected}"
 
 
+_TWO_FIFTEEN = Ratio(Num(Fraction(2)), Num(Fraction(15)))
+
+
 @settings(max_examples=200, deadline=None)
+@example(Power(Sym("V_AR"), Sym("V_AR")))
+@example(Power(Num(Fraction(8)), Power(Num(Fraction(8)), Num(Fraction(0)))))
+@example(Product((Num(Fraction(9)), Num(Fraction(-20)), _TWO_FIFTEEN, Sym("L_2'"))))
+@example(Ratio(Sym("k"), Num(Fraction(10_000))))
+@example(Product((Ratio(Num(Fraction(12_345)), Sym("E")), Sym("n^*"), Power(Sym("k"), Num(Fraction(-1))))))
+@example(Smallest((Sym("P_0,1"), Num(Fraction("12345.6")), Logarithm(Product((Num(Fraction(2)), Sym("n")))))))
 @given(forms)
 def test_what_is_printed_is_read_back_to_the_same_value(form: Form) -> None:
     read_back(form, plain, tex)
