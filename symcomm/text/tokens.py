@@ -71,6 +71,7 @@ class Scanner:
         self.position = 0
         self.found: list[Token] = []
         self.words_join = words_join
+        self.hangs = False  # whether it makes a difference which names are known
         self.open: list[Token] = []
         self.taking: list[tuple[str, int, int]] = []  # what takes arguments: kind, brackets around it, how many more
         self.dollar: int | None = None
@@ -213,8 +214,10 @@ class Scanner:
             self.position += 1
             return
         word, stop = found.group(), found.end()
-        if self._taker() and word[1:2].isalpha() and word not in self.known:
-            word, stop = word[0], start + 1
+        if self._taker() and word[1:2].isalpha():
+            self.hangs = True
+            if word not in self.known:
+                word, stop = word[0], start + 1
         self.position = stop
         self._check_name(word, start, stop)
         script = bool(self.found) and self.found[-1].type in ("UNDER", "CARET")
@@ -254,6 +257,7 @@ class Scanner:
             raise self.error("a root without braces takes one digit", start, stop, hint)
         digits = re.sub(r"[^0-9.]", "", self.text[start:stop])
         power = None if single or raised else _SCIENTIFIC.match(self.text, stop)
+        self.hangs |= power is not None
         if power and power[1] in self.known and not power[2] and power[1] + power[3] not in self.known:
             hint = f"write {digits}*10^{power[3]}, or {digits}*{power[1]}*{power[3]}"
             raise self.error(f"'{self.text[start : power.end()]}' can be read in two ways", start, power.end(), hint)
