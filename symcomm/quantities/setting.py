@@ -48,8 +48,9 @@ class Setting:
         """
         graph = self.graph
         products = [op for op in graph.ops if op.kind in ("contraction", "convolution") and op.summed]
-        tensors = {n: graph.tensors[n] for op in products for n in op.inputs}
-        found = {t.dtype or self.dtype: n for n, t in tensors.items() if t.dtype != "bool"}
+        found: dict[str, str] = {}
+        for name in (n for op in products for n in op.inputs if graph.tensors[n].dtype != "bool"):
+            found.setdefault(graph.tensors[name].dtype or self.dtype, name)
         if len(found) > 1:
             (one, first), (two, second) = list(found.items())[:2]
             problem = f"products have operands in {one} ({first}) and in {two} ({second}), which run at different rates"
