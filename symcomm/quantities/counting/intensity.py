@@ -22,6 +22,7 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
 
     Source: Williams, Waterman and Patterson, Roofline, 2009.
     """
+    setting = setting.in_format(dtype)
     work = Work(setting)
     chosen = setting.rows(op)
     terms: list[Form] = []
@@ -42,7 +43,7 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
         whole = Total(tuple(terms)) if len(terms) > 1 else count
         count = work.define("F", whole, FLOP, "add the parts" if len(terms) > 1 else "add the rows", text,
                             witness=by_loops)  # fmt: skip
-    moved = traffic.write_down(work, op, dtype)
+    moved = traffic.write_down(work, op)
     work.define(
         "I",
         Ratio(count, moved),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, Numbers
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError, nearest
-from symcomm.form import Form, Num, Total, num, product
+from symcomm.form import Form, Total, num, product
 from symcomm.graph.gradient import backward
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import Collective
@@ -124,22 +124,24 @@ def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: 
         work.define("c", Total(tuple(counts)), ONE, "add", "All-reduces of activations, in one layer and iteration.",
                     witness=lambda numbers: sum(c.kind == "all-reduce" for c in every))  # fmt: skip
         return setting.derivation(title, work.steps, ["communication"])
-    size = element_bytes(setting.dtype)
+    formats = {n: t.dtype or setting.dtype for n, t in made.graph.tensors.items()}
     parts: list[Form] = []
     calls_of: list[tuple[Region, list[Collective]]] = []
     for region in setting.regions:
         mine = [c for c in again if made.graph.producers[c.op].region == region.name]
         if not mine and len(setting.regions) > 1:
             continue
-        sizes: list[Form] = [product(setting.written(c.elements), size) for c in mine]
+        sizes: list[Form] = [
+            product(setting.written(c.elements), element_bytes(formats[c.tensor.split(" @ ")[0]])) for c in mine
+        ]
         listed = ", ".join(f"{c.kind} of `{c.tensor}`" for c in mine) or "none"
         form = Total(tuple(sizes)) if len(sizes) > 1 else sizes[0] if sizes else forms.Num(Fraction(0), BYTE)
         one = work.define("V_layer", form, BYTE, "collectives that run again", f"In one layer: {listed}.",
-                          witness=partial(_payloads, [(Region(region.name), mine)], size))  # fmt: skip
+                          witness=partial(_payloads, [(Region(region.name), mine)], formats))  # fmt: skip
         parts.append(times(region, one))
         calls_of.append((region, mine))
     whole = Total(tuple(parts)) if len(parts) > 1 else parts[0] if parts else forms.Num(Fraction(0), BYTE)
-    work.define("V", whole, BYTE, "repeat", "All layers are alike.", witness=partial(_payloads, calls_of, size))
+    work.define("V", whole, BYTE, "repeat", "All layers are alike.", witness=partial(_payloads, calls_of, formats))
     return setting.derivation(title, work.steps, ["communication"])
 
 
@@ -149,7 +151,13 @@ def _of_activations(graph: Graph, call: Collective) -> bool:
     return of.role in ("activation", "input") and call.phase != "update"
 
 
-def _payloads(calls: Sequence[tuple[Region, Sequence[Collective]]], wide: Num, numbers: Numbers) -> Fraction:
+def _payloads(
+    calls: Sequence[tuple[Region, Sequence[Collective]]], formats: Mapping[str, str], numbers: Numbers
+) -> Fraction:
     """The bytes of the collectives of each region, as often as it stands."""
-    each = ((often(region, numbers), length(c.elements, numbers)) for region, mine in calls for c in mine)
-    return sum((count * n * wide.number for count, n in each), Fraction(0))
+    found = Fraction(0)
+    for region, mine in calls:
+        for c in mine:
+            wide = element_bytes(formats[c.tensor.split(" @ ")[0]]).number
+            found += often(region, numbers) * length(c.elements, numbers) * wide
+    return found

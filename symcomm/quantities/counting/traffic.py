@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -18,43 +18,27 @@ from symcomm.quantities.witnesses import elements, often
 from symcomm.units import BYTE
 
 
-def op_bytes(setting: Setting, graph: Graph, op: Op, dtypes: dict[str, str]) -> Form:
+def op_bytes(setting: Setting, graph: Graph, op: Op) -> Form:
     """The bytes of an op: its operands and its result, each in its own format."""
     moved = uses(setting, graph, op)
     names = [n for n, (_, times) in moved.items() for _ in range(times)]
     if not names:
         return Num(Fraction(0), BYTE)
-    formats = [dtypes.get(n) or graph.tensors[n].dtype or setting.dtype for n in names]
+    formats = [graph.tensors[n].dtype or setting.dtype for n in names]
     sizes = [setting.sizes([graph.axes[a].size for a in graph.tensors[n].axes]) for n in names]
     if len(set(formats)) == 1:
         return product(element_bytes(formats[0]), Total(tuple(sizes)))
     return Total(tuple(product(element_bytes(f), s) for f, s in zip(formats, sizes, strict=True)))
 
 
-def parse_formats(dtype: str | None, setting: Setting) -> dict[str, str]:
-    """The formats of tensors: one for all (``fp16``), or by name (``X=fp8, Y=fp32``)."""
-    found: dict[str, str] = {}
-    for part in (dtype or "").split(","):
-        name, equals, given = part.partition("=")
-        if not part.strip():
-            continue
-        element_bytes(given if equals else name)  # refuses unknown formats
-        if equals:
-            found[setting.graph.find(name.strip()).name] = given.strip()
-        else:
-            found.update(dict.fromkeys(setting.graph.tensors, name.strip()))
-    return found
-
-
-def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
+def write_down(work: Work, op: str | None) -> Form:
     """The steps that count the bytes; gives the name of the total."""
     setting = work.setting
-    dtypes = parse_formats(dtype, setting)
     names: list[Form] = []
     chosen = setting.rows(op)
     ops = [o for o, _ in counted(setting, setting.graph, chosen.ops)]
     regions = {r.name: r for r in chosen.regions} if len(chosen.regions) > 1 else {}
-    whole = partial(_moved, setting, [(regions.get(o.region, Region(o.region)), o) for o in ops], dtypes)
+    whole = partial(_moved, setting, [(regions.get(o.region, Region(o.region)), o) for o in ops])
     for one in ops:
         name = "M" if len(ops) == 1 else f"M_{slug(one.output)}"
         moved = uses(setting, setting.graph, one)
@@ -64,12 +48,12 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
         names.append(
             work.define(
                 name,
-                op_bytes(setting, setting.graph, one, dtypes),
+                op_bytes(setting, setting.graph, one),
                 BYTE,
                 "move each once",
                 text,
                 one,
-                partial(_moved, setting, [(Region(one.region), one)], dtypes),
+                partial(_moved, setting, [(Region(one.region), one)]),
             )
         )
     if not names:
@@ -84,13 +68,13 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
     )
 
 
-def _moved(setting: Setting, ops: Sequence[tuple[Region, Op]], dtypes: Mapping[str, str], numbers: Numbers) -> Fraction:
+def _moved(setting: Setting, ops: Sequence[tuple[Region, Op]], numbers: Numbers) -> Fraction:
     """The bytes of operands and results, laid out one by one."""
     graph, found = setting.graph, Fraction(0)
     for region, op in ops:
         for name, (_, count) in uses(setting, graph, op).items():
             tensor = graph.tensors[name]
-            wide = element_bytes(dtypes.get(name) or tensor.dtype or setting.dtype).number
+            wide = element_bytes(tensor.dtype or setting.dtype).number
             found += often(region, numbers) * count * wide * elements(graph, tensor, numbers)
     return found
 
@@ -110,7 +94,8 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
 
     The counted ops of the forward pass: of one layer, of all parts of a model, or of one row.
     """
+    setting = setting.in_format(dtype)
     work = Work(setting)
-    write_down(work, op, dtype)
+    write_down(work, op)
     fields = [f for f in touched(setting, setting.graph, setting.rows(op).ops) if f == "operations"] + ["traffic"]
     return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps, fields)
