@@ -56,7 +56,6 @@ def derive(
         setting = replace(setting, dtype=dtype)
     graph, work = setting.graph, Work(setting)
     kept = saved_tensors(setting)
-    eager = setting.accounting.saved == "pytorch"
     parts: list[Form] = []
     for n, item in enumerate(kept):
         text = f"{item.what}, kept for the gradient of {', '.join(f'`{r}`' for r in item.readers[:4])}"
@@ -65,7 +64,7 @@ def derive(
     roots = {item.tensor for item in kept}
     for name in named(held):
         tensor = graph.find(name)
-        root = storage(graph, tensor.name, eager)
+        root = storage(graph, tensor.name, setting.accounting)
         if root in roots:
             continue
         roots.add(root)

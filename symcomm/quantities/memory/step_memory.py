@@ -74,14 +74,13 @@ class StepMemory:
 
     def find(self, name: str) -> tuple[int, str, Form]:
         """The part that makes a tensor, its storage and its size."""
-        eager = self.setting.accounting.saved == "pytorch"
         found = self.setting.graph.find(name).name
         homes = [n for n, part in enumerate(self.parts) if found in part.setting.graph.tensors]
         n = next((n for n in homes if found in self.parts[n].setting.graph.producers), homes[-1])
         part = self.parts[n]
         graph = part.setting.graph
         layout = part.line.plan.placements.get(found, ())
-        return n, storage(graph, found, eager), part.line.size(graph.tensors[found], part.line.part(layout))
+        return n, storage(graph, found, self.setting.accounting), part.line.size(graph.tensors[found], part.line.part(layout))
 
     def on_rank(self, part: RegionMemory, form: Form, but: int = 0) -> Form:
         """A size of one repetition, for all that the rank has, or for all but so many."""
