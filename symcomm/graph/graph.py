@@ -294,7 +294,7 @@ class Graph:
         )
 
     def elements(self, name: str) -> Expr:
-        """The number of elements of a tensor; of one with a place for each token and slot only those that are filled."""
+        """The number of elements of a tensor; of one with a place for each token and slot those that are filled."""
         import sympy as sp
 
         axes = self.tensors[name].axes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -34,18 +33,6 @@ from symcomm.quantities.setting import Setting, Work, mark, slug
 from symcomm.units import BYTE, ONE
 
 NOTHING: Form = Num(Fraction(0), BYTE)
-
-
-def named(said: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Names in a list, or in a text with commas between them.
-
-    >>> named("W, b"), named(["W"]), named(None)
-    (('W', 'b'), ('W',), ())
-    """
-    if said is None:
-        return ()
-    found = said.split(",") if isinstance(said, str) else [str(name) for name in said]
-    return tuple(name.strip() for name in found if name.strip())
 
 
 def derive(
@@ -90,7 +77,8 @@ def derive(
     held = pipeline.held(setting.graph, cut, stage, setting.values, placed)
     if cut is not None:  # what is kept is counted for one microbatch at a time
         setting = microbatched(setting, cut.microbatches)
-    regions = saved_regions(setting, strategy, again, named(frozen))
+    setting = setting.freeze(frozen)
+    regions = saved_regions(setting, strategy, again)
     work = Work(setting, *(strategy.forms if strategy else ()))
     mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
             if region.name in held.regions]  # fmt: skip

@@ -11,10 +11,10 @@ from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.memory.activation_memory import bytes_of, named
+from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.saved import saved_tensors, storage
 from symcomm.quantities.options import Amount, Dtype, Held
-from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.quantities.setting import Setting, Work, named, slug
 from symcomm.units import BYTE
 
 MIB = 2**20

@@ -21,7 +21,6 @@ from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.declared import Meaning, Reads
-from symcomm.quantities.memory.activation_memory import named
 from symcomm.quantities.memory.allocated_memory import ROUNDINGS, block
 from symcomm.quantities.memory.capacity import in_bytes
 from symcomm.quantities.memory.region_memory import StepOptions, add
@@ -42,7 +41,7 @@ from symcomm.quantities.options import (
     StageNumber,
     StrategyOption,
 )
-from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.setting import Setting, Work, named
 from symcomm.units import BYTE, Quantity
 
 KINDS = {
@@ -125,11 +124,11 @@ def derive(
     if recomputation is None:
         recomputation = RERUN[setting.accounting.recomputation]
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
+    setting = setting.freeze(frozen)
     run = StepOptions(
         strategy or ONE_RANK,
         recipe_of(recipe),
         again,
-        named(frozen),
         step,
         named(held),
         _number(update_copies, "update_copies", 0, 100),

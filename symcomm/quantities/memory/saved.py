@@ -7,7 +7,7 @@ that one's storage. Weights, and tables that never change (rotations, causal mas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,9 @@ import sympy as sp
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.dtypes import row_dtype
-from symcomm.errors import ValuesError, nearest
 from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.gradient import differentiable
-from symcomm.graph.graph import Graph, Op, Tensor, bare
+from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 from symcomm.parallel.strategy import Strategy
@@ -50,29 +49,6 @@ class Saved:
     row: int
     readers: tuple[str, ...]
     scores: bool = False
-
-
-def frozen_weights(graph: Graph, frozen: Collection[str]) -> frozenset[str]:
-    """The weights that ``frozen`` names; ``W*`` means all whose names begin with W."""
-    weights = [t.name for t in graph.weights]
-    found: set[str] = set()
-    for name in frozen:
-        mine = [w for w in weights if named_by(name, w)]
-        if not mine:
-            raise ValuesError(f"no weight is called '{name[:60]}'", hint=nearest(name, weights))
-        found.update(mine)
-    if found and len(found) == len(weights):
-        raise ValuesError("all weights are frozen: there is nothing to train", hint="leave out some of 'frozen'")
-    return frozenset(found)
-
-
-def named_by(said: str, name: str) -> bool:
-    """Whether a person means a weight: by its name, with its region's mark or not, or by how the name begins.
-
-    >>> named_by("W*", "head:W^U"), named_by("W", "W^U")
-    (True, False)
-    """
-    return any(said == one or (said.endswith("*") and one.startswith(said[:-1])) for one in (name, bare(name)))
 
 
 def storage(graph: Graph, name: str, accounting: Accounting) -> str:
@@ -305,8 +281,9 @@ class Keeper:
             names, elements = [ids.name], graph.elements(ids.name)
             if made.kind == "route":
                 names, elements = [f"{ids.name} chosen"], graph.elements(tensor.name)
-                if self.eager:  # the choice keeps its indices, and tokens and gates are put in order by some of their own
-                    names = [*(names if reader == ids.name.split("·")[0] else ()), f"{ids.name} ordered for {reader}"]
+                if self.eager:  # the choice keeps its indices; tokens and gates are put in order by some of their own
+                    chosen = names if reader == ids.name.split("·")[0] else []
+                    names = [*chosen, f"{ids.name} ordered for {reader}"]
             for name in names:
                 self.put(ids, name, "indices", elements, "int64", part, reader)
             return
@@ -360,18 +337,18 @@ class Keeper:
 
 
 def saved_tensors(
-    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none", frozen: Collection[str] = ()
+    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none"
 ) -> tuple[Saved, ...]:
     """What one rank keeps of one layer between its forward and its backward pass."""
-    [(_, kept)] = saved_regions(setting, strategy, recomputation, frozen)
+    [(_, kept)] = saved_regions(setting, strategy, recomputation)
     return kept
 
 
 def saved_regions(
-    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none", frozen: Collection[str] = ()
+    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none"
 ) -> list[tuple[Setting, tuple[Saved, ...]]]:
     """What one rank keeps of one repetition of each region; of several, only repeated ones are computed again."""
-    made = program(setting.graph, strategy, setting.accounting, frozen_weights(setting.graph, frozen))
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
     alone = len(setting.parts) == 1
     found = []
     for region, part in zip(setting.regions, setting.parts, strict=True):

@@ -12,7 +12,6 @@ from symcomm.graph.graph import Tensor
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import place
 from symcomm.parallel.strategy import Placed, Strategy, parse_strategy, resolve
-from symcomm.quantities.memory.saved import frozen_weights
 from symcomm.quantities.options import Frozen, RecipeName, StageNumber, StrategyOption
 from symcomm.quantities.recipes import Recipe as Recipe
 from symcomm.quantities.recipes import recipe_of as recipe_of
@@ -31,12 +30,10 @@ def derive(
 
     ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one.
     """
-    from symcomm.quantities.memory.activation_memory import named
-
-    kept, work, graph = recipe_of(recipe), Work(setting), setting.graph
+    setting = setting.freeze(frozen)
+    kept, work, graph, still = recipe_of(recipe), Work(setting), setting.graph, setting.frozen
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     rules = resolve(strategy, graph) if strategy else ()
-    still = frozen_weights(graph, named(frozen))
     cut = strategy.pipeline if strategy else None
     if stage is not None and cut is None:
         raise StrategyError("'stage' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")

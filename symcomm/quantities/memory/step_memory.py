@@ -9,7 +9,7 @@ from symcomm.form import Form, Num, Total, num, product
 from symcomm.parallel.strategy import resolve
 from symcomm.program.program import program
 from symcomm.quantities.memory.region_memory import NOTHING, Fresh, RegionMemory, StepOptions, add
-from symcomm.quantities.memory.saved import frozen_weights, storage
+from symcomm.quantities.memory.saved import storage
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE
 
@@ -56,8 +56,7 @@ class StepMemory:
 
     def __post_init__(self) -> None:
         graph = self.setting.graph
-        frozen = frozen_weights(graph, self.run.frozen)
-        made = program(graph, self.run.strategy, self.setting.accounting, frozen)
+        made = program(graph, self.run.strategy, self.setting.accounting, self.setting.frozen)
         rules = resolve(self.run.strategy, graph)
         on_rank = [
             (region, part) for region, part in zip(self.setting.regions, self.setting.parts, strict=True)
@@ -80,7 +79,8 @@ class StepMemory:
         part = self.parts[n]
         graph = part.setting.graph
         layout = part.line.plan.placements.get(found, ())
-        return n, storage(graph, found, self.setting.accounting), part.line.size(graph.tensors[found], part.line.part(layout))
+        size = part.line.size(graph.tensors[found], part.line.part(layout))
+        return n, storage(graph, found, self.setting.accounting), size
 
     def on_rank(self, part: RegionMemory, form: Form, but: int = 0) -> Form:
         """A size of one repetition, for all that the rank has, or for all but so many."""
@@ -188,7 +188,7 @@ class StepMemory:
             states = part.pieces("state", recipe.state)
             copies = part.pieces("state", 4) if run.copies else []
             before.append(self.on_rank(part, add(states), 1))
-            names = [w.name for w in part.weights if w.name not in part.frozen]
+            names = [w.name for w in part.weights if w.name not in self.setting.frozen]
             for n, name in enumerate(names if run.copies else names[-1:]):
                 made = [*before, *states[: n + 1]] if run.copies else [*before, *states]
                 growing = add(made) if run.step == "first" else whole
