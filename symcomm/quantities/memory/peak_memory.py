@@ -172,6 +172,8 @@ def derive(
         notes.append("The layers that are repeated are computed again; what stands before and behind them is not.")
     if strategy is not None and strategy.pipeline is not None:
         notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
+        if "+" in find(schedule or USUAL_SCHEDULE).kinds:
+            notes.append("Where a forward overlaps with a backward, both are taken to be at their largest at once.")
     touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         touched.append("gathered_weights")

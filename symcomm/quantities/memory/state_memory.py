@@ -7,12 +7,13 @@ from fractions import Fraction
 from symcomm import form as forms
 from symcomm.derivation import Derivation
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Num, Ratio, Total, product
+from symcomm.form import Form, Num, Ratio, Total, num, product
 from symcomm.graph.graph import Tensor
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import place
 from symcomm.parallel.strategy import Placed, Strategy, parse_strategy, resolve
-from symcomm.quantities.options import Frozen, RecipeName, StageNumber, StrategyOption
+from symcomm.program.schedules import find
+from symcomm.quantities.options import Frozen, RecipeName, ScheduleName, StageNumber, StrategyOption
 from symcomm.quantities.recipes import Recipe as Recipe
 from symcomm.quantities.recipes import recipe_of as recipe_of
 from symcomm.quantities.setting import Setting, Work, mark
@@ -25,19 +26,24 @@ def derive(
     recipe: RecipeName = "mixed_adam",
     frozen: Frozen | None = None,
     stage: StageNumber | None = None,
+    schedule: ScheduleName | None = None,
 ) -> Derivation:
     """The bytes of weights, gradients and optimizer states on one rank.
 
-    ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one.
+    ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one;
+    its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``).
     """
     setting = setting.freeze(frozen)
     kept, work, graph, still = recipe_of(recipe), Work(setting), setting.graph, setting.frozen
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     rules = resolve(strategy, graph) if strategy else ()
     cut = strategy.pipeline if strategy else None
-    if stage is not None and cut is None:
-        raise StrategyError("'stage' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
-    held = pipeline.held(graph, cut, stage, setting.values)
+    for option, said in (("stage", stage), ("schedule", schedule)):
+        if said is not None and cut is None:
+            raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
+    order = find(schedule) if schedule is not None else None
+    held = pipeline.held(graph, cut, stage, setting.values, order)
+    copies = num(order.placement.copies(2, order.chunks or 1)) if order is not None else num(1)
     alone = len(held.regions) == 1
     parts: list[Form] = []
     rows = (
@@ -54,10 +60,11 @@ def derive(
                 continue
             whose = " of one layer" if region.times and alone else f" of the {region.name}" if not alone else ""
             text = f"The {what}{whose} that one rank keeps"
+            text += f", which has {copies.number} stages" if copies != num(1) and region.times else ""
             text += "; frozen weights have none." if still and role != "weight" else "."
             name = f"P_{letter}" if alone else f"P_{letter},{mark(region)}"
             n = work.define(name, elements, PARAMETER, "place", text)
-            counts.append(product(held.times(region), n) if region.times else n)
+            counts.append(product(copies, held.times(region), n) if region.times else n)
         if counts:
             one = Num(Fraction(size), Unit.parse("byte/parameter"))
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
