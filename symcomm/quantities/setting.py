@@ -225,12 +225,12 @@ def _common_factor(total: Expr) -> Expr:
 def named(said: str | Iterable[str] | None) -> tuple[str, ...]:
     """Names in a list, or in a text with commas between them.
 
-    >>> named("W, b"), named(["W"]), named(None)
-    (('W', 'b'), ('W',), ())
+    >>> named("W, b"), named("z, r [B, L] int64"), named(["W"]), named(None)
+    (('W', 'b'), ('z', 'r [B, L] int64'), ('W',), ())
     """
     if said is None:
         return ()
-    found = said.split(",") if isinstance(said, str) else [str(name) for name in said]
+    found = re.split(r",(?![^\[]*\])", said) if isinstance(said, str) else [str(name) for name in said]
     return tuple(name.strip() for name in found if name.strip())
 
 

@@ -12,7 +12,7 @@ from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory.activation_memory import bytes_of
-from symcomm.quantities.memory.saved import saved_tensors, storage
+from symcomm.quantities.memory.saved import held_outside, saved_tensors, storage
 from symcomm.quantities.options import Amount, Dtype, Held
 from symcomm.quantities.setting import Setting, Work, named, slug
 from symcomm.units import BYTE
@@ -63,6 +63,12 @@ def derive(
         parts.append(_given(work, name, bytes_of(setting, item), rounding, f"`{item.tensor.split('·')[0]}`: {text}."))
     roots = {item.tensor for item in kept}
     for name in named(held):
+        outside = held_outside(setting, name)
+        if outside is not None:
+            called = slug(name.partition("[")[0].strip())
+            text = f"`{name}`: it is not the model's, but the program holds it."
+            parts.append(_given(work, f"H_{called}", outside, rounding, text))
+            continue
         tensor = graph.find(name)
         root = storage(graph, tensor.name, setting.accounting)
         if root in roots:

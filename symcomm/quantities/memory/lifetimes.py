@@ -297,12 +297,22 @@ class Lifetimes:
         return storage(self.graph, root, self.setting.accounting)
 
     def first_use(self, item: Saved, start: int = 0) -> int:
-        """When a mask, or the statistics of rows, come into being: with the first op that reads or makes them."""
+        """When a mask, or the statistics of rows, come into being: with the first op that reads or makes them.
+
+        Token ids and labels are there from the first step on.
+        """
+        if item in self.given:
+            return -1
         for at, turn in enumerate(self.steps[start:], start):
             step = turn.work
             if not isinstance(step, Collective) and (item.tensor in step.op.inputs or step.op.output == item.tensor):
                 return at
         return -1
+
+    @cached_property
+    def given(self) -> tuple[Saved, ...]:
+        """Token ids and labels, which the program holds all the time."""
+        return tuple(item for item in self.kept if item.what == "indices" and item.tensor in self.graph.tensors)
 
     def last_use(self, item: Saved) -> int:
         """When a mask or statistics are read last; indices are inputs, which stay."""

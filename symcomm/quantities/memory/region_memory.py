@@ -173,6 +173,11 @@ class RegionMemory:
         return [*(bytes_of(self.setting, item) for item in line.kept), *line.constants]
 
     @property
+    def given(self) -> Form:
+        """Token ids and labels that all repetitions read; the program holds them before and after that, too."""
+        return self.times(0, add(bytes_of(self.setting, item) for item in self.line.given))
+
+    @property
     def fresh(self) -> tuple[Form, tuple[Form, ...]]:
         """How often the storages are there that a repetition or a group keeps."""
         return (self.groups if self.repeated else num(1)), tuple(self.kept)

@@ -15,8 +15,11 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.dtypes import row_dtype
+from symcomm.dtypes import element_bytes, row_dtype
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form
 from symcomm.graph.axis_roles import whole_indices
+from symcomm.graph.drafts import size_form
 from symcomm.graph.gradient import differentiable
 from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.graph.ops import BY_HAND, MAP
@@ -25,6 +28,7 @@ from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import program
 from symcomm.program.rewrites.recomputation import has_scores, rerun_ops
 from symcomm.quantities.setting import Setting
+from symcomm.text.formula import parse_answer
 
 if TYPE_CHECKING:
     from sympy import Expr
@@ -76,6 +80,23 @@ def storage(graph: Graph, name: str, accounting: Accounting) -> str:
 def _in_attention(graph: Graph, name: str) -> bool:
     """Whether what reads a tensor makes scores, or reads them besides."""
     return any(has_scores(graph, other) for op in graph.consumers.get(name, ()) for other in (op.output, *op.inputs))
+
+
+def held_outside(setting: Setting, said: str) -> Form | None:
+    """The bytes of a tensor that is not the model's, from its shape and format: ``labels [B, L] int64``.
+
+    None where no shape is said. Raises ``ValuesError`` for sizes that the model does not have.
+    """
+    name, bracket, rest = said.partition("[")
+    if not bracket:
+        return None
+    shape, _, dtype = rest.partition("]")
+    sizes = [size_form(parse_answer(size.strip(), None)) for size in shape.split(",")]
+    unknown = [n for size in sizes for n in forms.names(size) if n not in setting.symbols]
+    if unknown:
+        raise ValuesError(f"{name.strip()} has the size {unknown[0]}, which the model has not",
+                          hint=nearest(unknown[0], sorted(setting.symbols)))  # fmt: skip
+    return forms.product(*sizes, element_bytes(dtype.strip() or setting.dtype))
 
 
 @dataclass

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Num, Ratio, Total, num, product
+from symcomm.form import Ceiling, Form, Num, Ratio, Total, num, product
 from symcomm.graph.graph import Tensor
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import place
 from symcomm.parallel.strategy import Placed, Strategy, parse_strategy, resolve
 from symcomm.program.schedules import find
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.memory.allocated_memory import REQUEST
 from symcomm.quantities.options import Frozen, RecipeName, ScheduleName, StageNumber, StrategyOption
 from symcomm.quantities.recipes import Recipe as Recipe
 from symcomm.quantities.recipes import recipe_of as recipe_of
@@ -27,11 +30,18 @@ def derive(
     frozen: Frozen | None = None,
     stage: StageNumber | None = None,
     schedule: ScheduleName | None = None,
+    of: Annotated[Literal["all", "weights", "gradients", "states"], Meaning("what is counted")] = "all",
+    rounding: Annotated[Literal["requests", "none"], Meaning("whether the allocator rounds up to 512 bytes")] = "none",
+    units: Annotated[
+        Literal["weight", "model"], Meaning("what is one tensor to the allocator: each weight, or all of them flat")
+    ] = "weight",
 ) -> Derivation:
     """The bytes of weights, gradients and optimizer states on one rank.
 
     ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one;
-    its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``).
+    its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``). With ``rounding: requests``
+    an allocator rounds every tensor up to 512 bytes: each of a rank's weights, gradients and states, or one of each
+    kind where the model is one flat unit (``units: model``).
     """
     setting = setting.freeze(frozen)
     kept, work, graph, still = recipe_of(recipe), Work(setting), setting.graph, setting.frozen
@@ -52,11 +62,20 @@ def derive(
         ("state", kept.state, "O", f"optimizer states ({kept.states})"),
     )
     for role, size, letter, what in rows:
+        if of not in ("all", _KINDS_OF[role]):
+            continue
         counts: list[Form] = []
+        blocks: list[Form] = []
         for region, weights in held.weights(graph) if size else ():
             elements = _elements(setting, strategy, rules, role, [w for w in weights if role == "weight" or
                                                                   w.name not in still])  # fmt: skip
             if elements is None:
+                continue
+            if rounding == "requests" and units == "weight":
+                each = [_elements(setting, strategy, rules, role, [w]) for w in weights
+                        if role == "weight" or w.name not in still]  # fmt: skip
+                given_out = Total(tuple(_rounded(role, size, one) for one in each if one is not None))
+                blocks.append(product(copies, held.times(region), given_out) if region.times else given_out)
                 continue
             whose = " of one layer" if region.times and alone else f" of the {region.name}" if not alone else ""
             text = f"The {what}{whose} that one rank keeps"
@@ -65,15 +84,32 @@ def derive(
             name = f"P_{letter}" if alone else f"P_{letter},{mark(region)}"
             n = work.define(name, elements, PARAMETER, "place", text)
             counts.append(product(copies, held.times(region), n) if region.times else n)
-        if counts:
+        if rounding == "requests" and (blocks or counts):
+            count = Total(tuple(counts)) if len(counts) > 1 else counts[0] if counts else None
+            form = _rounded(role, size, count) if count is not None else Total(tuple(blocks))
+            text = f"{size} bytes a parameter for {what}; every tensor is rounded up to 512 bytes."
+            parts.append(work.define(f"M_{letter}", form, BYTE, "round up", text))
+        elif counts:
             one = Num(Fraction(size), Unit.parse("byte/parameter"))
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
             parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", f"{size} bytes a parameter for {what}."))
     if not parts:
-        raise ValuesError(f"{graph.name} has no weights", hint="only weights have states")
+        told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
+        raise ValuesError(told, hint="only weights have states, and not under every recipe")
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.")
     title = "State memory" + (f" under {strategy.name}" if strategy else "")
-    return setting.derivation(title, work.steps, notes=held.notes)
+    return setting.derivation(title, work.steps, ["shards"] if rules else [], notes=held.notes)
+
+
+_KINDS = ("weights", "gradients", "states")
+_KINDS_OF = dict(zip(("weight", "gradient", "state"), _KINDS, strict=True))
+
+
+def _rounded(role: str, size: int, elements: Form) -> Form:
+    """The bytes that an allocator gives out for some elements; a state of more than 4 bytes is several tensors."""
+    tensors = max(1, size // 4) if role == "state" else 1
+    whole, each = Num(Fraction(REQUEST), BYTE), Num(Fraction(size, tensors), Unit.parse("byte/parameter"))
+    return product(num(tensors), whole, Ceiling(Ratio(product(elements, each), whole)))
 
 
 def _elements(
@@ -83,8 +119,14 @@ def _elements(
     ways: dict[Form, list[Form]] = {}
     sizes = strategy.sizes if strategy else {}
     for weight in weights:
-        cuts = product(*(sizes[m] for m, _ in place(weight, setting.graph, rules, role)))
-        ways.setdefault(cuts, []).append(setting.sizes([setting.graph.axes[a].size for a in weight.axes]))
+        places, lengths = place(weight, setting.graph, rules, role), [setting.graph.axes[a].size for a in weight.axes]
+        if setting.accounting.shards == "padded_shards":
+            parts = [forms.from_expr(length) for length in lengths]
+            for mesh, position in places:
+                parts[position] = Ceiling(Ratio(parts[position], sizes[mesh]))
+            ways.setdefault(num(1), []).append(product(*parts))
+        else:
+            ways.setdefault(product(*(sizes[m] for m, _ in places)), []).append(setting.sizes(lengths))
     found: list[Form] = []
     for k, counts in ways.items():
         count: Form = counts[0] if len(counts) == 1 else Total(tuple(counts))
