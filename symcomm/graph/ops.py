@@ -48,39 +48,39 @@ REDUCTIONS = (AlongSum, AlongMax, AlongMean)
 _RESULT_KEPT = {"tanh": sp.tanh, "sigmoid": lambda x: 1 / (1 + sp.exp(-x))}
 
 
-class Written:
+class WrittenOut:
     """A value of a function of each element that is written out in eager PyTorch; ``kept`` is what gradients read.
 
     A product keeps both tensors, a power and erf their operand, tanh and sigmoid their result; sums and numbers keep
     nothing (PyTorch's tools/autograd/derivatives.yaml).
     """
 
-    def __init__(self, kept: dict[Written, None]) -> None:
+    def __init__(self, kept: dict[WrittenOut, None]) -> None:
         self.kept = kept
 
-    def _made(self, *keeps: Written) -> Written:
+    def _made(self, *keeps: WrittenOut) -> WrittenOut:
         self.kept |= dict.fromkeys(keeps)
-        return Written(self.kept)
+        return WrittenOut(self.kept)
 
-    def __add__(self, other: object) -> Written:
+    def __add__(self, other: object) -> WrittenOut:
         return self._made()
 
-    def __mul__(self, other: object) -> Written:
-        return self._made(*((self, other) if isinstance(other, Written) else ()))
+    def __mul__(self, other: object) -> WrittenOut:
+        return self._made(*((self, other) if isinstance(other, WrittenOut) else ()))
 
-    def __pow__(self, power: object) -> Written:
+    def __pow__(self, power: object) -> WrittenOut:
         return self._made(self)
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def of(self, function: str) -> Written:
+    def of(self, function: str) -> WrittenOut:
         """A function of the value."""
         result = self._made(*([] if function in _RESULT_KEPT else [self]))
         return result._made(result) and result if function in _RESULT_KEPT else result
 
 
 def _of(function: str, value: Any) -> Any:
-    if isinstance(value, Written):
+    if isinstance(value, WrittenOut):
         return value.of(function)
     return _RESULT_KEPT[function](value) if function in _RESULT_KEPT else sp.erf(value)
 
@@ -139,8 +139,8 @@ class MapKind:
         >>> MapKind.written("cube", lambda x: x * x * x).eager  # x, and x * x
         ('u', 'copy')
         """
-        kept: dict[Written, None] = {}
-        operand = Written(kept)
+        kept: dict[WrittenOut, None] = {}
+        operand = WrittenOut(kept)
         function(operand)
         eager, expression = tuple("u" if value is operand else "copy" for value in kept), function(u)
         inside = 3 if expression.has(sp.erf) else 1  # the derivative of erf is made in steps, a product's is not

@@ -88,7 +88,8 @@ def test_padded_shards_are_whole_rows_all_as_large_as_the_largest(ranks: int) ->
         for said in (None, "padded_shards")
     )
     assert mean == 8 * 2 * Fraction(10 * 7 + 7 * 3 + 3, ranks)
-    assert padded == 8 * 2 * (ceil(10 / ranks) * 7 + ceil(7 / ranks) * 3 + ceil(3 / ranks))
+    # A product's weight is stored with what it makes as rows: 7 rows of 10, 3 of 7, and 3 biases.
+    assert padded == 8 * 2 * (ceil(7 / ranks) * 10 + ceil(3 / ranks) * 7 + ceil(3 / ranks))
 
 
 def test_a_tensor_outside_the_model_is_held_by_its_shape_and_format() -> None:

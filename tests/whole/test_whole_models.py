@@ -73,6 +73,18 @@ def test_every_rank_holds_the_weights_that_were_measured(record: dict[str, Any])
         assert made.at().value == 8 * each[stage * tensor if stages else 0]
 
 
+SHARDED = [r for r in runs.RECORDS if r["strategy"].startswith("fsdp2")]
+
+
+@pytest.mark.parametrize("record", some(SHARDED))
+def test_shards_of_rows_are_those_of_the_fullest_rank_and_their_mean_is_that_of_all(record: dict[str, Any]) -> None:
+    """Ranks that do not divide the rows of a weight hold unequal parts: 4 bytes a weight, and 4 its gradient."""
+    made = {said: runs.model(record).state_memory(runs.strategy(record), recipe="fp32_sgd", accounting=said).at().value
+            for said in ("padded_shards", "mean_shard")}  # fmt: skip
+    each = record["params_per_rank"]
+    assert made == {"padded_shards": 8 * max(each), "mean_shard": 8 * Fraction(sum(each), len(each))}
+
+
 @pytest.mark.parametrize("record", some(KEEPING))
 def test_the_bytes_kept_for_backward_are_those_that_were_measured(record: dict[str, Any]) -> None:
     """Token ids, positions and labels are inputs: the run lists them apart, or keeps them in a form of its own.

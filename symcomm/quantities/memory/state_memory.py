@@ -7,15 +7,16 @@ from typing import Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation
-from symcomm.errors import StrategyError, ValuesError
+from symcomm.errors import ValuesError
 from symcomm.form import Ceiling, Form, Num, Ratio, Total, num, product
-from symcomm.graph.graph import Tensor
+from symcomm.graph.graph import Graph, Tensor
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import place
-from symcomm.parallel.strategy import Placed, Strategy, parse_strategy, resolve
+from symcomm.parallel.strategy import Placed, Strategy, resolve
 from symcomm.program.schedules import find
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory.allocated_memory import REQUEST
+from symcomm.quantities.memory.asked import placed
 from symcomm.quantities.options import Frozen, RecipeName, ScheduleName, StageNumber, StrategyOption
 from symcomm.quantities.recipes import Recipe as Recipe
 from symcomm.quantities.recipes import recipe_of as recipe_of
@@ -45,12 +46,9 @@ def derive(
     """
     setting = setting.freeze(frozen)
     kept, work, graph, still = recipe_of(recipe), Work(setting), setting.graph, setting.frozen
-    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    strategy = placed(strategy, stage=stage, schedule=schedule)
     rules = resolve(strategy, graph) if strategy else ()
     cut = strategy.pipeline if strategy else None
-    for option, said in (("stage", stage), ("schedule", schedule)):
-        if said is not None and cut is None:
-            raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
     order = find(schedule) if schedule is not None else None
     held = pipeline.held(graph, cut, stage, setting.values, order)
     copies = num(order.placement.copies(2, order.chunks or 1)) if order is not None else num(1)
@@ -112,6 +110,19 @@ def _rounded(role: str, size: int, elements: Form) -> Form:
     return product(num(tensors), whole, Ceiling(Ratio(product(elements, each), whole)))
 
 
+def _rows(graph: Graph, weight: Tensor) -> frozenset[int]:
+    """The axes of a weight that a framework stores first, as rows: of a product those that it makes, of a table those
+    that are looked up. What a product neither makes nor sums, such as experts, is many weights.
+    """
+    op = next(op for op in graph.consumers[weight.name] if op.phase == "forward")
+    mine = op.indices[op.inputs.index(weight.name)]
+    others = {i for name, operand in zip(op.inputs, op.indices, strict=True) if name != weight.name for i in operand}
+    made = frozenset(n for n, i in enumerate(mine) if i in op.output_indices and i not in others)
+    if op.attribute("lookup"):
+        return frozenset(range(len(mine))) - made
+    return made or frozenset(range(len(mine)))
+
+
 def _elements(
     setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str, weights: list[Tensor]
 ) -> Form | None:
@@ -120,11 +131,16 @@ def _elements(
     sizes = strategy.sizes if strategy else {}
     for weight in weights:
         places, lengths = place(weight, setting.graph, rules, role), [setting.graph.axes[a].size for a in weight.axes]
-        if setting.accounting.shards == "padded_shards":
-            parts = [forms.from_expr(length) for length in lengths]
-            for mesh, position in places:
-                parts[position] = Ceiling(Ratio(parts[position], sizes[mesh]))
-            ways.setdefault(num(1), []).append(product(*parts))
+        split = {placed.rule.mesh for placed in rules if placed.rule.axis == "first"}
+        cut = product(*(sizes[m] for m, _ in places if m in split))
+        if setting.accounting.shards == "padded_shards" and cut != num(1):
+            rows = _rows(setting.graph, weight)
+            whole = [num(1), num(1)]
+            for n, axis in enumerate(weight.axes):
+                apart = [sizes[m] for m, position in places if position == n and m not in split]
+                size = forms.from_expr(setting.graph.axes[axis].size)
+                whole[n in rows] = product(whole[n in rows], Ratio(size, product(*apart)) if apart else size)
+            ways.setdefault(num(1), []).append(product(whole[0], Ceiling(Ratio(whole[1], cut))))
         else:
             ways.setdefault(product(*(sizes[m] for m, _ in places)), []).append(setting.sizes(lengths))
     found: list[Form] = []

@@ -13,8 +13,6 @@ from symcomm.quantities.memory.saved import held_outside, storage
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE
 
-STEPS = ("forward", "first", "later")
-
 
 @dataclass(frozen=True)
 class Snapshot:
