@@ -135,7 +135,7 @@ def _elements(
         cut = product(*(sizes[m] for m, _ in places if m in split))
         if setting.accounting.shards == "padded_shards" and cut != num(1):
             rows = _rows(setting.graph, weight)
-            whole = [num(1), num(1)]
+            whole: list[Form] = [num(1), num(1)]
             for n, axis in enumerate(weight.axes):
                 apart = [sizes[m] for m, position in places if position == n and m not in split]
                 size = forms.from_expr(setting.graph.axes[axis].size)
