@@ -33,8 +33,8 @@ def training(
 ) -> tuple[Setting, str]:  # fmt: skip
     """The setting of a step with its format and what is not trained, and what runs again, as ``rerun_ops`` calls it.
 
-    Raises ``StrategyError`` where a degree of the strategy does not divide what it cuts, ``ValuesError`` for weights that
-    there are not and for groups of layers that do not go with the rest.
+    Raises ``StrategyError`` where a degree of the strategy does not divide what it cuts, ``ValuesError`` for weights
+    that there are not and for groups of layers that do not go with the rest.
     """
     if strategy is not None:
         check_divisible(setting.graph, strategy, setting.values)
