@@ -293,12 +293,16 @@ class Graph:
             if t.role == "activation" and t.name not in self.consumers and not t.virtual
         )
 
-    def elements(self, name: str) -> Expr:
-        """The number of elements of a tensor; of one with a place for each token and slot those that are filled."""
+    def volume(self, name: str) -> Expr:
+        """The product of a tensor's sizes."""
         import sympy as sp
 
+        return sp.Mul(*(self.axes[a].size for a in self.tensors[name].axes))
+
+    def elements(self, name: str) -> Expr:
+        """The number of elements of a tensor; of one with a place for each token and slot those that are filled."""
         axes = self.tensors[name].axes
-        return self.routed[axes] if axes in self.routed else sp.Mul(*(self.axes[a].size for a in axes))
+        return self.routed[axes] if axes in self.routed else self.volume(name)
 
     @cached_property
     def routed(self) -> dict[tuple[str, ...], Expr]:

@@ -354,7 +354,7 @@ class _Planner:
             return f"`{self.graph.axes[tensor.axes[position]].label}`"
 
         for kind, group, after in moves(have, need, self.meshes):
-            elements = self.graph.elements(name)
+            elements = self.graph.volume(name)
             for mesh in self.meshes:
                 if mesh not in group and now.get(mesh, PARTIAL) != PARTIAL:
                     elements = elements / self.degree(mesh)
