@@ -140,6 +140,12 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("pipeline", "both_directions", "Pipeline traffic is that over one boundary, both directions together."),
     Convention("pipeline", "all_boundaries", "Pipeline traffic is that over all boundaries, both directions together."),
     Convention("pipeline", "per_microbatch", "Pipeline traffic is that of one microbatch over one boundary."),
+    Convention("shards", "mean_shard", "What the ranks do not divide counts as the mean of their parts."),
+    Convention(
+        "shards",
+        "padded_shards",
+        "A weight is cut into parts of whole rows, all as large as the largest: the last ones are filled up.",
+    ),
     Convention("saved", "ideal", "What the derived gradients read is kept; statistics of a row are computed again."),
     Convention("saved", "pytorch", "What eager PyTorch keeps for backward is kept, each storage counted once."),
     Convention("softmax", "library", "Softmax is one function: it keeps its result."),
@@ -190,6 +196,7 @@ class Accounting:
     gathered_weights: str = "reshard"
     gathered_activations: str = "regather_sequence"
     pipeline: str = "one_direction"
+    shards: str = "mean_shard"
     saved: str = "ideal"
     softmax: str = "library"
 

@@ -138,6 +138,10 @@ def held(
     if cut is None:
         return Held(frozenset(every))
     layers = stacked(graph)
+    if cut.layers and schedule is not None and schedule.chunks not in (None, 1):
+        raise StrategyError(
+            f"layers are given for each stage, and a rank of {schedule.name} has several", hint="say how many stages"
+        )
     check_stages(graph, cut, values or {})
     stages = stage_count(cut, graph)
     mine = cut.layers_per_stage or Ratio(Sym(layers.times), stages)

@@ -73,7 +73,13 @@ StageNumber = Annotated[int | str, Meaning("the stage of a pipeline, the first o
 Chunks = Annotated[Whole, Meaning("the chunks of layers per rank, for a schedule that has several")]
 Microbatches = Annotated[Whole, Meaning("how many microbatches a batch is cut into")]
 CapacityIs = Annotated[str, OneOf(_capacities), Meaning("what the capacity means; must be said")]
-Held = Annotated[str | Iterable[str], Meaning("tensors that the program still refers to, with commas between them")]
+Held = Annotated[
+    str | Iterable[str],
+    Meaning(
+        "tensors that the program still refers to, with commas between them; of one outside the model its shape, such "
+        "as labels [B, L] int64"
+    ),
+]
 
 Phase = Annotated[Literal["forward", "backward", "microbatch", "end_of_batch"], Meaning("what is timed")]
 MeshPhase = Annotated[Literal["forward", "backward", "training"], Meaning("what is timed")]

@@ -14,9 +14,9 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step
 from symcomm.dtypes import formats
-from symcomm.errors import ValuesError
+from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Sym, num, product
-from symcomm.graph.graph import Graph, Op, Region
+from symcomm.graph.graph import Graph, Op, Region, bare
 from symcomm.notation import Notation
 from symcomm.program.program import Same
 from symcomm.units import Unit
@@ -34,6 +34,25 @@ class Setting:
     dtype: str = "fp16"
     notation: Notation = field(default_factory=Notation)
     values: Mapping[str, Fraction] = field(default_factory=dict)
+    frozen: frozenset[str] = frozenset()
+
+    def freeze(self, said: str | Iterable[str] | None) -> Setting:
+        """The same with weights that are not trained; ``W*`` means all whose names begin with W.
+
+        Raises ``ValuesError`` for a name that no weight has, and where nothing is left to train.
+        """
+        if said is None:
+            return self
+        weights = [t.name for t in self.graph.weights]
+        found: set[str] = set()
+        for name in named(said):
+            mine = [w for w in weights if named_by(name, w)]
+            if not mine:
+                raise ValuesError(f"no weight is called '{name[:60]}'", hint=nearest(name, weights))
+            found.update(mine)
+        if found and len(found) == len(weights):
+            raise ValuesError("all weights are frozen: there is nothing to train", hint="leave out some of 'frozen'")
+        return replace(self, frozen=frozenset(found))
 
     def in_format(self, dtype: str | None) -> Setting:
         """The same in other number formats: one for all, or ``X=fp8, Y=fp32``; as it is where none is said."""
@@ -110,6 +129,9 @@ class Setting:
         notes: Sequence[str] = (),
     ) -> Derivation:  # fmt: skip
         """A derivation with this setting's conventions, relations and names."""
+        if self.frozen:
+            listed = ", ".join(f"`{t.name}`" for t in self.graph.weights if t.name in self.frozen)
+            notes = (*notes, f"Not trained, so without gradient and update: {listed}.")
         return Derivation(
             title, self.accounting, tuple(steps), tuple(dict.fromkeys(touched)), self.graph.relations, tuple(exhibits),
             tuple(self.values.items()), self.notation, tuple(notes),
@@ -237,6 +259,27 @@ def _common_factor(total: Expr) -> Expr:
     divisor = sp.Mul(content, *outside)
     inside = sp.Add(*(coefficient * rest / divisor for coefficient, rest in terms))
     return sp.Mul(*([] if content == 1 else [content]), *outside, inside, evaluate=False)
+
+
+def named(said: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Names in a list, or in a text with commas between them.
+
+    >>> named("W, b"), named("z, r [B, L] int64"), named(["W"]), named(None)
+    (('W', 'b'), ('z', 'r [B, L] int64'), ('W',), ())
+    """
+    if said is None:
+        return ()
+    found = re.split(r",(?![^\[]*\])", said) if isinstance(said, str) else [str(name) for name in said]
+    return tuple(name.strip() for name in found if name.strip())
+
+
+def named_by(said: str, name: str) -> bool:
+    """Whether a person means a weight: by its name, with its region's mark or not, or by how the name begins.
+
+    >>> named_by("W*", "head:W^U"), named_by("W", "W^U")
+    (True, False)
+    """
+    return any(said == one or (said.endswith("*") and one.startswith(said[:-1])) for one in (name, bare(name)))
 
 
 class Work:

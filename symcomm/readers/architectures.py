@@ -8,8 +8,9 @@ from typing import Literal
 
 # Functions that a configuration may name, as they are spelled in a layer table.
 ACTIVATIONS = {
-    "gelu": "gelu", "gelu_new": "gelu", "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu", "quick_gelu": "gelu",
-    "gelu_python": "gelu", "silu": "silu", "swish": "silu", "relu": "relu", "relu2": "squared_relu", "tanh": "tanh",
+    "gelu": "gelu", "gelu_new": "gelu_new", "gelu_fast": "gelu_fast", "gelu_pytorch_tanh": "gelu",
+    "quick_gelu": "quick_gelu", "gelu_python": "gelu_python",
+    "silu": "silu", "swish": "silu", "relu": "relu", "relu2": "squared_relu", "tanh": "tanh",
 }  # fmt: skip
 
 # What the symbols of every blueprint mean, over the usual meanings.

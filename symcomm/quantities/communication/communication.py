@@ -23,7 +23,7 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.program import Program, program
 from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.declared import Meaning, OneOf
-from symcomm.quantities.options import Dtype, GradientDtype, StageNumber, StrategyOption
+from symcomm.quantities.options import Dtype, Frozen, GradientDtype, StageNumber, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT, ONE
 
@@ -65,7 +65,7 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
     """Every call of one repetition of each region and training iteration, in order."""
     graph, accounting = setting.graph, setting.accounting
     found: list[Call] = []
-    made = program(graph, strategy, accounting)
+    made = program(graph, strategy, accounting, setting.frozen)
     regions = {region.name: region for region in made.graph.regions}
     for c in made.plan.collectives:
         tensor = made.graph.tensors[c.tensor.split(" @ ")[0]]
@@ -84,7 +84,7 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
             Call(c.kind, of.name, what, c.elements, c.meshes, c.phase, c.why, dtype, region, every, c.op, finishes)
         )
     found = gathered_units(found, accounting.gathered_weights)
-    again = run_again(graph, RERUN[accounting.recomputation])
+    again = run_again(graph, RERUN[accounting.recomputation], setting.frozen)
     why = "the forward pass of the layer is computed again, with its collectives"
     weights = {w.name for w in graph.weights}  # for weights, what runs again and backward are one phase
     found += [
@@ -134,7 +134,7 @@ def _ties(setting: Setting, strategy: Strategy, made: Program, found: list[Call]
     ties: list[Call] = []
     for weight in graph.weights:
         homes = {op.region for op in graph.consumers[weight.name]}
-        if not (homes & before and homes & after):
+        if weight.name in setting.frozen or not (homes & before and homes & after):
             continue
         last = next(r for r in graph.regions[at + 1 :] if r.name in homes)
         mine = [c for c in found if c.tensor == weight.name and c.finishes]
@@ -175,12 +175,15 @@ def derive(
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
     stage: StageNumber | None = None,
+    frozen: Frozen | None = None,
 ) -> Derivation:
     """The bytes that a parallel strategy moves in a training iteration.
 
     ``collective`` and ``phase`` choose some of the calls. Which bytes are meant, the accounting says. ``stage`` is that
     of the rank whose bytes are counted, where the bytes of one rank are and the stages of a pipeline differ; 0 is the
-    first one. Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.
+    first one. ``frozen`` weights get no gradient.
+
+    Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.
     """
     if strategy is None:
         raise StrategyError("no strategy is named", hint="for instance data(k)")
@@ -191,6 +194,7 @@ def derive(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join(_PHASES))
     setting = setting.in_format(dtype)
     check_divisible(setting.graph, strategy, setting.values)
+    setting = setting.freeze(frozen)
     every = calls(setting, strategy, gradient_dtype)
     per_rank = setting.accounting.communication.endswith("per_rank")
     if stage is not None and not (per_rank and strategy.pipeline is not None):
@@ -244,7 +248,7 @@ def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
     """Where another place would be cheaper, and whether that is so at the sizes given."""
     names = [n for n in setting.values if n in setting.symbols]
     known = put({n: setting.values[n] for n in names})
-    for c in program(setting.graph, strategy, setting.accounting).plan.conditions:
+    for c in program(setting.graph, strategy, setting.accounting, setting.frozen).plan.conditions:
         less, more = c.less.xreplace(known), c.more.xreplace(known)
         said = f"Each sum and gather stands where the least bytes are sent as long as {c}"
         if not (less.is_number and more.is_number):

@@ -126,11 +126,11 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     """
     accounting = setting.accounting
     shared = replace(accounting, recomputation=Accounting.recomputation)
-    graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy))
+    graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy), setting.frozen)
     phases = {"recompute": "backward"}
     every = calls(setting, strategy, gradient_dtype)
     made_calls = [("end" if c.finishes else phases.get(c.phase, c.phase), c) for c in every]
-    names = run_again(setting.graph, RERUN[accounting.recomputation])
+    names = run_again(setting.graph, RERUN[accounting.recomputation], setting.frozen)
     if names:
         again = [o for o in ops if o.phase == "forward" and o.op.output in names]
         ops += tuple(replace(o, phase="backward", again=True) for o in again)
@@ -139,11 +139,11 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
 
 @lru_cache(maxsize=64)
 def _computed(
-    held: Same[Graph], accounting: Accounting, dtype: str, strategy: Strategy
+    held: Same[Graph], accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str]
 ) -> tuple[Graph, tuple[OpLoad, ...]]:
     """The training graph, and what a rank computes for one microbatch."""
-    setting = Setting(held.it, accounting, dtype)
-    made = program(held.it, strategy, accounting).plan
+    setting = Setting(held.it, accounting, dtype, frozen=frozen)
+    made = program(held.it, strategy, accounting, frozen).plan
     graph = made.graph
     ops: list[OpLoad] = []
     for step in made.steps:

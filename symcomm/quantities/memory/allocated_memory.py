@@ -10,10 +10,10 @@ from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.memory.activation_memory import bytes_of, named
-from symcomm.quantities.memory.saved import saved_tensors, storage
+from symcomm.quantities.memory.activation_memory import bytes_of
+from symcomm.quantities.memory.saved import held_outside, saved_tensors, storage
 from symcomm.quantities.options import Amount, Dtype, Held
-from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.quantities.setting import Setting, Work, named, slug
 from symcomm.units import BYTE
 
 MIB = 2**20
@@ -54,7 +54,6 @@ def derive(
     setting = setting.in_format(dtype)
     graph, work = setting.graph, Work(setting)
     kept = saved_tensors(setting)
-    eager = setting.accounting.saved == "pytorch"
     parts: list[Form] = []
     for n, item in enumerate(kept):
         text = f"{item.what}, kept for the gradient of {', '.join(f'`{r}`' for r in item.readers[:4])}"
@@ -62,8 +61,14 @@ def derive(
         parts.append(_given(work, name, bytes_of(setting, item), rounding, f"`{item.tensor.split('·')[0]}`: {text}."))
     roots = {item.tensor for item in kept}
     for name in named(held):
+        outside = held_outside(setting, name)
+        if outside is not None:
+            called = slug(name.partition("[")[0].strip())
+            text = f"`{name}`: it is not the model's, but the program holds it."
+            parts.append(_given(work, f"H_{called}", outside, rounding, text))
+            continue
         tensor = graph.find(name)
-        root = storage(graph, tensor.name, eager)
+        root = storage(graph, tensor.name, setting.accounting)
         if root in roots:
             continue
         roots.add(root)

@@ -11,7 +11,7 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS
-from symcomm.derivation import Derivation, Reason, Step
+from symcomm.derivation import Derivation, Reason, Step, exact
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
 from symcomm.parallel import pipeline
@@ -97,11 +97,15 @@ def derive(
     ] = "states and activations",
     recomputation: Recomputation | None = None,
     frozen: Frozen | None = None,
+    sharded: Annotated[
+        Amount | None, Meaning("the share of the activations that the strategy divides, such as 1/2; all if not said")
+    ] = None,
 ) -> Derivation:
     """The fewest ranks, or the largest size, with which one rank's memory fits a device.
 
     ``solve_for`` is a symbol: a degree of the strategy (the fewest that fit) or a size of the model (the largest that
-    fits). ``include`` is ``states``, ``activations`` or ``states and activations``. Raises ``ValuesError`` where
+    fits). ``include`` is ``states``, ``activations`` or ``states and activations``. Of the activations a part may be
+    ``sharded`` and the rest whole on every rank. Raises ``ValuesError`` where
     nothing fits, or where the meaning of the capacity is not said.
     """
     if capacity is None:
@@ -110,21 +114,29 @@ def derive(
         capacity_is = setting.accounting.capacity
     size = capacity_of(capacity, capacity_is)
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    parts: list[tuple[str, str, Derivation]] = []
+    parts: list[tuple[str, str, Expr]] = []
     touched: list[str] = []
     if "states" in include:
         states = state_memory.derive(setting, strategy, recipe, frozen)
-        parts.append(("M_state", "weights, gradients and optimizer states", states))
+        parts.append(("M_state", "weights, gradients and optimizer states", states.expr))
     if "activations" in include:
         kept = activation_memory.derive(setting, strategy, frozen=frozen, recomputation=recomputation)
-        parts.append(("M_act", "activations kept for backward", kept))
         touched += kept.touched
+        share = Fraction(1) if sharded is None else exact(sharded, "sharded")
+        if not 0 <= share <= 1 or (share < 1 and (strategy is None or strategy.pipeline is not None)):
+            told = "a share of the activations is from 0 to 1, and a strategy without a pipeline divides it"
+            raise ValuesError(f"sharded: {sharded}", hint=told)
+        alone = kept if share == 1 else activation_memory.derive(setting, frozen=frozen, recomputation=recomputation)
+        for name, what, part, of in (("M_act", "activations kept for backward", share, kept),
+                                     ("M_whole", "activations that stay whole", 1 - share, alone)):  # fmt: skip
+            if part:
+                parts.append((name, what if part == 1 else f"{what}, {part} of all", part * of.expr))
     if not parts:
         raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
     work = Work(setting, *(strategy.forms if strategy else ()))
     for name, what, found in parts:
-        _said(work, name, found.expr, f"The {what} of one rank.")
-    whole = sp.Add(*(found.expr for _, _, found in parts))
+        _said(work, name, found, f"The {what} of one rank.")
+    whole = sp.Add(*(found for _, _, found in parts))
     wanted = next((s for s in whole.free_symbols if s.name == solve_for), None)
     if wanted is None:
         known = sorted(s.name for s in whole.free_symbols)

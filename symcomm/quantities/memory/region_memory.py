@@ -13,7 +13,6 @@ from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.lifetimes import Lifetimes, bytes_of_weight
 from symcomm.quantities.memory.recomputed_steps import made_by
-from symcomm.quantities.memory.saved import named_by
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE
@@ -31,7 +30,6 @@ class StepOptions:
     strategy: Strategy
     recipe: Recipe
     recomputation: str = "none"
-    frozen: tuple[str, ...] = ()
     step: str = "later"
     held: tuple[str, ...] = ()
     copies: int = 0
@@ -106,11 +104,6 @@ class RegionMemory:
     tied: frozenset[str] = frozenset()
     lines: dict[tuple[str, bool, bool], Lifetimes] = field(default_factory=dict)
 
-    @property
-    def frozen(self) -> frozenset[str]:
-        weights = self.setting.graph.weights
-        return frozenset(w.name for w in weights if any(named_by(n, w.name) for n in self.run.frozen))
-
     def timeline(self, recomputation: str, there: bool = False, split: bool = False) -> Lifetimes:
         """The timeline of one layer; ``there`` says that its weights have gradients already, ``split`` that these are
         made apart.
@@ -170,7 +163,7 @@ class RegionMemory:
         return [
             bytes_of_weight(self.setting, strategy, w, (m for m, _ in place(w, graph, rules, role)), width)
             for w in self.weights
-            if width and (role == "weight" or w.name not in self.frozen)
+            if width and (role == "weight" or w.name not in self.setting.frozen)
         ]
 
     @property
@@ -178,6 +171,11 @@ class RegionMemory:
         """What one repetition, or one group of layers, keeps for the backward pass."""
         line = self.timeline("full") if self.grouped else self.line
         return [*(bytes_of(self.setting, item) for item in line.kept), *line.constants]
+
+    @property
+    def given(self) -> Form:
+        """Token ids and labels that all repetitions read; the program holds them before and after that, too."""
+        return self.times(0, add(bytes_of(self.setting, item) for item in self.line.given))
 
     @property
     def fresh(self) -> tuple[Form, tuple[Form, ...]]:

@@ -22,6 +22,7 @@ from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import (
     Chunks,
     Dtype,
+    Frozen,
     GradientDtype,
     LinkedRates,
     Microbatches,
@@ -339,6 +340,7 @@ def derive(
     gradient_dtype: GradientDtype | None = None,
     schedule: ScheduleName | None = None,
     chunks: Chunks | None = None,
+    frozen: Frozen | None = None,
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The time of a training step under a strategy.
@@ -350,6 +352,7 @@ def derive(
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
+    setting = setting.freeze(frozen)
     made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks)
     work, writer = made.work, made.writer
     title = f"Time of a training step under {made.strategy.name.lower()}"

@@ -17,7 +17,16 @@ from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.counting import flops, parameters, recomputation
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Amount, Dtype, GradientDtype, LinkedRates, Microbatches, StrategyOption, Whole
+from symcomm.quantities.options import (
+    Amount,
+    Dtype,
+    Frozen,
+    GradientDtype,
+    LinkedRates,
+    Microbatches,
+    StrategyOption,
+    Whole,
+)
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time.links import linked
@@ -102,6 +111,7 @@ def derive(
     budget: Annotated[Amount, Meaning("the tokens to train on, such as 300e9 tokens")] = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
+    frozen: Frozen | None = None,
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """Tokens a second, utilisation, days and device-hours of training.
@@ -115,7 +125,7 @@ def derive(
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
-    setting = setting.in_format(dtype)
+    setting = setting.in_format(dtype).freeze(frozen)
     placed = step_time.placed(strategy)
     given: dict[str, object] = {}
     fields: list[str] = ["model_flops"]

@@ -14,7 +14,7 @@ from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.counting.load import ONE_DEVICE, load
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
+from symcomm.quantities.options import Dtype, Frozen, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import Terms, Writer, exhibit, need, touched
@@ -61,6 +61,7 @@ def derive(
     op: OpName | None = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
+    frozen: Frozen | None = None,
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The time of a layer on one rank: computing, memory and network.
@@ -72,6 +73,7 @@ def derive(
 
     Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
     """
+    setting = setting.freeze(frozen)
     setting, work, writer, terms, fields, shown = write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
     what = {
         "forward": "The forward pass",
