@@ -162,7 +162,7 @@ def simulate(orders: Sequence[Sequence[Item]], times: Times | None = None, name:
     ('21', '3/7', '3/4')
     """
     times = times or Times()
-    plan = _Plan(orders)
+    plan = Needs(orders)
     lengths, scale = plan.lengths(times)
     hop = int(Fraction(times.hop) * scale)
     ends, where = [-1] * len(plan.where), plan.where
@@ -220,7 +220,7 @@ def once(stages: int, microbatches: int, times: Times, backward: bool = True) ->
     return times
 
 
-class _Plan:
+class Needs:
     """What every item of the orders needs and makes, by keys that are whole numbers."""
 
     def __init__(self, orders: Sequence[Sequence[Item]]) -> None:

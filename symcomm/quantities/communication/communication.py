@@ -129,14 +129,15 @@ def _ties(setting: Setting, strategy: Strategy, made: Program, found: list[Call]
     graph, sizes = setting.graph, strategy.sizes
     placed = {name: made.plan.placements[gradient_name(name)] for name in (w.name for w in graph.weights)
               if gradient_name(name) in made.plan.placements}  # fmt: skip
-    at = graph.regions.index(pipeline.stacked(graph))
-    before, after = ({r.name for r in some} for some in (graph.regions[:at], graph.regions[at + 1 :]))
+    layers = pipeline.stacked(graph)
+    at, behind = graph.regions.index(layers[0]), graph.regions.index(layers[-1]) + 1
+    before, after = ({r.name for r in some} for some in (graph.regions[:at], graph.regions[behind:]))
     ties: list[Call] = []
     for weight in graph.weights:
         homes = {op.region for op in graph.consumers[weight.name]}
         if not (homes & before and homes & after):
             continue
-        last = next(r for r in graph.regions[at + 1 :] if r.name in homes)
+        last = next(r for r in graph.regions[behind:] if r.name in homes)
         mine = [c for c in found if c.tensor == weight.name and c.finishes]
         ties += [replace(c, region=last) for c in mine]
         # Cut as the weight is: the gradients of both stages are placed alike.
@@ -151,18 +152,31 @@ def _ties(setting: Setting, strategy: Strategy, made: Program, found: list[Call]
 
 
 def _messages(setting: Setting, strategy: Strategy, made: Program) -> Iterator[Call]:
-    """What the stages of a pipeline send: what one repetition of the layers hands to the next one."""
-    if strategy.pipeline is None:
-        return
-    region = pipeline.stacked(setting.graph)
-    for message in pipeline.messages(setting.graph.region(region.name)):
-        tensor = setting.graph.tensors[message.tensor]
-        elements = setting.graph.elements(tensor.name)
-        for mesh, position in made.plan.placements[tensor.name]:
-            elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
-        what = "gradient of " if message.phase == "backward" else "activation "
-        dtype = tensor.dtype or setting.dtype
-        yield Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region)
+    """What the stages of a pipeline send: what one repetition of the layers hands to the next one.
+
+    Raises ``StrategyError`` where one kind of layer hands on more than another one.
+    """
+    graph, same = setting.graph, None
+    for region in pipeline.stacked(graph):
+        sent: list[Call] = []
+        for message in pipeline.messages(graph.region(region.name)):
+            tensor = graph.tensors[message.tensor]
+            elements = graph.elements(tensor.name)
+            for mesh, position in made.plan.placements[tensor.name]:
+                elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
+            what = "gradient of " if message.phase == "backward" else "activation "
+            dtype = tensor.dtype or setting.dtype
+            sent.append(
+                Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region)
+            )
+        amounts = [(call.phase, graph.relations.expand(call.elements), call.dtype) for call in sent]
+        if same is not None and amounts != same:
+            raise StrategyError(
+                f"{' and '.join(r.name for r in pipeline.stacked(graph))} hand on different tensors, so that the "
+                "boundaries between stages differ", hint="cut one kind of layer into stages: part(...)",
+            )  # fmt: skip
+        same = amounts
+    yield from sent
 
 
 def derive(
@@ -199,7 +213,8 @@ def derive(
         raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
     held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
     chosen = [
-        c for c in every if collective in (None, c.kind) and phase in (None, c.phase) and c.region.name in held.regions
+        c for c in every if collective in (None, c.kind) and phase in (None, c.phase)
+        and (c.kind == "send" or c.region.name in held.regions)
     ]
     work = Work(setting, *strategy.forms)
     touched = _touched(setting, strategy, chosen)
@@ -212,7 +227,7 @@ def derive(
         kinds = ", ".join(dict.fromkeys(c.kind for c in every)) or "no collective at all"
         text = f"The strategy needs none; it needs {kinds}."
         work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text)
-        return setting.derivation(title, work.steps, touched)
+        return replace(setting.derivation(title, work.steps, touched), where=held.where)
     groups: dict[tuple[str, str, tuple[str, ...], str, str, bool], list[Call]] = {}
     for c in chosen:
         groups.setdefault((c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.every_layer), []).append(c)
@@ -237,7 +252,8 @@ def derive(
         counted.append(_sent_over_boundaries(work, strategy, sends, phase))
     if len(counted) > 1:
         work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.")
-    return setting.derivation(title, work.steps, touched, [_exhibit(setting, strategy, chosen, held)], held.notes)
+    shown = [_exhibit(setting, strategy, chosen, held)]
+    return replace(setting.derivation(title, work.steps, touched, shown, held.notes), where=held.where)
 
 
 def _title(strategy: Strategy) -> str:

@@ -106,7 +106,7 @@ def derive(
         if len(mine) > 1:
             notes += ("The layers that are repeated are computed again; what stands before and behind them is not.",)
     exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
-    return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=where)
+    return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=(*held.where, *where))
 
 
 def bytes_of(setting: Setting, item: Saved) -> Form:

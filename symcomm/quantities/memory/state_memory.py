@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from symcomm import form as forms
@@ -69,7 +70,7 @@ def derive(
         raise ValuesError(f"{graph.name} has no weights", hint="only weights have states")
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.")
     title = "State memory" + (f" under {strategy.name}" if strategy else "")
-    return setting.derivation(title, work.steps, notes=held.notes)
+    return replace(setting.derivation(title, work.steps, notes=held.notes), where=held.where)
 
 
 def _elements(
