@@ -207,6 +207,9 @@ def names(form: Form) -> tuple[str, ...]:
     return tuple(dict.fromkeys(piece.name for piece in walk(form) if isinstance(piece, Sym)))
 
 
+_COMPARED = 4  # choices that SymPy compares with one another
+
+
 def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
     """The SymPy expression a form is worth; ``known`` gives the worth of step names.
 
@@ -238,7 +241,9 @@ def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
             case Floor(inside):
                 return sp.floor(go(inside))
             case Largest(choices):
-                return sp.Max(*(go(c) for c in choices))
+                # To compare many is quadratic in SymPy, and slow for sums of such: they are left as they are.
+                found = [go(c) for c in choices]
+                return sp.Max(*found, evaluate=len(found) < _COMPARED and not any(c.has(sp.Max) for c in found))
             case Smallest(choices):
                 return sp.Min(*(go(c) for c in choices))
             case Logarithm(inside, base):

@@ -247,7 +247,7 @@ def structure(question: Question, draft: Draft) -> Structure:
 
 STATES, KEPT, BUCKET = "states: ", "kept: ", "buckets: "  # before the names of steps of other derivations
 # The steps that are told of: the whole, the terms of a layer, its stages and slots, and what the memory holds.
-_TOLD = re.compile(r"^(t_(?!.*\^).*|n_slots|n_stage|time)$|memory$|activations$|" + STATES + "M_")
+_TOLD = re.compile(r"^(t_(?!.*\^).*|T_pipeline|n_slots|n_stage|time)$|memory$|activations$|" + STATES + "M_")
 
 
 def _named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:

@@ -103,8 +103,9 @@ def write(
     rates: Mapping[str, object],
     schedule: str | None = None,
     chunks: Size | None = None,
+    parts: bool = False,
 ) -> StepTime:
-    """The steps of a step's time."""
+    """The steps of a step's time; with ``parts`` those of the step without the network, and of the network alone."""
     setting = replace(setting, dtype=dtype) if dtype else setting
     chosen = placed(strategy)
     cut = chosen.pipeline
@@ -126,7 +127,7 @@ def write(
 
     kinds: Mapping[str, pipeline.Held] = pipeline.kinds(setting.graph, cut, setting.values)
     run = _run(setting, kinds, schedule, chunks, {"p": stages[0] if stages else num(1), "m": m}, every)
-    found = [_region_time(writer, every, region, run.letters) for region in every.regions]
+    found = [_region_time(writer, every, region, run.letters, parts) for region in every.regions]
     if not any(one.work for one in found):
         need(None, "a training step")
     p = work.called("p", stages[0], ONE, "stages", "The number of stages.") if stages else num(1)
@@ -135,7 +136,7 @@ def write(
     pipe = _Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)))
     time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
     fields = [*touched(micro, every), *(["gradient_sync"] if every.of("end").calls else [])]
-    alone, network = pipe.without_network(), pipe.network_alone()
+    alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
     return StepTime(
         setting, chosen, work, writer, time, alone, network, tuple(fields), every, tuple(pipe.notes), tuple(pipe.where)
     )
@@ -215,7 +216,7 @@ def _piece(inner: Load, letter: str) -> Load:
     return replace(back, ops=ops, calls=back.calls if letter == "B" else ())
 
 
-def _region_time(writer: Writer, every: Load, region: Region, letters: str) -> RegionTime:
+def _region_time(writer: Writer, every: Load, region: Region, letters: str, parts: bool) -> RegionTime:
     """The steps to the times of one repetition of a region."""
     work, lone = writer.work, len(every.regions) == 1
     mine = every.region(region.name)
@@ -230,7 +231,7 @@ def _region_time(writer: Writer, every: Load, region: Region, letters: str) -> R
         tag = f"_{','.join(filter(None, (letter, label)))}" if letter or label else ""
         terms = writer.terms(_piece(mine, letter), tag)
         one = writer.time(f"t{tag or '_layer'}", terms, f"{what}, {_WORK[letter]}")
-        local = writer.local(f"t_alone{tag}", terms, f"{what} without its collectives")
+        local = writer.local(f"t_alone{tag}", terms, f"{what} without its collectives") if parts else None
         for found, form in ((times, one), (alone, local), (network, terms.network)):
             if form is not None:
                 found[letter] = form
@@ -458,17 +459,15 @@ def derive(
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
-    made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks)
+    made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks, of != "step")
     work, writer = made.work, made.writer
     title = f"Time of a training step under {made.strategy.name.lower()}"
     steps = work.steps
-    if of == "step":
-        steps = [s for s in steps if not s.name.startswith(("t_alone", "T_alone", "T_network"))]
-    elif made.network is None:
+    if of != "step" and made.network is None:
         raise ValuesError(f"{made.strategy.name} sends nothing", hint="name a strategy such as data(k)")
     elif of == "network":
         steps = [s for s in steps if not s.name.startswith(("t_alone", "T_alone"))]
-    else:
+    elif of != "step":
         assert made.alone is not None
         exposed = work.define(
             "T_exposed",

@@ -124,7 +124,6 @@ def derive(
     if needs_time:
         made = step_time.write(setting, strategy, microbatches, dtype, gradient_dtype, rates)
         work, writer = made.work, made.writer
-        work.steps = [s for s in work.steps if not s.name.startswith(("t_alone", "T_alone", "T_network"))]
         fields += made.fields
     else:
         mach = linked(setting, placed, rates, number)
