@@ -262,6 +262,7 @@ class DerivedQuantities:
         dtype: str | None = None,
         gradient_dtype: str | None = None,
         stage: object = None,
+        microbatches: int | str | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

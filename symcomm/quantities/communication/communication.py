@@ -19,11 +19,12 @@ from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program.program import Program, program
+from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.declared import Meaning, OneOf
-from symcomm.quantities.options import Dtype, GradientDtype, StageNumber, StrategyOption
+from symcomm.quantities.options import Dtype, GradientDtype, Microbatches, StageNumber, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT, ONE
 
@@ -189,12 +190,14 @@ def derive(
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
     stage: StageNumber | None = None,
+    microbatches: Microbatches | None = None,
 ) -> Derivation:
     """The bytes that a parallel strategy moves in a training iteration.
 
     ``collective`` and ``phase`` choose some of the calls. Which bytes are meant, the accounting says. ``stage`` is that
     of the rank whose bytes are counted, where the bytes of one rank are and the stages of a pipeline differ; 0 is the
-    first one. Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.
+    first one. ``microbatches`` matter where gradients are reduced for each of them; a pipeline has its own. Raises
+    ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.
     """
     if strategy is None:
         raise StrategyError("no strategy is named", hint="for instance data(k)")
@@ -205,6 +208,15 @@ def derive(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join(_PHASES))
     if dtype:
         setting = replace(setting, dtype=dtype)
+    cut = strategy.pipeline
+    if microbatches is not None:
+        if setting.accounting.accumulation != "reduced_every_microbatch":
+            hint = "accounting: reduced_every_microbatch"
+            raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
+        if cut is not None:
+            hint = f"pipeline(..., microbatches={microbatches})"
+            raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
+    m = cut.microbatches if cut is not None else degree(microbatches or 1)
     check_divisible(setting.graph, strategy, setting.values)
     every = calls(setting, strategy, gradient_dtype)
     per_rank = setting.accounting.communication.endswith("per_rank")
@@ -216,8 +228,10 @@ def derive(
         c for c in every if collective in (None, c.kind) and phase in (None, c.phase)
         and (c.kind == "send" or c.region.name in held.regions)
     ]
-    work = Work(setting, *strategy.forms)
+    work = Work(setting, *strategy.forms, m)
     touched = _touched(setting, strategy, chosen)
+    if m != num(1) and any(c.finishes and repeats("reduced_every_microbatch", c.what, c.meshes) for c in chosen):
+        touched.append("accumulation")
     title = (
         f"Communication of {_title(strategy)}"
         + (f", {collective}" if collective else "")
@@ -246,7 +260,7 @@ def derive(
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
                         _rule(kind), _text(members))  # fmt: skip
-        volume = _volume(work, strategy, name, n, members[0], held)
+        volume = _volume(work, strategy, name, n, members[0], held, m)
         (sends if kind == "send" else counted).append(volume)
     if sends:
         counted.append(_sent_over_boundaries(work, strategy, sends, phase))
@@ -303,7 +317,9 @@ def _text(members: list[Call]) -> str:
     return f"{head}. {why[0].upper()}{why[1:]}." if why else f"{head}."
 
 
-def _volume(work: Work, strategy: Strategy, name: str, n: Form, call: Call, held: pipeline.Held) -> Form:
+def _volume(
+    work: Work, strategy: Strategy, name: str, n: Form, call: Call, held: pipeline.Held, microbatches: Form
+) -> Form:
     setting = work.setting
     size = element_bytes(call.dtype)
     text = f"An element takes {said_bytes(size)} in {call.dtype}"
@@ -312,8 +328,11 @@ def _volume(work: Work, strategy: Strategy, name: str, n: Form, call: Call, held
     times = held.times(call.region, call.every_layer)
     if call.region.times:
         text += "; every layer makes the calls" if call.every_layer else "; every layer but the first makes the calls"
-    volume = work.define(f"V_{name}", product(times, n, size), BYTE, "bytes", f"{text}.")
     accounting = setting.accounting
+    if call.finishes and repeats(accounting.accumulation, call.what, call.meshes):
+        times = product(microbatches, times)
+        text += "; they are made for each microbatch"
+    volume = work.define(f"V_{name}", product(times, n, size), BYTE, "bytes", f"{text}.")
     if accounting.communication == "payload":
         return volume
     k = call.ranks(strategy)

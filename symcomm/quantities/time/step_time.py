@@ -136,6 +136,8 @@ def write(
     pipe = _Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)))
     time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
     fields = [*touched(micro, every), *(["gradient_sync"] if every.of("end").calls else [])]
+    if m != num(1) and any(c.what.startswith("gradient") and c.finishes for _, c in every.calls):
+        fields.append("accumulation")
     alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
     return StepTime(
         setting, chosen, work, writer, time, alone, network, tuple(fields), every, tuple(pipe.notes), tuple(pipe.where)
@@ -463,12 +465,13 @@ def derive(
     work, writer = made.work, made.writer
     title = f"Time of a training step under {made.strategy.name.lower()}"
     steps = work.steps
+    if of == "network":
+        steps = [s for s in steps if not s.name.startswith(("t_alone", "T_alone"))]
     if of != "step" and made.network is None:
         raise ValuesError(f"{made.strategy.name} sends nothing", hint="name a strategy such as data(k)")
-    elif of == "network":
-        steps = [s for s in steps if not s.name.startswith(("t_alone", "T_alone"))]
-    elif of != "step":
+    if of in ("exposed", "hidden"):
         assert made.alone is not None
+        assert made.network is not None
         exposed = work.define(
             "T_exposed",
             Total((made.time, negative(made.alone))),
