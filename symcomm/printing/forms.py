@@ -257,7 +257,8 @@ class _Printer:
             case Applied(rule, arguments):
                 outs_ = [self.go(one) for one in arguments]
                 tall = any(o.tall for o in outs_)
-                text = d.function(rule.name) + d.apply + d.parens(d.comma.join(o.text for o in outs_), tall)
+                head = self.go(Sym("T_" + "".join(filter(str.isalnum, rule.name)))).text
+                text = head + d.apply + d.parens(d.comma.join(o.text for o in outs_), tall)
                 return _Out(text, _ATOM if d.flat else _POWER, False, tall, sum(o.width + 0.5 for o in outs_) + 2.4)
         raise TypeError(f"no printing of {type(form).__name__}")
 
