@@ -143,7 +143,7 @@ class Logarithm(Form):
 
 
 @dataclass(frozen=True)
-class Rule:
+class Worked:
     """What works out the number of a function that has no formula; two that are equal are the same function."""
 
     name: str
@@ -158,7 +158,7 @@ class Rule:
 class Applied(Form):
     """A function without a formula, of some arguments: its numbers are exact all the same."""
 
-    rule: Rule
+    rule: Worked
     arguments: tuple[Form, ...]
 
 
@@ -251,7 +251,7 @@ def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
 
 
 @cache
-def _function(rule: Rule) -> Callable[..., Expr]:
+def _function(rule: Worked) -> Callable[..., Expr]:
     """What SymPy calls a function that it knows nothing of; it carries its rule."""
     from sympy.core.function import AppliedUndef, UndefinedFunction
 

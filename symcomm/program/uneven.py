@@ -19,7 +19,7 @@ from operator import mul
 from symcomm import form as forms
 from symcomm.derivation import Condition
 from symcomm.errors import SymcommError, ValuesError
-from symcomm.form import Form, Largest, Rule, Smallest, Sym, num
+from symcomm.form import Form, Largest, Smallest, Sym, Worked, num
 from symcomm.program.closed_forms import SECOND, ClosedForm, M, P, Solver, written_sum
 from symcomm.program.events import Needs, Times, simulate
 from symcomm.program.orders import Item, Schedule
@@ -33,7 +33,7 @@ Vector = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Makespan(Rule):
+class Makespan(Worked):
     """The makespan of a schedule by its events: a function of p, m, v, and of the times of each piece of work.
 
     ``letters`` are the pieces of work. Each has ``kinds`` times: one for all stages, three for the first one, those
