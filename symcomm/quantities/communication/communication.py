@@ -206,8 +206,7 @@ def derive(
         raise ValuesError(f"unknown collective '{collective[:40]}'", hint="known: " + ", ".join(SHORT))
     if phase is not None and phase not in _PHASES:
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join(_PHASES))
-    if dtype:
-        setting = replace(setting, dtype=dtype)
+    setting = setting.in_format(dtype)
     cut = strategy.pipeline
     if microbatches is not None:
         if setting.accounting.accumulation != "reduced_every_microbatch":

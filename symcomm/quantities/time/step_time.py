@@ -106,7 +106,7 @@ def write(
     parts: bool = False,
 ) -> StepTime:
     """The steps of a step's time; with ``parts`` those of the step without the network, and of the network alone."""
-    setting = replace(setting, dtype=dtype) if dtype else setting
+    setting = setting.in_format(dtype)
     chosen = placed(strategy)
     cut = chosen.pipeline
     if cut is not None and microbatches is not None:
@@ -123,7 +123,7 @@ def write(
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
     made = linked(setting, chosen, rates, m, *stages)
     work = Work(micro, *chosen.forms, *made.symbols, m, *stages)
-    writer = Writer(work, made, chosen, setting.dtype)
+    writer = Writer(work, made, chosen)
 
     kinds: Mapping[str, pipeline.Held] = pipeline.kinds(setting.graph, cut, setting.values)
     run = _run(setting, kinds, schedule, chunks, {"p": stages[0] if stages else num(1), "m": m}, every)
