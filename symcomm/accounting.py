@@ -50,6 +50,8 @@ CONVENTIONS: tuple[Convention, ...] = (
     ),
     Convention("gradient_sync", "end_of_batch", "Gradients of weights are reduced after the last backward pass."),
     Convention("gradient_sync", "with_backward", "Gradients of weights are reduced while the last backward pass runs."),
+    Convention("accumulation", "reduced_once", "Gradients of microbatches are added on a rank, and reduced once."),
+    Convention("accumulation", "reduced_every_microbatch", "Gradients are reduced for each microbatch."),
     Convention("recomputation", "activations_kept", "Activations are kept for the backward pass."),
     Convention("recomputation", "full_recomputation", "The forward pass of a layer is computed again for backward."),
     Convention(
@@ -184,6 +186,7 @@ class Accounting:
     rate: str = "of_format"
     link: str = "full_duplex"
     gradient_sync: str = "end_of_batch"
+    accumulation: str = "reduced_once"
     recomputation: str = "activations_kept"
     model_flops: str = "training_flops"
     capacity: str = "unnamed"

@@ -14,6 +14,7 @@ from typing import TypeVar
 from symcomm import form as forms
 from symcomm.errors import IrrationalError, ValuesError
 from symcomm.form import (
+    Applied,
     Ceiling,
     Floor,
     Form,
@@ -246,6 +247,8 @@ def _shape(form: Form) -> tuple[Form, tuple[Form, ...]]:
             return type(form)(shape), inside
         case Largest() | Smallest():
             return type(form)(names), inside
+        case Applied(rule):
+            return Applied(rule, names), inside
         case Power():
             return Power(*names), inside
         case Logarithm(_, base):

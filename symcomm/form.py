@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from symcomm import notation
@@ -141,6 +142,26 @@ class Logarithm(Form):
     base: int = 0
 
 
+@dataclass(frozen=True)
+class Worked:
+    """What works out the number of a function that has no formula; two that are equal are the same function."""
+
+    name: str
+    unit: Unit
+
+    def number(self, arguments: tuple[Fraction, ...]) -> Fraction:
+        """The exact number of the function."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Applied(Form):
+    """A function without a formula, of some arguments: its numbers are exact all the same."""
+
+    rule: Worked
+    arguments: tuple[Form, ...]
+
+
 def num(value: int | Fraction, unit: Unit = ONE) -> Num:
     """A number as a form."""
     return Num(Fraction(value), unit)
@@ -222,9 +243,20 @@ def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
                 return _extreme(sp.Min, [go(c) for c in choices])
             case Logarithm(inside, base):
                 return sp.log(go(inside), base) if base else sp.log(go(inside))
+            case Applied(rule, arguments):
+                return _function(rule)(*(go(one) for one in arguments))
         raise TypeError(f"no value for {type(f).__name__}")
 
     return cast("Expr", go(form))
+
+
+@cache
+def _function(rule: Worked) -> Callable[..., Expr]:
+    """What SymPy calls a function that it knows nothing of; it carries its rule."""
+    from sympy.core.function import AppliedUndef, UndefinedFunction
+
+    made = UndefinedFunction(rule.name, (AppliedUndef,), {"rule": rule}, nonnegative=True)
+    return cast("Callable[..., Expr]", made)
 
 
 def _extreme(kind: type[Expr], choices: list[Expr]) -> Expr:
@@ -305,6 +337,8 @@ def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
                 return min(go(c) for c in choices)
             case Logarithm(inside, base):
                 return _whole_logarithm(go(inside), base)
+            case Applied(rule, arguments):
+                return rule.number(tuple(map(go, arguments)))
         raise TypeError(f"no value for {type(f).__name__}")
 
     return go(form)
@@ -401,6 +435,8 @@ def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
                 return go(inside)
             case Logarithm():
                 return ONE
+            case Applied(rule):
+                return rule.unit
             case Total() | Largest() | Smallest():
                 return same(f.parts)
         raise TypeError(f"no unit for {type(f).__name__}")
@@ -476,6 +512,8 @@ def from_expr(expr: Expr) -> Form:
             return Floor(go(e.args[0]))
         if isinstance(e, sp.log):
             return Logarithm(go(e.args[0]))
+        if (rule := getattr(e.func, "rule", None)) is not None:
+            return Applied(rule, tuple(go(a) for a in e.args))
         if e.has(sp.zoo, sp.nan, sp.oo):
             raise ValuesError("a division by zero")
         raise TypeError(f"no form for {type(e).__name__}")

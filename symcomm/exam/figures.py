@@ -122,8 +122,8 @@ def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
 
 def _pipeline_schedule(request: Request) -> tuple[Any, str]:
     from symcomm.plots.schedule import says, schedule_plot
-    from symcomm.program.events import RANK_LIMIT, Times, run
-    from symcomm.program.schedules import find
+    from symcomm.program.events import Times
+    from symcomm.program.schedules import RANK_LIMIT, find, run
 
     stages, options = request.size("stages"), request.options
     if stages > RANK_LIMIT:

@@ -269,6 +269,7 @@ class DerivedQuantities:
         gradient_dtype: str | None = None,
         stage: object = None,
         frozen: object = None,
+        microbatches: int | str | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

@@ -152,9 +152,10 @@ class Setting:
     def _neat(self, form: Form, known: Mapping[str, Expr]) -> Form:
         """A form with its terms collected; what holds the largest of several keeps its shape and names."""
         import sympy as sp
+        from sympy.core.function import AppliedUndef
 
         worth = forms.value(form, known)
-        if not worth.has(sp.Max, sp.Min):
+        if not worth.has(sp.Max, sp.Min, AppliedUndef):
             return forms.from_expr(_collected(worth, self.graph.relations.gather))
         return form
 

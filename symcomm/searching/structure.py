@@ -23,7 +23,6 @@ from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Largest, Ratio, Sym, Total, num, product
 from symcomm.graph.axis_roles import batch_axes
-from symcomm.notation import symbol
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import cut_axes
 from symcomm.parallel.strategy import Strategy
@@ -189,12 +188,14 @@ def structure(question: Question, draft: Draft) -> Structure:
     Raises ``StrategyError`` where its strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
     """
     model, strategy = question.model, composed(draft.pieces)
+    if strategy is not None and strategy.pipeline is not None:
+        check_stages_searched(model.graph)
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
     setting = _Terse(model.graph, accounting, model.dtype, model.notation, known)
     m = _fresh("m", setting, strategy)
     rates: dict[str, object] = dict(question.rates)
-    made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates)
+    made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None)
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
     steps = _named("", made.work.steps)
@@ -210,7 +211,7 @@ def structure(question: Question, draft: Draft) -> Structure:
             whole, kept, recomputation=draft.recomputation, **flying, **({"stage": number} if number else {})
         )
         touched += activations.touched
-        held = pipeline.held(setting.graph, cut, number)
+        held = pipeline.held(setting.graph, cut, number, setting.values)
         mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
         stages.append(Stage(mine, before))
         states = _states(Same(model.graph), kept, question.recipe, number, before + STATES)
@@ -246,7 +247,7 @@ def structure(question: Question, draft: Draft) -> Structure:
 
 STATES, KEPT, BUCKET = "states: ", "kept: ", "buckets: "  # before the names of steps of other derivations
 # The steps that are told of: the whole, the terms of a layer, its stages and slots, and what the memory holds.
-_TOLD = re.compile(r"^(t_(?!.*\^).*|n_slots|n_stage|time)$|memory$|activations$|" + STATES + "M_")
+_TOLD = re.compile(r"^(t_(?!.*\^).*|T_pipeline|n_slots|n_stage|time)$|memory$|activations$|" + STATES + "M_")
 
 
 def _named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
@@ -264,6 +265,17 @@ def _named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
 
 def _last(steps: list[tuple[str, Form]]) -> str:
     return steps[-1][0].removeprefix(BUCKET)
+
+
+def check_stages_searched(graph: Graph) -> None:
+    """Raises ``StrategyError`` where the stages of a pipeline cannot be searched."""
+    layers = pipeline.stacked(graph)
+    if len(layers) > 1:
+        raise StrategyError(
+            f"{' and '.join(region.name for region in layers)} are stacked behind one another, and stages that hold "
+            "several kinds of layers are not searched", hint="derive each quantity under pipeline(4) instead",
+        )  # fmt: skip
+    pipeline.messages(graph.region(layers[0].name))
 
 
 def _fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
@@ -323,8 +335,8 @@ def _constraints(held: Same[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[s
         if not any(top == sp.fraction(graph.axes[name].size)[0] for top, _ in found):
             add(graph.axes[name].label, graph.axes[name].size, ())
     if PIPELINE in sizes:
-        layers = pipeline.stacked(graph).times
-        add(layers, symbol(layers), (PIPELINE,))
+        layers = pipeline.layer_count(graph)
+        add(" + ".join(forms.names(layers)), forms.value(layers), (PIPELINE,))
     return tuple(found.values())
 
 

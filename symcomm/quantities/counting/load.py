@@ -19,6 +19,7 @@ from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import Same, program, unstaged
+from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.communication.communication import Call, calls
 from symcomm.quantities.counting.flops import counted
@@ -129,7 +130,11 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy), setting.frozen)
     phases = {"recompute": "backward"}
     every = calls(setting, strategy, gradient_dtype)
-    made_calls = [("end" if c.finishes else phases.get(c.phase, c.phase), c) for c in every]
+    how = accounting.accumulation
+    made_calls = [
+        ("end" if c.finishes and not repeats(how, c.what, c.meshes) else phases.get(c.phase, c.phase), c)
+        for c in every
+    ]
     names = run_again(setting.graph, RERUN[accounting.recomputation], setting.frozen)
     if names:
         again = [o for o in ops if o.phase == "forward" and o.op.output in names]

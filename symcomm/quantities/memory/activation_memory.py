@@ -76,7 +76,7 @@ def derive(
         if len(mine) > 1:
             notes += (LAYERS_AGAIN,)
     exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
-    return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=where)
+    return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=(*held.where, *where))
 
 
 def bytes_of(setting: Setting, item: Saved) -> Form:

@@ -173,7 +173,7 @@ def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
             factors = [values[n] for n in forms.names(right) if n in values]
             found = int(prod(factors)) if factors and all(f.denominator == 1 for f in factors) else 1
     degrees = [int(d.number) for d in strategy.sizes.values() if isinstance(d, Num)] if strategy else []
-    if strategy is not None and strategy.pipeline is not None and name == pipeline.stacked(setting.graph).times:
+    if strategy is not None and strategy.pipeline is not None and Sym(name) == pipeline.layer_count(setting.graph):
         stages = pipeline.stage_count(strategy.pipeline, setting.graph)
         found = int(stages.number) if isinstance(stages, Num) else found
     products = {prod(chosen) for n in range(len(degrees) + 1) for chosen in combinations(degrees, n)}

@@ -23,8 +23,8 @@ class StepOptions:
     """How a step runs. ``step`` is ``forward``, the ``first`` step, in which the states come into being, or a ``later``
     one. ``copies`` of one weight are there while the update works on it. ``held`` are tensors that the program still
     refers to. ``workspace`` is there for each thread: one calls the forward pass and another one the backward pass.
-    Of ``every`` so many layers only the first input is kept, where that is not 0. ``layers`` are those that run one
-    after the other, where these are not all; a rank has ``chunks`` times as many.
+    Of ``every`` so many layers only the first input is kept, where that is not 0. ``layers`` says of regions
+    how often they run one after the other, where that is not always; a rank has ``chunks`` times as many.
     """
 
     strategy: Strategy
@@ -38,7 +38,7 @@ class StepOptions:
     single_unit: bool = False
     buckets: bool = False
     every: int = 0
-    layers: Form | None = None
+    layers: tuple[tuple[str, Form], ...] = ()
     chunks: int = 1
 
 
@@ -134,7 +134,7 @@ class RegionMemory:
     @property
     def count(self) -> Form:
         """The layers that run one after the other."""
-        return (self.run.layers or Sym(self.region.times)) if self.repeated else num(1)
+        return dict(self.run.layers).get(self.region.name, Sym(self.region.times)) if self.repeated else num(1)
 
     @property
     def repeated(self) -> bool:

@@ -93,10 +93,10 @@ def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: Stage) -
     """
     graph = setting.graph
     values = graph.relations.complete(setting.values)
-    repeat = pipeline.stacked(graph).times
+    counted = pipeline.layer_count(graph)
     stages = whole(pipeline.stage_count(cut, graph), values, "stages")
     count = whole(cut.microbatches, values, "microbatches")
-    layers = whole(Sym(repeat), values, repeat)
+    layers = whole(counted, values, " + ".join(names(counted)))
     record = find(at.schedule)
     record.fitting(stages, count, at.chunks)
     if stages * count * at.chunks > _PIECES:
@@ -119,8 +119,11 @@ def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: Stage) -
     if not cut.layers and layers % (stages * share):
         pieces = f"{stages} stages" + (f" of {share} chunks" if share > 1 else "")
         raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
-    each = held.layers or Sym(repeat)
-    run = replace(run, layers=Ratio(each, num(share)) if share > 1 else each, chunks=at.chunks)
+    if share > 1 and len(pipeline.stacked(graph)) > 1:
+        raise StrategyError(f"chunks of {record.name} would hold different kinds of layers", hint="schedule: 1f1b")
+    counts = held.counts or tuple((region.name, Sym(region.times)) for region in pipeline.stacked(graph))
+    each = tuple((name, Ratio(count, num(share)) if share > 1 else count) for name, count in counts)
+    run = replace(run, layers=each, chunks=at.chunks)
     ends = tuple(mine.index(end) if end in mine else None for end in (0, int(stages * share) - 1))
     walk = _Walk(StepMemory(microbatched(setting, cut.microbatches), run, held.regions), ends, at, values)
     return [*walk.passes(instants(tasks)), *walk.step.update()]
@@ -148,10 +151,10 @@ class _Walk:
     def chunk(self, number: int) -> tuple[int, ...]:
         """The parts that a chunk runs through; what stands before or behind the layers is on the chunk at that end."""
         parts = self.step.parts
-        layers = next(n for n, part in enumerate(parts) if part.repeated)
+        layers = [n for n, part in enumerate(parts) if part.repeated]
         return tuple(
             n for n in range(len(parts))
-            if n == layers or (n < layers and number == self.ends[0]) or (n > layers and number == self.ends[1])
+            if layers[0] <= n <= layers[-1] or number == self.ends[0 if n < layers[0] else 1]
         )  # fmt: skip
 
     def left(self, number: int) -> Form:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -96,7 +97,8 @@ def derive(
         raise ValuesError(told, hint="only weights have states, and not under every recipe")
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.")
     title = "State memory" + (f" under {strategy.name}" if strategy else "")
-    return setting.derivation(title, work.steps, ["shards"] if rules else [], notes=held.notes)
+    made = setting.derivation(title, work.steps, ["shards"] if rules else [], notes=held.notes)
+    return replace(made, where=held.where)
 
 
 _KINDS = ("weights", "gradients", "states")

@@ -134,7 +134,6 @@ def derive(
     if needs_time:
         made = step_time.write(setting, strategy, microbatches, dtype, gradient_dtype, rates)
         work, writer = made.work, made.writer
-        work.steps = [s for s in work.steps if not s.name.startswith(("t_alone", "T_alone", "T_network"))]
         fields += made.fields
     else:
         mach = linked(setting, placed, rates, number)
@@ -157,7 +156,9 @@ def derive(
         "devices": "Devices",
     }
     under = f" under {placed.name.lower()}" if strategy is not None else ""
-    result = with_rates(setting.derivation(titles[of] + under, work.steps, fields), writer)
+    told = made.where if needs_time else (), made.notes if needs_time else ()
+    result = replace(setting.derivation(titles[of] + under, work.steps, fields, notes=told[1]), where=told[0])
+    result = with_rates(result, writer)
     return replace(result, given=tuple({**dict(result.given), **{k: exact(v, k) for k, v in given.items()}}.items()))
 
 
