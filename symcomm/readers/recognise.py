@@ -10,8 +10,9 @@ from typing import Any
 from symcomm.errors import SymcommError
 from symcomm.readers.architectures import class_names
 from symcomm.readers.blueprint import Blueprint
-from symcomm.readers.config import KEY_WIDTH, QUERY_WIDTH, Config, read_config
+from symcomm.readers.config import Config, read_config
 from symcomm.readers.modules import Module, Reading, count
+from symcomm.readers.writer import KEY_WIDTH, QUERY_WIDTH
 
 
 @dataclass(frozen=True)
