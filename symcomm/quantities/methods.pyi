@@ -94,7 +94,7 @@ class DerivedQuantities:
         capacity: object,
         capacity_is: str | None = None,
         strategy: Strategy | str | None = None,
-        recipe: str = "mixed_adam",
+        recipe: str | Mapping[str, object] = "mixed_adam",
         include: Literal["states", "activations", "states and activations"] = "states and activations",
         recomputation: object = None,
         frozen: object = None,
@@ -106,7 +106,7 @@ class DerivedQuantities:
     def peak_memory(
         self,
         strategy: Strategy | str | None = None,
-        recipe: str = "mixed_adam",
+        recipe: str | Mapping[str, object] = "mixed_adam",
         dtype: str | None = None,
         recomputation: object = None,
         every: int | str | None = None,
@@ -130,7 +130,7 @@ class DerivedQuantities:
     def state_memory(
         self,
         strategy: Strategy | str | None = None,
-        recipe: str = "mixed_adam",
+        recipe: str | Mapping[str, object] = "mixed_adam",
         frozen: object = None,
         stage: object = None,
         *,

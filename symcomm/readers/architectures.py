@@ -44,6 +44,7 @@ _COMMON: Keys = {
     "V": "vocab_size",
 }  # fmt: skip
 _BERT: Keys = {**_COMMON, "n_pos": "max_position_embeddings", "n_type": "type_vocab_size"}
+_ROUTED: Keys = {s: k for s, k in _COMMON.items() if s != "F"}
 _GPT2: Keys = {"D": "n_embd", "N_layer": "n_layer", "n_H": "n_head", "F": "n_inner", "V": "vocab_size"}
 _EXPERTS: Keys = {
     "F_E": "moe_intermediate_size", "E": "num_experts|num_local_experts", "n_top": "num_experts_per_tok",
@@ -118,6 +119,7 @@ class Architecture:
 
 
 _BIAS = Choice(False, "attention_bias")
+_BIASED = Choice(True, "attention_bias")
 _YES = Choice(True)
 _NO = Choice(False)
 _QKV = "queries, keys and values are one fused matrix, read as three: parameters and FLOPs are the same"
@@ -127,7 +129,8 @@ _BERT_DROPS = {
     "mixed": ("hidden_dropout_prob", 0.1), "fed": ("hidden_dropout_prob", 0.1),
 }  # fmt: skip
 _BERT_HEADS: Mapping[str, HeadKind] = {
-    "Model": "pooler", "ForMaskedLM": "masked", "ForSequenceClassification": "classes", "ForTokenClassification": "tokens",
+    "Model": "pooler", "ForMaskedLM": "masked", "ForSequenceClassification": "classes",
+    "ForTokenClassification": "tokens",
 }  # fmt: skip
 
 
@@ -187,6 +190,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             {"LMHeadModel": "causal", "Model": "none", "ForSequenceClassification": "score"}, norm="layernorm",
             positions="learned", gated=_NO, activation_key="activation_function", activation="gelu_new",
             drops=_pdrop(0.1), qkv_bias=_YES, out_bias=_YES, mlp_bias=_YES, grouped="", feedforward=4, tied=True,
+            notes=(_QKV,),
         ),
         Architecture(
             "gptj", "GPTJ", _GPT2, norm="layernorm", parallel=_YES, one_norm=_YES, gated=_NO,
@@ -198,7 +202,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             activation="gelu",
             drops={"embedding": ("hidden_dropout", 0.0), "attention": ("attention_dropout", 0.0),
                    "mixed": ("hidden_dropout", 0.0), "fed": ("hidden_dropout", 0.0)},
-            qkv_bias=Choice(True, "attention_bias"), out_bias=Choice(True, "attention_bias"), mlp_bias=_YES,
+            qkv_bias=_BIASED, out_bias=_BIASED, mlp_bias=_YES,
             grouped="", notes=(_QKV,), source="arXiv 2204.06745",
         ),
         Architecture(
@@ -218,7 +222,8 @@ ARCHITECTURES: dict[str, Architecture] = {
             drops={"attention": ("attention_dropout", 0.0), "mixed": ("hidden_dropout", 0.0),
                    "fed": ("hidden_dropout", 0.0)},
             qkv_bias=Choice(False, "bias"), out_bias=Choice(False, "bias"), mlp_bias=Choice(False, "bias"),
-            grouped="num_kv_heads", feedforward=4, tied=True, rephrased=_falcon, notes=(_QKV,), source="arXiv 2311.16867",
+            grouped="num_kv_heads", feedforward=4, tied=True, rephrased=_falcon, notes=(_QKV,),
+            source="arXiv 2311.16867",
         ),
         Architecture(
             "llama", "Llama", qkv_bias=_BIAS, out_bias=_BIAS, mlp_bias=Choice(False, "mlp_bias"),
@@ -231,11 +236,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture("olmo2", "Olmo2", norms=("output",), qkv_bias=_BIAS, out_bias=_BIAS, head_norm="all",
                      source="arXiv 2501.00656"),
         Architecture("mistral", "Mistral", source="arXiv 2310.06825"),
-        Architecture(
-            "mixtral", "Mixtral",
-            {**{s: k for s, k in _COMMON.items() if s != "F"}, **_EXPERTS, "F_E": "intermediate_size"},
-            source="arXiv 2401.04088",
-        ),
+        Architecture("mixtral", "Mixtral", {**_ROUTED, **_EXPERTS, "F_E": "intermediate_size"},
+                     source="arXiv 2401.04088"),
         Architecture(
             "phi3", "Phi3", drops={**_pdrop(0.0), "embedding": ("", 0.0), "attention": ("attention_dropout", 0.0)},
             notes=(_QKV, _SWIGLU), source="arXiv 2404.14219",
@@ -252,13 +254,14 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture("gemma2", "Gemma2", qkv_bias=_BIAS, out_bias=_BIAS, activation_key="hidden_activation",
                      activation="gelu_pytorch_tanh", head_dim=256, tied=True, norms=("input", "output"), window=4096,
                      source="arXiv 2408.00118"),
-        Architecture("gemma3_text", "Gemma3", heads={"ForCausalLM": "causal", "TextModel": "none"}, qkv_bias=_BIAS, out_bias=_BIAS, activation_key="hidden_activation",
-                     activation="gelu_pytorch_tanh", head_norm="each", head_dim=256, tied=True,
-                     norms=("input", "output"), window=4096, source="arXiv 2503.19786"),
         Architecture(
-            "gpt_oss", "GptOss",
-            {**{s: k for s, k in _COMMON.items() if s != "F"}, **_EXPERTS, "F_E": "intermediate_size"},
-            qkv_bias=Choice(True, "attention_bias"), out_bias=Choice(True, "attention_bias"), router_bias=True,
+            "gemma3_text", "Gemma3", heads={"ForCausalLM": "causal", "TextModel": "none"}, qkv_bias=_BIAS,
+            out_bias=_BIAS, activation_key="hidden_activation", activation="gelu_pytorch_tanh", head_norm="each",
+            head_dim=256, tied=True, norms=("input", "output"), window=4096, source="arXiv 2503.19786",
+        ),
+        Architecture(
+            "gpt_oss", "GptOss", {**_ROUTED, **_EXPERTS, "F_E": "intermediate_size"},
+            qkv_bias=_BIASED, out_bias=_BIASED, router_bias=True,
             sinks=True, head_dim=64, window=128, notes=(_SWIGLU,), source="arXiv 2508.10925",
         ),
         Architecture("deepseek_v2", "DeepseekV2", {**_COMMON, **_LATENT}, mixer="latent", qkv_bias=_BIAS,
@@ -270,9 +273,10 @@ ARCHITECTURES: dict[str, Architecture] = {
             "t5", "T5",
             {"D": "d_model", "N_enc": "num_layers", "n_H": "num_heads", "H": "d_kv", "F": "d_ff", "V": "vocab_size",
              "n_bucket": "relative_attention_num_buckets"},
-            {"ForConditionalGeneration": "causal", "Model": "none", "EncoderModel": "none"}, stacks="both", gated=Choice(False, "is_gated_act"),
+            {"ForConditionalGeneration": "causal", "Model": "none", "EncoderModel": "none"}, stacks="both",
+            gated=Choice(False, "is_gated_act"),
             activation_key="dense_act_fn", activation="relu", grouped="", tied=True, rephrased=_t5,
-            drops={place: ("dropout_rate", 0.1) for place in ("embedding", "attention", "mixed", "fed")},
+            drops=dict.fromkeys(("embedding", "attention", "mixed", "fed"), ("dropout_rate", 0.1)),
             source="arXiv 1910.10683",
         ),
     )

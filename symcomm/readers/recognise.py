@@ -10,7 +10,8 @@ from typing import Any
 from symcomm.errors import SymcommError
 from symcomm.readers.architectures import class_names
 from symcomm.readers.blueprint import Blueprint
-from symcomm.readers.config import Config, read_config
+from symcomm.readers.config import read_config
+from symcomm.readers.entries import Config
 from symcomm.readers.modules import Module, Reading, count
 from symcomm.readers.writer import KEY_WIDTH, QUERY_WIDTH
 

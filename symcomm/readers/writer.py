@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from symcomm.errors import nearest
 from symcomm.readers.architectures import ACTIVATIONS, MEANINGS, Architecture, Choice, HeadKind
 from symcomm.readers.blueprint import Blueprint, PartTable
-from symcomm.readers.config import Config, shown
+from symcomm.readers.entries import Config, shown
 from symcomm.readers.rows import (
     STREAM,
     Attention,
@@ -182,9 +182,9 @@ class Writer:
             self.norm(rows, "h", "n", "F")
             last = "n"
         if kind in ("pooler", "classes"):
-            if config_width := self.config.get("pooler_output_size"):
-                if config_width != self.values["D"]:
-                    self.config.fail(f"pooler_output_size is {shown(config_width)}, but D is read", "pooler_output_size")
+            wide = self.config.size("pooler_output_size", self.values["D"])
+            if wide != self.values["D"]:
+                self.config.fail(f"a pooler of {wide} outputs is not read", "pooler_output_size")
             rows.add(f"c = First({last})", last, to="c [B, D]")
             linear(rows, "y", "c", "pool", "D, D", "B, D", "pool", record.pooled)
         if kind == "first":
@@ -384,8 +384,8 @@ class Writer:
         """The weights of an encoder and, unless the class leaves it out, a decoder that reads its result."""
         values, config = self.values, self.config
         self.notes.append(
-            "of an encoder with relative positions and a decoder that reads its result it is known which weights there "
-            "are; one chain of layers cannot say what feeds what"
+            "an encoder with relative positions and a decoder that reads its result are no chain of layers: it is "
+            "known which weights there are, not what feeds what"
         )
         config.flag("is_encoder_decoder", True)
 
