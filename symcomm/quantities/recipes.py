@@ -86,7 +86,7 @@ def recipe_of(said: str | Mapping[str, object]) -> Recipe:
                 f"the recipe '{said[:40]}' can be read in two ways",
                 hint=f"write weights={a}, states={b} (no gradient is kept), or weights={a}, gradients={b}",
             )
-        raise ValuesError(f"the recipe '{said[:40]}' has {len(numbers)} numbers", hint=_HINT)
+        raise ValuesError(f"'{said[:40]}' is no recipe: it has {len(numbers)} of three numbers", hint=_HINT)
     near = nearest(said, [*RECIPES])
     raise ValuesError(f"unknown recipe '{said[:40]}'", hint=f"{near}; or {_HINT}")
 

@@ -14,7 +14,9 @@ from symcomm.readers.entries import Config, parse_config, shown
 from symcomm.readers.writer import Writer
 
 # Families whose names are a letter away from one that is read; none of them is a misspelling of it.
-_OTHER_FAMILIES = frozenset({"gpt_neo", "ministral"})
+_OTHER_FAMILIES = frozenset(
+    {"gemma3n_text", "gpt_neo", "ministral", "mllama", "molmo2", "pixtral", "qwen3_vl_moe"}
+)
 
 
 def read_config(source: str | Config, file: str = "<config>", architecture: str = "", loss: bool = False) -> Blueprint:
@@ -91,10 +93,11 @@ def _misspelled(kind: str, name: str) -> str:
     A class of its own, another number (``qwen4``) or a short name is no misspelling.
     """
     known = class_names()
-    close = [name and known[name][0].model_type] if name in known else get_close_matches(kind, ARCHITECTURES, 1, 0.85)
-    digits = [re.sub(r"\D", "", text) for text in (kind, *close)]
-    near = close and (not name or name in known) and len(set(digits)) == 1 and len(kind) > 5
-    if near and kind not in _OTHER_FAMILIES:
+    if name in known:
+        return f"did you mean '{known[name][0].model_type}'?"
+    close = get_close_matches(kind, ARCHITECTURES, 1, 0.85) if len(kind) > 5 and not name else []
+    digits = {re.sub(r"\D", "", text) for text in (kind, *close)}
+    if close and len(digits) == 1 and kind not in _OTHER_FAMILIES:
         return f"did you mean '{close[0]}'?"
     return (
         "a family of its own, whose layers no record here describes; read are " + ", ".join(ARCHITECTURES)

@@ -77,7 +77,7 @@ class Writer:
         self.told()
         notes = (*record.notes, *dict.fromkeys(self.notes))
         return Blueprint(
-            self.name, parts, values, MEANINGS, notes, flow=record.stacks != "both", one_axis=("V",),
+            self.name, parts, values, MEANINGS, notes, flow=record.stacks != "both", one_axis=("V", "B"),
             dtype=self.number_format(),
         )  # fmt: skip
 
@@ -181,6 +181,10 @@ class Writer:
         if "sum" not in self.norms:
             self.norm(rows, "h", "n", "F")
             last = "n"
+        width = "D_E" if "D_E" in self.values else "D"
+        if width != "D":
+            linear(rows, "w", last, "out", "D, D_E", "B, L, D_E")
+            last = "w"
         if kind in ("pooler", "classes"):
             wide = self.config.size("pooler_output_size", self.values["D"])
             if wide != self.values["D"]:
@@ -194,25 +198,21 @@ class Writer:
             self.values["n_label"] = self.config.size("num_labels", len(labels) if isinstance(labels, dict) else 2)
             source, axes = ("y", "B") if kind in ("classes", "first") else (last, "B, L")
             bias = "" if kind == "score" else "label"
-            linear(rows, "o", source, "label", r"D, n_{label}", rf"{axes}, n_{{label}}", bias)
+            linear(rows, "o", source, "label", rf"{width}, n_{{label}}", rf"{axes}, n_{{label}}", bias)
         if kind == "masked":
             linear(rows, "m", "h", "M", "D, D", STREAM, "M", self.activation)
             self.norm(rows, "m", "n", "M")
             last = "n"
         if kind in ("masked", "causal"):
-            if "D_E" in self.values:
-                linear(rows, "w", last, "out", "D, D_E", "B, L, D_E")
-                last = "w"
-            self.logits(rows, last)
+            self.logits(rows, last, width)
         elif self.loss:
             self.config.fail(f"the class {self.name} has no logits over a vocabulary", "architectures",
                              "loss is the cross-entropy of a language model's head")  # fmt: skip
 
-    def logits(self, rows: Rows, last: str) -> None:
+    def logits(self, rows: Rows, last: str, width: str) -> None:
         """The logits over the vocabulary, and their loss."""
         tied = self.config.flag("tie_word_embeddings", self.record.tied)
         bias = " + b^U" if self.head == "masked" or self.record.head_bias else ""
-        width = "D_E" if "D_E" in self.values else "D"
         matrix, shape = ("{W^E}^T", "W^E") if tied else ("W^U", f"W^U [{width}, V]")
         rows.add(f"o = {last} {matrix}{bias}", last, shape, "b^U [V]" if bias else "", to="o [B, L, V]")
         if tied:
