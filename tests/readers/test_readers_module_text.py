@@ -346,9 +346,9 @@ def test_weights_that_are_no_modules_are_counted_where_the_modules_say_how_large
 
 
 def test_weights_that_are_no_modules_and_have_no_size_are_named() -> None:
-    model = load("ViTModel(\n  (embeddings): ViTEmbeddings(\n    (projection): Conv2d(3, 8, kernel_size=(4, 4))\n  )\n)")
+    model = load(printed("ViTModel", "(e): ViTEmbeddings(\n    (projection): Conv2d(3, 8, kernel_size=(4, 4))\n  )"))
     assert model.parameters().at().value == 8 * 3 * 16 + 8
-    told = "cls_token and position_embeddings of ViTEmbeddings are no modules: a print does not show them, and they are NOT"
+    told = "cls_token and position_embeddings of ViTEmbeddings are no modules: a print does not show them, and they are"
     assert any(note.startswith(told) for note in model.notes)
 
 
