@@ -11,7 +11,7 @@ from typing import Any
 
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
-from symcomm.dtypes import USUAL_DTYPE, element_bytes
+from symcomm.dtypes import USUAL_DTYPE, formats
 from symcomm.errors import AccountingError, StrategyError, TableError, ValuesError, nearest
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
@@ -144,11 +144,10 @@ def load(
     """The model of a layer table: from a path, a text that holds the table, or a ``Table``.
 
     A text or file with several layer tables needs ``table`` (1 is the first). Numbers are in fp16 where ``dtype`` does
-    not say it. Raises ``TableError`` where there is no
-    table with the columns Computation, Input and Output, and the errors of ``symcomm.graph.build.build``.
+    not say it. Raises ``TableError`` where there is no table with the columns Computation, Input and Output, and the
+    errors of ``symcomm.graph.build.build``.
     """
-    dtype = dtype or USUAL_DTYPE
-    element_bytes(dtype)
+    every, named = formats(dtype or USUAL_DTYPE)
     if not isinstance(source, Table):
         if isinstance(source, Path) or ("\n" not in source and len(source) < 1000):
             path = Path(source)
@@ -173,8 +172,8 @@ def load(
     graph = build(
         rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
         notation=notation,
-    )  # fmt: skip
-    made = Model(graph, name or "layer", dtype, given, notation or Notation(), (as_text(source),))
+    ).in_formats(named)  # fmt: skip
+    made = Model(graph, name or "layer", every or USUAL_DTYPE, given, notation or Notation(), (as_text(source),))
     graph.relations.complete(given)  # refuses values that contradict one another
     return made
 
@@ -187,14 +186,12 @@ def from_blueprint(
 
     Numbers are in ``dtype``, or as the blueprint says; where the two differ, a note tells so.
     """
-    if dtype and blueprint.dtype not in ("", dtype):
-        said = f"numbers are in {dtype}, as asked for; the configuration says {blueprint.dtype}"
+    every, named = formats(dtype) if dtype else ("", {})
+    if blueprint.dtype not in ("", every):
+        said = f"asked for; the configuration says {blueprint.dtype}" if every else "the configuration says"
+        said = f"numbers are in {every or blueprint.dtype}, as {said}"
         blueprint = replace(blueprint, notes=(*blueprint.notes, said))
-    elif blueprint.dtype and not dtype:
-        said = f"numbers are in {blueprint.dtype}, as the configuration says"
-        blueprint = replace(blueprint, notes=(*blueprint.notes, said))
-    dtype = dtype or blueprint.dtype or USUAL_DTYPE
-    element_bytes(dtype)
+    every = every or blueprint.dtype or USUAL_DTYPE
     base = notation or Notation()
     notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
     known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
@@ -203,9 +200,9 @@ def from_blueprint(
     blueprint.graph.relations.complete(known)  # refuses values that contradict one another
     literal = None
     if blueprint.literal is not None:
-        literal = from_blueprint(blueprint.literal, dtype=dtype, notation=notation)
+        literal = from_blueprint(blueprint.literal, dtype=every, notation=notation)
     tables = tuple(part.text for part in blueprint.parts)
-    return Model(blueprint.graph, blueprint.name, dtype, known, notation, tables, literal)
+    return Model(blueprint.graph.in_formats(named), blueprint.name, every, known, notation, tables, literal)
 
 
 def model_of_parts(
