@@ -11,7 +11,7 @@ from typing import Any
 
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
-from symcomm.dtypes import formats
+from symcomm.dtypes import USUAL_DTYPE, formats
 from symcomm.errors import AccountingError, StrategyError, TableError, ValuesError, nearest
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
@@ -62,7 +62,7 @@ class Model(DerivedQuantities):
 
     graph: Graph
     name: str = "model"
-    dtype: str = "fp16"
+    dtype: str = USUAL_DTYPE
     values: Mapping[str, Fraction] = field(default_factory=dict)
     notation: Notation = field(default_factory=Notation)
     tables: tuple[str, ...] = field(default=(), compare=False)
@@ -114,10 +114,10 @@ class Model(DerivedQuantities):
             _whole_ranks(setting, said.get("strategy"))
             if not self.graph.flow and (quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy"))):
                 raise ValuesError(
-                    f"{quantity} cannot be derived: the module tree of {self.name} says which weights there are, but "
-                    "not what feeds what",
-                    hint="give a config.json or a layer table; parameters and (fully sharded) data parallelism are "
-                    "known",
+                    f"{quantity} cannot be derived: of {self.name} it is known which weights there are, but not what "
+                    "feeds what",
+                    hint="a layer table, or the config.json of a family that is read, says it; parameters and (fully "
+                    "sharded) data parallelism are known",
                 )  # fmt: skip
         return derived(quantity, setting, said, declared.derive)
 
@@ -133,7 +133,7 @@ def load(
     table: int | None = None,
     repeat: str = "",
     batch: str = "",
-    dtype: str = "fp16",
+    dtype: str = "",
     values: Mapping[str, object] | None = None,
     inputs: Iterable[str] = (),
     weights: Iterable[str] = (),
@@ -143,10 +143,11 @@ def load(
 ) -> Model:
     """The model of a layer table: from a path, a text that holds the table, or a ``Table``.
 
-    A text or file with several layer tables needs ``table`` (1 is the first). Raises ``TableError`` where there is no
-    table with the columns Computation, Input and Output, and the errors of ``symcomm.graph.build.build``.
+    A text or file with several layer tables needs ``table`` (1 is the first). Numbers are in fp16 where ``dtype`` does
+    not say it. Raises ``TableError`` where there is no table with the columns Computation, Input and Output, and the
+    errors of ``symcomm.graph.build.build``.
     """
-    every, named = formats(dtype)
+    every, named = formats(dtype or USUAL_DTYPE)
     if not isinstance(source, Table):
         if isinstance(source, Path) or ("\n" not in source and len(source) < 1000):
             path = Path(source)
@@ -172,17 +173,25 @@ def load(
         rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
         notation=notation,
     ).in_formats(named)  # fmt: skip
-    made = Model(graph, name or "layer", every or "fp16", given, notation or Notation(), (as_text(source),))
+    made = Model(graph, name or "layer", every or USUAL_DTYPE, given, notation or Notation(), (as_text(source),))
     graph.relations.complete(given)  # refuses values that contradict one another
     return made
 
 
 def from_blueprint(
-    blueprint: Blueprint, *, dtype: str = "fp16", values: Mapping[str, object] | None = None,
+    blueprint: Blueprint, *, dtype: str = "", values: Mapping[str, object] | None = None,
     notation: Notation | None = None,
 ) -> Model:  # fmt: skip
-    """The model of a blueprint; ``values`` are known numbers besides those the reader found."""
-    every, named = formats(dtype)
+    """The model of a blueprint; ``values`` are known numbers besides those the reader found.
+
+    Numbers are in ``dtype``, or as the blueprint says; where the two differ, a note tells so.
+    """
+    every, named = formats(dtype) if dtype else ("", {})
+    if blueprint.dtype not in ("", every):
+        said = f"asked for; the configuration says {blueprint.dtype}" if every else "the configuration says"
+        said = f"numbers are in {every or blueprint.dtype}, as {said}"
+        blueprint = replace(blueprint, notes=(*blueprint.notes, said))
+    every = every or blueprint.dtype or USUAL_DTYPE
     base = notation or Notation()
     notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
     known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
@@ -191,9 +200,9 @@ def from_blueprint(
     blueprint.graph.relations.complete(known)  # refuses values that contradict one another
     literal = None
     if blueprint.literal is not None:
-        literal = from_blueprint(blueprint.literal, dtype=every or "fp16", notation=notation)
+        literal = from_blueprint(blueprint.literal, dtype=every, notation=notation)
     tables = tuple(part.text for part in blueprint.parts)
-    return Model(blueprint.graph.in_formats(named), blueprint.name, every or "fp16", known, notation, tables, literal)
+    return Model(blueprint.graph.in_formats(named), blueprint.name, every, known, notation, tables, literal)
 
 
 def model_of_parts(
@@ -220,7 +229,7 @@ def model_of_parts(
     return from_blueprint(Blueprint(name, made, {}), dtype=dtype, values={**known, **(values or {})}, notation=notation)
 
 
-def load_known(source: object, *, name: str = "", dtype: str = "fp16", values: Mapping[str, object] | None = None,
+def load_known(source: object, *, name: str = "", dtype: str = "", values: Mapping[str, object] | None = None,
                notation: Notation | None = None, architecture: str = "", leaves: Leaves | None = None,
                loss: bool = False, **other: Any) -> Model | None:  # fmt: skip
     """The model of a configuration or a module; None where the source is something else, such as a layer table.

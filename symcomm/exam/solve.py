@@ -57,7 +57,7 @@ def load_model(problem: Problem, name: str = "", **reading: str) -> Model:
         name=Path(problem.file).stem,
         repeat=reading.get("repeat", ""),
         batch=reading.get("batch", ""),
-        dtype=reading.get("dtype", "fp16"),
+        dtype=reading.get("dtype", ""),
     )
 
 

@@ -95,7 +95,7 @@ class DerivedQuantities:
         capacity: object,
         capacity_is: str | None = None,
         strategy: Strategy | str | None = None,
-        recipe: str = "mixed_adam",
+        recipe: str | Mapping[str, object] = "mixed_adam",
         include: Literal["states", "activations", "states and activations"] = "states and activations",
         recomputation: object = None,
         frozen: object = None,
@@ -108,7 +108,7 @@ class DerivedQuantities:
     def peak_memory(
         self,
         strategy: Strategy | str | None = None,
-        recipe: str = "mixed_adam",
+        recipe: str | Mapping[str, object] = "mixed_adam",
         dtype: str | None = None,
         recomputation: object = None,
         every: int | str | None = None,
@@ -132,7 +132,7 @@ class DerivedQuantities:
     def state_memory(
         self,
         strategy: Strategy | str | None = None,
-        recipe: str = "mixed_adam",
+        recipe: str | Mapping[str, object] = "mixed_adam",
         frozen: object = None,
         stage: object = None,
         schedule: str | None = None,

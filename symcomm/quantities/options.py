@@ -56,7 +56,13 @@ Dtype = Annotated[
 ElementDtype = Annotated[str, Reads("dtype"), Meaning("the number format of an element")]
 GradientDtype = Annotated[str, Reads("dtype"), Meaning("the number format in which gradients of weights are reduced")]
 OpName = Annotated[str, Meaning("only the row that computes this tensor")]
-RecipeName = Annotated[str, OneOf(RECIPES), Meaning("the bytes that are kept for each parameter")]
+RecipeName = Annotated[
+    str | Mapping[str, object], Reads("recipe"), OneOf(RECIPES, open=True),
+    Meaning(
+        "the bytes that are kept for each parameter: a recipe, or one of one's own such as 2+2+12 (weights, gradients, "
+        "states) or weights=2, gradients=2, master=4, states=2"
+    ),
+]
 Frozen = Annotated[str | Iterable[str], Meaning("weights that are not trained, with commas between them")]
 Recomputation = Annotated[
     str | Iterable[str],

@@ -274,8 +274,11 @@ def read_module_text(
 def as_blueprint(module: Module, notes: tuple[str, ...] = ()) -> Blueprint:
     """The blueprint of a tree: that of its architecture where it is one that is known, else that of its weights."""
     from symcomm.readers.recognise import recognise
+    from symcomm.readers.unprinted import completed
 
+    module, said = completed(module)
     known = recognise(module)
     if known is not None:
-        return replace(known, notes=(*notes, *known.notes))
-    return from_tree(module, notes=notes)
+        return replace(known, notes=(*notes, *said, *known.notes))
+    unseen = "a print shows modules: a weight that is none, or is used twice, stands in it only where a note says so"
+    return from_tree(module, notes=(*notes, *said, unseen))

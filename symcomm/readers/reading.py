@@ -25,7 +25,8 @@ def read(
 
     Raises ``ReaderError`` where a loss is asked for of anything else: a module says itself what it computes.
     """
-    from symcomm.readers.config import Config, is_config, read_config
+    from symcomm.readers.config import read_config
+    from symcomm.readers.entries import Config, is_config
     from symcomm.readers.live import is_live, read_live
     from symcomm.readers.module_text import is_module_text, read_module_text
 

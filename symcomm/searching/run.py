@@ -14,6 +14,7 @@ from symcomm.derivation import exact
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.form import Sym
 from symcomm.model import Model
+from symcomm.quantities.recipes import recipe_of
 from symcomm.quantities.time.machine import RATES
 from symcomm.searching import evaluate, explain
 from symcomm.searching.options import batch_symbol, capacity_and_meaning, check, drafts_of, free_sizes, read_sizes, said
@@ -42,7 +43,7 @@ def search(
     sizes: Mapping[str, object] | None = None,
     buckets: object = None,
     call_overhead: object = None,
-    recipe: str = "mixed_adam",
+    recipe: str | Mapping[str, object] = "mixed_adam",
     gradient_dtype: str | None = None,
     accounting: Any = None,
     top: int = 10,
@@ -76,8 +77,9 @@ def search(
             raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES]))
     given = {**rates, "device": device}
     question = Question(
-        model, varied, recipe, gradient_dtype, Fraction(0) if call_overhead is None else exact(call_overhead),
-        chosen, tuple((name, rate) for name, rate in given.items() if rate is not None),
+        model, varied, recipe_of(recipe).name, gradient_dtype,
+        Fraction(0) if call_overhead is None else exact(call_overhead), chosen,
+        tuple((name, rate) for name, rate in given.items() if rate is not None),
     )  # fmt: skip
     if BUCKETS in lists and chosen.gradient_sync != "end_of_batch":
         raise AccountingError("buckets say when gradients are reduced", hint="leave gradient_sync at end_of_batch")

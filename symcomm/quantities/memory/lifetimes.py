@@ -426,7 +426,9 @@ class Lifetimes:
         return f"the gradient of `{made.of.split('·')[0]}`" if made.of else f"`{made.name.split('·')[0]}`{again}"
 
 
-def bytes_of_weight(setting: Setting, strategy: Strategy, weight: Tensor, part: Iterable[str], width: int) -> Form:
+def bytes_of_weight(
+    setting: Setting, strategy: Strategy, weight: Tensor, part: Iterable[str], width: int | Fraction
+) -> Form:
     elements = setting.graph.elements(weight.name)
     for mesh in part:
         elements = elements / forms.value(strategy.sizes[mesh])

@@ -156,7 +156,7 @@ class RegionMemory:
     def weights(self) -> tuple[Tensor, ...]:
         return tuple(w for w in self.setting.graph.weights if w.name not in self.shared)
 
-    def pieces(self, role: str, width: int, whole: bool = False) -> list[Form]:
+    def pieces(self, role: str, width: int | Fraction, whole: bool = False) -> list[Form]:
         """The bytes of each weight, or of its gradient or state, on one rank."""
         graph, strategy = self.setting.graph, self.run.strategy
         rules = () if whole else self.rules

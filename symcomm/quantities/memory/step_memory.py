@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from symcomm.form import Form, Num, Total, num, product
 from symcomm.parallel.strategy import resolve
@@ -89,7 +90,7 @@ class StepMemory:
         count = product(num(self.run.chunks), part.count) if self.run.chunks > 1 else part.count
         return product(Total((count, num(-but))) if but else count, form)
 
-    def all(self, role: str, width: int, whole: bool = False) -> Form:
+    def all(self, role: str, width: int | Fraction, whole: bool = False) -> Form:
         """The weights, gradients or states of the whole model on one rank."""
         return add(self.on_rank(part, add(part.pieces(role, width, whole))) for part in self.parts)
 
