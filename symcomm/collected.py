@@ -14,6 +14,7 @@ from typing import TypeVar
 from symcomm import form as forms
 from symcomm.errors import IrrationalError, ValuesError
 from symcomm.form import (
+    BinaryOnes,
     Ceiling,
     Floor,
     Form,
@@ -250,7 +251,7 @@ def _shape(form: Form) -> tuple[Form, tuple[Form, ...]]:
             return Power(*names), inside
         case Logarithm(_, base):
             return Logarithm(names[0], base), inside
-        case Ceiling() | Floor() | Root():
+        case Ceiling() | Floor() | Root() | BinaryOnes():
             return type(form)(names[0]), inside
     raise TypeError(f"no monomials for {type(form).__name__}")
 

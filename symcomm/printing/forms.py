@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from symcomm import form as forms
 from symcomm.form import (
+    BinaryOnes,
     Ceiling,
     Floor,
     Form,
@@ -253,6 +254,10 @@ class _Printer:
                 out = self.go(inside)
                 head = d.based("log", str(base)) if base else d.function("ln")
                 return _Out(head + d.apply + d.parens(out.text, out.tall), _POWER, False, out.tall, out.width + 2.5)
+            case BinaryOnes(inside):
+                out = self.go(inside)
+                text = d.function("ones") + d.apply + d.parens(out.text, out.tall)
+                return _Out(text, _ATOM if d.flat else _POWER, False, out.tall, out.width + 2.9)
         raise TypeError(f"no printing of {type(form).__name__}")
 
     def small(self, form: Form) -> _Out:

@@ -324,7 +324,7 @@ def _counted_text(accounting: Accounting, kind: str) -> str:
         ),
         "all_links": " All k ranks do so." if everyone == 8 * sent else " Counted over all ranks.",
     }
-    return record.statement + said[accounting.communication]
+    return made.told + said[accounting.communication]
 
 
 def _sent_over_boundaries(work: Work, strategy: Strategy, counted: list[Form], phase: str | None) -> Form:
