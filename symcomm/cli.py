@@ -345,6 +345,7 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     told = _quantities(given["at"])
     values = {symbol: number.value for symbol, number in told.items()}
     made = derived(declared.name, model, options, accounting_of(_conventions(given["accounting"])), values)
+    made.check_names(told)
     made.values(**told)  # their units
     _write(_written(made, given["form"], values), given["output"], file)
 

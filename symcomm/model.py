@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -39,6 +40,30 @@ def _whole_ranks(setting: Setting, strategy: object) -> None:
             ranks = evaluate(size, setting.values)
             if ranks.denominator != 1:
                 raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
+
+
+def _named(options: Mapping[str, object]) -> set[str]:
+    """The names in options: degrees, and symbols that stand for numbers."""
+    found: set[str] = set()
+    for name, value in options.items():
+        if name == "strategy" and value:
+            strategy = parse_strategy(value) if isinstance(value, str) else value
+            cut = strategy.pipeline if isinstance(strategy, Strategy) else None
+            sizes = strategy.sizes.values() if isinstance(strategy, Strategy) else ()
+            stages = (cut.stages, cut.layers_per_stage, cut.microbatches) if cut is not None else ()
+            found |= {n for size in (*sizes, *stages) if size is not None for n in names(size)}
+        elif isinstance(value, str):
+            found |= {*re.findall(r"[^\W\d][\w'^]{0,39}", value)}
+    return found
+
+
+def _numbers(values: Mapping[str, object]) -> dict[str, Fraction]:
+    """Exact numbers; raises ``ValuesError`` for one that is negative."""
+    found = {name: exact(value, name) for name, value in values.items()}
+    for name, value in found.items():
+        if value < 0:
+            raise ValuesError(f"{name} is {value}, but it cannot be negative")
+    return found
 
 
 # What the weights alone tell, where a module tree does not say what feeds what.
@@ -108,6 +133,7 @@ class Model(DerivedQuantities):
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
         said = {k: v for k, v in options.items() if v is not None}
+        setting = replace(setting, named=frozenset(_named(said)))
         declared = QUANTITIES[quantity]
         declared.check(said)
         if declared.needs_model:
@@ -123,7 +149,7 @@ class Model(DerivedQuantities):
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""
-        return replace(self, values={**self.values, **{k: exact(v, k) for k, v in values.items()}})
+        return replace(self, values={**self.values, **_numbers(values)})
 
 
 def load(
@@ -165,7 +191,7 @@ def load(
         if table is not None and not 1 <= table <= len(found):
             raise TableError(f"{file}: there is no layer table {table}", hint=f"there are {len(found)}")
         source = found[(table or 1) - 1]
-    given = {k: exact(v, k) for k, v in (values or {}).items()}
+    given = _numbers(values or {})
     known = {*(notation.meanings if notation else ()), *given}
     rows = parse_layer(source)
     graph = build(
@@ -186,8 +212,7 @@ def from_blueprint(
     base = notation or Notation()
     notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
     known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
-    for name, value in (values or {}).items():
-        known[name] = exact(value, name)
+    known |= _numbers(values or {})
     blueprint.graph.relations.complete(known)  # refuses values that contradict one another
     literal = None
     if blueprint.literal is not None:

@@ -18,7 +18,6 @@ from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
-from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.program import Program, program
 from symcomm.program.rewrites.recomputation import RERUN, run_again
@@ -191,7 +190,7 @@ def derive(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join(_PHASES))
     if dtype:
         setting = replace(setting, dtype=dtype)
-    check_divisible(setting.graph, strategy, setting.values)
+    setting.check_divisible(strategy)
     every = calls(setting, strategy, gradient_dtype)
     per_rank = setting.accounting.communication.endswith("per_rank")
     if stage is not None and not (per_rank and strategy.pipeline is not None):

@@ -13,7 +13,6 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
-from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
 from symcomm.program.closed_forms import chunks_of, held_on
 from symcomm.program.rewrites.recomputation import RERUN
@@ -80,7 +79,7 @@ def derive(
             raise ValuesError("every n-th layer is kept, but the model has one layer", hint="say 'repeat: N_layer'")
         again = "full"
     if strategy is not None:
-        check_divisible(setting.graph, strategy, setting.values)
+        setting.check_divisible(strategy)
     cut = strategy.pipeline if strategy is not None else None
     if cut is None:
         for option, value in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):

@@ -14,7 +14,6 @@ from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Num, Sym, evaluate, names
 from symcomm.parallel.pipeline import stage_count
-from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, parse_strategy
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.program import ONE_RANK
@@ -121,7 +120,7 @@ def derive(
     if dtype:
         setting = replace(setting, dtype=dtype)
     if strategy is not None:
-        check_divisible(setting.graph, strategy, setting.values)
+        setting.check_divisible(strategy)
     if recomputation is None:
         recomputation = RERUN[setting.accounting.recomputation]
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
