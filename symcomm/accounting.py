@@ -6,6 +6,7 @@ was made under, prints the fields that touched it, and refuses to be combined wi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 
 from symcomm.errors import AccountingError, nearest
@@ -232,6 +233,27 @@ class Accounting:
             if name not in known_fields:
                 raise AccountingError(f"unknown convention field '{name}'", hint=nearest(name, known_fields))
         return replace(made, **named)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The fields in which something else is chosen than the default.
+
+        >>> Accounting.of("all_links", "serial").asked
+        ('time', 'communication')
+        """
+        return tuple(f.name for f in fields(self) if getattr(self, f.name) != f.default)
+
+    def unused(self, asked: Iterable[str], touched: Iterable[str]) -> tuple[str, ...]:
+        """A sentence on the conventions that were asked for, but touched nothing.
+
+        >>> Accounting.of("all_links").unused(["communication"], ["flops"])
+        ('`communication: all_links` was asked for; nothing here depends on it.',)
+        """
+        read = {*touched}
+        idle = [f"`{name}: {getattr(self, name)}`" for name in dict.fromkeys(asked) if name not in read]
+        several = len(idle) > 1
+        said = f"{'were' if several else 'was'} asked for; nothing here depends on {'them' if several else 'it'}."
+        return (f"{' and '.join(idle)} {said}",) if idle else ()
 
     def statements(self, touched: tuple[str, ...]) -> tuple[Convention, ...]:
         """The conventions of the fields that touched a derivation, for the head of a write-up."""

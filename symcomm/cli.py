@@ -418,6 +418,7 @@ _searching = (
     click.option("--seconds", default=600.0, show_default=True, help="The longest that it may take."),
     click.option("--plot", "picture", type=click.Path(path_type=Path), help="A picture of the front: front.svg."),
     click.option("--json", "as_json", is_flag=True, help="For a program."),
+    click.option("--links", help="The links of mesh axes: 'tensor=900 GB/s, data=50 GB/s @ 5 us, pipe=50 GB/s'."),
     *(click.option(f"--{rate}", help="A rate over that of the device.") for rate in
       ("peak", "memory", "network", "latency", "utilisation")),
 )  # fmt: skip

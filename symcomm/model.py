@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -40,6 +41,13 @@ def _whole_ranks(setting: Setting, strategy: object) -> None:
             ranks = evaluate(size, setting.values)
             if ranks.denominator != 1:
                 raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
+
+
+def _telling(derive: Callable[..., Derivation], asked: tuple[str, ...], setting: Setting, **options: Any) -> Derivation:
+    """A derivation that tells which conventions were asked for and not used."""
+    made = derive(setting, **options)
+    notes = made.accounting.unused(asked, made.touched)
+    return replace(made, notes=(*made.notes, *notes)) if notes else made
 
 
 def _named(options: Mapping[str, object]) -> set[str]:
@@ -121,8 +129,11 @@ class Model(DerivedQuantities):
         return replace(self, graph=self.graph.region(name), name=name, tables=(), literal=None)
 
     def derive(self, quantity: str, *, accounting: str | Accounting | Mapping[str, str] | None = None,
-               **options: Any) -> Derivation:  # fmt: skip
+               asked: tuple[str, ...] | None = None, **options: Any) -> Derivation:  # fmt: skip
         """The derivation of a quantity by its name; ``accounting`` is a name, a mapping or an ``Accounting``.
+
+        ``asked`` are the conventions of which a note is wanted where they change nothing; all that are not at their
+        default unless told.
 
         Raises ``ValuesError`` for an unknown quantity or option, for a choice that there is not, and for a required
         option left out.
@@ -145,7 +156,8 @@ class Model(DerivedQuantities):
                     hint="give a config.json or a layer table; parameters and (fully sharded) data parallelism are "
                     "known",
                 )  # fmt: skip
-        return derived(quantity, setting, said, declared.derive)
+        asked = chosen.asked if asked is None else asked
+        return derived(quantity, setting, said, partial(_telling, declared.derive, asked))
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""
@@ -307,7 +319,7 @@ def peak_rate(clock: object = None, units: object = None, fma: object = None, ac
     return empty.derive("peak_rate", accounting=accounting, clock=clock, units=units, fma=fma)
 
 
-def broadcast(plan: str, accounting: Any = None, **options: object) -> Derivation:
+def broadcast(plan: str, accounting: Any = None, **options: Any) -> Derivation:
     """The time of a broadcast from the host: the plan ``host``, ``serial``, ``relay`` or ``pipelined``.
 
     ``options`` are those of the quantity; what is not given stays a symbol, a latency of 0 is left out.

@@ -201,7 +201,7 @@ def derive(
         c for c in every if collective in (None, c.kind) and phase in (None, c.phase) and c.region.name in held.regions
     ]
     work = Work(setting, *strategy.forms)
-    touched = _touched(setting, strategy, chosen)
+    touched = _touched(setting, strategy, chosen, every, gradient_dtype)
     title = (
         f"Communication of {_title(strategy)}"
         + (f", {collective}" if collective else "")
@@ -243,7 +243,9 @@ def _title(strategy: Strategy) -> str:
     return strategy.name.lower() if strategy.name != strategy.name.upper() else strategy.name
 
 
-def _touched(setting: Setting, strategy: Strategy, chosen: list[Call]) -> list[str]:
+def _touched(
+    setting: Setting, strategy: Strategy, chosen: list[Call], every: tuple[Call, ...], gradient_dtype: str | None
+) -> list[str]:
     found = ["communication"]
     if setting.accounting.communication not in ("payload", "contributed"):
         found.append("algorithm")
@@ -255,6 +257,13 @@ def _touched(setting: Setting, strategy: Strategy, chosen: list[Call]) -> list[s
         found.append("pipeline")
     if any(rule.axis == "paired" for _, rule in strategy.rules):
         found.append("input_gradient")
+    accounting = setting.accounting
+    for name in ("input_gradient", "recomputation"):
+        default = getattr(Accounting, name)
+        if getattr(accounting, name) != default:
+            other = replace(setting, accounting=replace(accounting, **{name: default}))
+            if calls(other, strategy, gradient_dtype) != every:
+                found.append(name)
     return found
 
 

@@ -69,6 +69,7 @@ def derive(
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     if dtype:
         setting = replace(setting, dtype=dtype)
+    asked = recomputation
     if recomputation is None:  # the accounting may say so for every question
         recomputation = RERUN[setting.accounting.recomputation]
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
@@ -98,7 +99,7 @@ def derive(
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
-    touched = conventions(setting.accounting, [part.graph for _, part, _ in mine], strategy)
+    touched = conventions(setting.accounting, [part.graph for _, part, _ in mine], strategy, asked)
     notes: tuple[str, ...] = held.notes
     if again != "none":
         notes += ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)

@@ -121,6 +121,7 @@ def derive(
         setting = replace(setting, dtype=dtype)
     if strategy is not None:
         setting.check_divisible(strategy)
+    asked = recomputation
     if recomputation is None:
         recomputation = RERUN[setting.accounting.recomputation]
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
@@ -172,7 +173,7 @@ def derive(
         notes.append("The layers that are repeated are computed again; what stands before and behind them is not.")
     if strategy is not None and strategy.pipeline is not None:
         notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
-    touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy)
+    touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy, asked)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         touched.append("gathered_weights")
     return setting.derivation(title, work.steps, touched, [exhibit], notes)

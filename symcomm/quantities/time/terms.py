@@ -170,7 +170,7 @@ class Writer:
             k = members[0].ranks(self.strategy)
             if k == num(1):
                 continue
-            over = self._over(members[0], k)
+            over = self.over(members[0], k)
             sizes = tuple(self.setting.written(c.elements) for c in members)
             name = f"{SHORT[kind]},{TAGS[phase]}"
             if f"n_{name}" in self.work.known:
@@ -198,7 +198,7 @@ class Writer:
                 sent.append(Sent(link, through, dtype, rounds))
         return sent, words
 
-    def _over(self, call: Call, k: Form) -> list[tuple[Link, Wire]]:
+    def over(self, call: Call, k: Form) -> list[tuple[Link, Wire]]:
         """The links that a call goes over, and what it costs on each of them."""
         found = levels(self.machine, self.strategy, call.meshes)
         how = self.setting.accounting
