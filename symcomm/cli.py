@@ -369,7 +369,7 @@ def quantities(quantity: str | None, as_json: bool) -> None:
     formatter = click.HelpFormatter(width=shutil.get_terminal_size().columns)
     if quantity:
         formatter.write(f"{quantity}: {_plain(chosen[0].summary)}\n\n")
-        formatter.write_dl([(o.name, o.told) for o in chosen[0].options] or [("(no options)", "")])
+        formatter.write_dl([(o.name, o.told) for o in chosen[0].options])
     for group in dict.fromkeys(one.group for one in chosen) if not quantity else ():
         with formatter.section(group):
             formatter.write_dl([(one.name, _plain(one.summary)) for one in chosen if one.group == group])

@@ -46,7 +46,9 @@ def _whole_ranks(setting: Setting, strategy: object) -> None:
 def _telling(derive: Callable[..., Derivation], asked: tuple[str, ...], setting: Setting, **options: Any) -> Derivation:
     """A derivation that tells which conventions were asked for and not used."""
     made = derive(setting, **options)
-    notes = made.accounting.unused(asked, made.touched)
+    meant = setting.accounting  # an option may come before it: another algorithm
+    kept = [name for name in made.touched if getattr(made.accounting, name) == getattr(meant, name)]
+    notes = meant.unused(asked, kept)
     return replace(made, notes=(*made.notes, *notes)) if notes else made
 
 

@@ -49,7 +49,7 @@ class Setting:
         found = {s.name for axis in self.graph.axes.values() for s in axis.size.free_symbols}
         for name, right in self.graph.relations.equations:
             found |= {name, *forms.names(right)}
-        return frozenset({*found, *(region.times for region in self.graph.regions)})
+        return frozenset({*found, *(region.times for region in self.graph.regions if region.times)})
 
     @property
     def regions(self) -> tuple[Region, ...]:

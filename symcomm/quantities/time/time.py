@@ -123,5 +123,6 @@ def telling(steps: list[Step], fields: list[str]) -> list[str]:
 def with_rates(made: Derivation, writer: Writer) -> Derivation:
     """A derivation that knows the rates that were given, and tells what links were named to no effect."""
     given = {**dict(made.given), **dict(writer.machine.given)}
-    return replace(made, given=tuple(given.items()), notes=(*made.notes, *writer.told(made.steps)),
+    named = made.named | {symbol.name for symbol in writer.machine.symbols}
+    return replace(made, given=tuple(given.items()), named=named, notes=(*made.notes, *writer.told(made.steps)),
                    where=(*made.where, *writer.machine.where))  # fmt: skip
