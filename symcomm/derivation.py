@@ -7,7 +7,7 @@ then confirmed), every unit is kept.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -283,7 +283,7 @@ class Derivation:
 
     def values(self, /, **values: object) -> dict[str, Fraction]:
         """All known numbers: those given before, these, and what the relations imply."""
-        self.check_names(values, (name for name, _ in self.given))
+        self.check_names(values, slips={*values, *(name for name, _ in self.given)})
         given = {name: self.number(name, value) for name, value in values.items()}
         known = self.relations.complete(dict(self.given) | given)
         if given:
@@ -294,12 +294,18 @@ class Derivation:
                 check(known)
         return known
 
-    def check_names(self, values: Iterable[str], besides: Iterable[str] = ()) -> None:
-        """Raises ``ValuesError`` for a value of a name that means nothing here, with near names."""
+    def check_names(self, values: Iterable[str], slips: Collection[str] | None = None) -> None:
+        """Raises ``ValuesError`` for a value of a name that means nothing here, with near names.
+
+        Where ``slips`` are the names that have values, only what looks like a slip is refused: a name near to one that
+        has none. Other names are let be, so that one dictionary of numbers serves several questions.
+        """
         for name in values:
-            if name not in self._names and name not in (others := {*besides}):
-                hint = nearest(name, sorted({*self._names, *others}))
-                raise ValuesError(f"{self.title} has no symbol '{name[:60]}'", hint=hint)
+            if name not in self._names:
+                lacking = sorted(self._names.difference(slips or ()))
+                hint = nearest(name, lacking)
+                if slips is None or (name not in dict(self.given) and hint.startswith("did you mean")):
+                    raise ValuesError(f"{self.title} has no symbol '{name[:60]}'", hint=hint)
 
     @cached_property
     def _names(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from symcomm.derivation import Exhibit
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num
+from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.communication.communication import joint
 from symcomm.quantities.counting.load import load
@@ -105,7 +106,7 @@ def write(
     setting = replace(setting, dtype=dtype) if dtype else setting
     rates = {**rates, "links": by_axis(links, strategy)}
     strategy = settled(strategy, setting.values, setting.accounting.rings)
-    setting.check_divisible(strategy)
+    check_divisible(setting.graph, strategy, setting.values)  # a bound may be asked between sizes that divide
     every = load(setting, strategy, gradient_dtype)
     part = every.of(*PHASES[phase][0])
     fields = touched(setting, part)
