@@ -110,14 +110,15 @@ class Cost:
 def read(cost: Derivation | Form | Expr | str, over: str, given: Mapping[str, object] | None, title: str = "") -> Cost:
     """A cost from a derivation, a form, a SymPy expression or a formula in plain text or LaTeX.
 
-    Raises ``ValuesError`` where it does not depend on ``over``, or a given number is not positive; ``FormulaError``
-    for a text that is no formula.
+    In text, ``over`` and the given names are known names. Raises ``ValuesError`` where it does not depend on one of
+    them, or a given number is not positive; ``FormulaError`` for a text that is no formula.
 
     >>> read("n o + s/(n w)", "n", None).expr
     n*o + s/(n*w)
     """
     if isinstance(cost, str):
-        cost = forms.substitute(size_form(parse_answer(cost, None)), lambda s: Sym(s.name, False))
+        answer = parse_answer(cost, None, {over, *(given or ())})
+        cost = forms.substitute(size_form(answer), lambda s: Sym(s.name, False))
     known: dict[str, Fraction] = {}
     more: dict[str, object] = {}
     if isinstance(cost, Derivation):
@@ -149,6 +150,10 @@ def read(cost: Derivation | Form | Expr | str, over: str, given: Mapping[str, ob
     names = forms.names(form)
     if over not in names:
         raise ValuesError(f"the cost does not depend on '{over[:60]}'", hint=nearest(over, [*names]))
+    unused = next((n for n in given or () if n != over and n not in names), None)
+    if unused is not None:
+        problem = f"'{unused[:60]}' is given, but the cost does not depend on it"
+        raise ValuesError(problem, hint=nearest(unused, [*names]))
     form = forms.substitute(form, lambda s: Sym(s.name, False, s.unit) if s.name == over else s)
     made = Cost(title or "Cost", form, over, unit, known, units=units, **more)  # type: ignore[arg-type]
     _defined(made.expr, f"for any {over}")

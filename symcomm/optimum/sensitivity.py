@@ -93,7 +93,9 @@ def break_even(a: Derivation, b: Derivation, over: str, title: str = "") -> Deri
         raise AccountingError(f"'{a.title}' is in {a.unit}, but '{b.title}' is in {b.unit}")
     pair = Pair.of(a, b, over)
     (one, _), (two, _) = (pair.dressed(forms.from_expr(d.expr), d.unit) for d in (a, b))
-    cost = read(forms.Total((one, forms.negative(two))), over, pair.given, title or f"{a.title} and {b.title}")
+    difference = forms.Total((one, forms.negative(two)))
+    known = {n: v for n, v in pair.given.items() if n in forms.names(difference)}
+    cost = read(difference, over, known, title or f"{a.title} and {b.title}")
     found = terms(cost.expr, cost.x)
     runs = course(found) if found is not None else None
     if found is not None and runs is not None and runs.kind == "unknown" and not cost.missing:

@@ -139,7 +139,7 @@ def derive(
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
-    setting = replace(setting, dtype=dtype) if dtype else setting
+    setting = setting.in_format(dtype)
     placed = step_time.placed(strategy)
     given: dict[str, object] = {}
     fields: list[str] = ["model_flops"]
@@ -163,7 +163,7 @@ def derive(
         mach = linked(setting, placed, rates, number)
         known = (Sym("u_model"), Sym("T_measured"), Sym("R_achieved"))
         work = Work(setting, *placed.forms, *mach.symbols, number, *known)
-        writer = Writer(work, mach, placed, setting.dtype)
+        writer = Writer(work, mach, placed)
     count = None
     if of == "devices":
         fields = []
