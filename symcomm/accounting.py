@@ -6,6 +6,7 @@ was made under, prints the fields that touched it, and refuses to be combined wi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 
 from symcomm.errors import AccountingError, nearest
@@ -75,13 +76,13 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("communication", "sent_and_received_per_rank", "Bytes are those one rank sends plus those it receives."),
     Convention("communication", "all_links", "Bytes are those that all ranks together send over all links."),
     Convention("communication", "contributed", "Bytes are what all ranks together put into the collectives."),
-    Convention("algorithm", "ring", "Collectives run on a ring, which is optimal in bytes sent."),
+    Convention("algorithm", "ring", "Collectives run on a ring: ranks send to their neighbours only."),
     Convention("algorithm", "tree", "Collectives run on a binomial tree."),
     Convention("algorithm", "double_tree", "Collectives run on two binary trees, each for half of the tensor."),
     Convention("algorithm", "recursive_doubling", "Collectives run by recursive doubling."),
     Convention("algorithm", "halving_doubling", "Collectives run by recursive halving and doubling."),
     Convention("algorithm", "bruck", "Collectives run by Bruck's algorithm."),
-    Convention("algorithm", "pairwise", "Collectives exchange between pairs of ranks."),
+    Convention("algorithm", "pairwise", "Ranks send to one another directly, as over a crossbar."),
     Convention("algorithm", "scatter_allgather", "A broadcast scatters the tensor and gathers it again."),
     Convention("algorithm", "chain", "Collectives run in chunks along a chain of ranks."),
     Convention(
@@ -96,6 +97,10 @@ CONVENTIONS: tuple[Convention, ...] = (
         "both_ways",
         "Chunks run both ways round a ring of an even number of ranks at once, each half way: a link carries half of "
         "the tensor in each direction.",
+    ),
+    Convention("torus", "one_axis_at_a_time", "The axes of a torus are used one after the other, by the whole tensor."),
+    Convention(
+        "torus", "all_axes_at_once", "All axes of a torus are used at once, each by a part of the tensor."
     ),
     Convention("chunks", "padded", "A payload that does not divide is padded to equal chunks of whole elements."),
     Convention("chunks", "divisible", "The payload is taken to divide into equal chunks."),
@@ -193,6 +198,7 @@ class Accounting:
     communication: str = "payload"
     algorithm: str = "ring"
     rings: str = "one_way"
+    torus: str = "one_axis_at_a_time"
     chunks: str = "padded"
     message_cost: str = "alpha_beta"
     bandwidth: str = "algbw"
@@ -237,6 +243,27 @@ class Accounting:
             if name not in known_fields:
                 raise AccountingError(f"unknown convention field '{name}'", hint=nearest(name, known_fields))
         return replace(made, **named)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The fields in which something else is chosen than the default.
+
+        >>> Accounting.of("all_links", "serial").asked
+        ('time', 'communication')
+        """
+        return tuple(f.name for f in fields(self) if getattr(self, f.name) != f.default)
+
+    def unused(self, asked: Iterable[str], touched: Iterable[str]) -> tuple[str, ...]:
+        """A sentence on the conventions that were asked for, but touched nothing.
+
+        >>> Accounting.of("all_links").unused(["communication"], ["flops"])
+        ('`communication: all_links` was asked for; nothing here depends on it.',)
+        """
+        read = {*touched}
+        idle = [f"`{name}: {getattr(self, name)}`" for name in dict.fromkeys(asked) if name not in read]
+        several = len(idle) > 1
+        said = f"{'were' if several else 'was'} asked for; nothing here depends on {'them' if several else 'it'}."
+        return (f"{' and '.join(idle)} {said}",) if idle else ()
 
     def statements(self, touched: tuple[str, ...]) -> tuple[Convention, ...]:
         """The conventions of the fields that touched a derivation, for the head of a write-up."""

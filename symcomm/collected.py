@@ -15,6 +15,7 @@ from symcomm import form as forms
 from symcomm.errors import IrrationalError, ValuesError
 from symcomm.form import (
     Applied,
+    BinaryOnes,
     Ceiling,
     Floor,
     Form,
@@ -253,7 +254,7 @@ def _shape(form: Form) -> tuple[Form, tuple[Form, ...]]:
             return Power(*names), inside
         case Logarithm(_, base):
             return Logarithm(names[0], base), inside
-        case Ceiling() | Floor() | Root():
+        case Ceiling() | Floor() | Root() | BinaryOnes():
             return type(form)(names[0]), inside
     raise TypeError(f"no monomials for {type(form).__name__}")
 

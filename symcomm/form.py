@@ -121,6 +121,17 @@ class Floor(Form):
 
 
 @dataclass(frozen=True)
+class BinaryOnes(Form):
+    """The ones in the binary digits of 0, 1, ..., n - 1 together: n/2 log2 n where n is a power of two.
+
+    There is no closed form for other n. Source: Delange, Sur la fonction sommatoire de la fonction somme des chiffres,
+    1975.
+    """
+
+    inside: Form
+
+
+@dataclass(frozen=True)
 class Largest(Form):
     """The largest of several; kept as a form because SymPy's ``Max`` of many is quadratic."""
 
@@ -237,6 +248,8 @@ def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
                 return sp.ceiling(go(inside))
             case Floor(inside):
                 return sp.floor(go(inside))
+            case BinaryOnes(inside):
+                return sp.Function(_ONES, integer=True, nonnegative=True)(go(inside))
             case Largest(choices):
                 return _extreme(sp.Max, [go(c) for c in choices])
             case Smallest(choices):
@@ -331,6 +344,8 @@ def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
                 return Fraction(-((-go(inside)).__floor__()))
             case Floor(inside):
                 return Fraction(go(inside).__floor__())
+            case BinaryOnes(inside):
+                return Fraction(_binary_ones(go(inside)))
             case Largest(choices):
                 return max(go(c) for c in choices)
             case Smallest(choices):
@@ -342,6 +357,19 @@ def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
         raise TypeError(f"no value for {type(f).__name__}")
 
     return go(form)
+
+
+_ONES = "ones"
+
+
+def _binary_ones(number: Fraction) -> int:
+    if number.denominator != 1 or number < 0:
+        raise ValuesError(f"{number} is no whole number, whose binary digits could be counted")
+    n, found, bit = int(number), 0, 1
+    while bit < n:  # the digit is one in every other run of so many numbers
+        found += n // (2 * bit) * bit + max(0, n % (2 * bit) - bit)
+        bit *= 2
+    return found
 
 
 _LARGEST_EXPONENT = 100_000  # 2^100000 takes 12 kB; more is a mistake or an attack
@@ -433,7 +461,7 @@ def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
                 return Unit(tuple((b, p // 2) for b, p in unit.powers))
             case Ceiling(inside) | Floor(inside):
                 return go(inside)
-            case Logarithm():
+            case Logarithm() | BinaryOnes():
                 return ONE
             case Applied(rule):
                 return rule.unit
@@ -514,6 +542,8 @@ def from_expr(expr: Expr) -> Form:
             return Logarithm(go(e.args[0]))
         if (rule := getattr(e.func, "rule", None)) is not None:
             return Applied(rule, tuple(go(a) for a in e.args))
+        if e.is_Function and str(e.func) == _ONES:
+            return BinaryOnes(go(e.args[0]))
         if e.has(sp.zoo, sp.nan, sp.oo):
             raise ValuesError("a division by zero")
         raise TypeError(f"no form for {type(e).__name__}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -39,6 +41,39 @@ def _whole_ranks(setting: Setting, strategy: object) -> None:
             ranks = evaluate(size, setting.values)
             if ranks.denominator != 1:
                 raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
+
+
+def _telling(derive: Callable[..., Derivation], asked: tuple[str, ...], setting: Setting, **options: Any) -> Derivation:
+    """A derivation that tells which conventions were asked for and not used."""
+    made = derive(setting, **options)
+    meant = setting.accounting  # an option may come before it: another algorithm
+    kept = [name for name in made.touched if getattr(made.accounting, name) == getattr(meant, name)]
+    notes = meant.unused(asked, kept)
+    return replace(made, notes=(*made.notes, *notes)) if notes else made
+
+
+def _named(options: Mapping[str, object]) -> set[str]:
+    """The names in options: degrees, and symbols that stand for numbers."""
+    found: set[str] = set()
+    for name, value in options.items():
+        if name == "strategy" and value:
+            strategy = parse_strategy(value) if isinstance(value, str) else value
+            cut = strategy.pipeline if isinstance(strategy, Strategy) else None
+            sizes = strategy.sizes.values() if isinstance(strategy, Strategy) else ()
+            stages = (cut.stages, cut.layers_per_stage, cut.microbatches) if cut is not None else ()
+            found |= {n for size in (*sizes, *stages) if size is not None for n in names(size)}
+        elif isinstance(value, str):
+            found |= {*re.findall(r"[^\W\d][\w'^]{0,39}", value)}
+    return found
+
+
+def _numbers(values: Mapping[str, object]) -> dict[str, Fraction]:
+    """Exact numbers; raises ``ValuesError`` for one that is negative."""
+    found = {name: exact(value, name) for name, value in values.items()}
+    for name, value in found.items():
+        if value < 0:
+            raise ValuesError(f"{name} is {value}, but it cannot be negative")
+    return found
 
 
 # What the weights alone tell, where a module tree does not say what feeds what.
@@ -96,8 +131,11 @@ class Model(DerivedQuantities):
         return replace(self, graph=self.graph.region(name), name=name, tables=(), literal=None)
 
     def derive(self, quantity: str, *, accounting: str | Accounting | Mapping[str, str] | None = None,
-               **options: Any) -> Derivation:  # fmt: skip
+               asked: tuple[str, ...] | None = None, **options: Any) -> Derivation:  # fmt: skip
         """The derivation of a quantity by its name; ``accounting`` is a name, a mapping or an ``Accounting``.
+
+        ``asked`` are the conventions of which a note is wanted where they change nothing; all that are not at their
+        default unless told.
 
         Raises ``ValuesError`` for an unknown quantity or option, for a choice that there is not, and for a required
         option left out.
@@ -108,6 +146,7 @@ class Model(DerivedQuantities):
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
         said = {k: v for k, v in options.items() if v is not None}
+        setting = replace(setting, named=frozenset(_named(said)))
         declared = QUANTITIES[quantity]
         declared.check(said)
         if declared.needs_model:
@@ -119,11 +158,12 @@ class Model(DerivedQuantities):
                     hint="a layer table, or the config.json of a family that is read, says it; parameters and (fully "
                     "sharded) data parallelism are known",
                 )  # fmt: skip
-        return derived(quantity, setting, said, declared.derive)
+        asked = chosen.asked if asked is None else asked
+        return derived(quantity, setting, said, partial(_telling, declared.derive, asked))
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""
-        return replace(self, values={**self.values, **{k: exact(v, k) for k, v in values.items()}})
+        return replace(self, values={**self.values, **_numbers(values)})
 
 
 def load(
@@ -166,7 +206,7 @@ def load(
         if table is not None and not 1 <= table <= len(found):
             raise TableError(f"{file}: there is no layer table {table}", hint=f"there are {len(found)}")
         source = found[(table or 1) - 1]
-    given = {k: exact(v, k) for k, v in (values or {}).items()}
+    given = _numbers(values or {})
     known = {*(notation.meanings if notation else ()), *given}
     rows = parse_layer(source)
     graph = build(
@@ -195,8 +235,7 @@ def from_blueprint(
     base = notation or Notation()
     notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
     known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
-    for name, value in (values or {}).items():
-        known[name] = exact(value, name)
+    known |= _numbers(values or {})
     blueprint.graph.relations.complete(known)  # refuses values that contradict one another
     literal = None
     if blueprint.literal is not None:
@@ -291,7 +330,7 @@ def peak_rate(clock: object = None, units: object = None, fma: object = None, ac
     return empty.derive("peak_rate", accounting=accounting, clock=clock, units=units, fma=fma)
 
 
-def broadcast(plan: str, accounting: Any = None, **options: object) -> Derivation:
+def broadcast(plan: str, accounting: Any = None, **options: Any) -> Derivation:
     """The time of a broadcast from the host: the plan ``host``, ``serial``, ``relay`` or ``pipelined``.
 
     ``options`` are those of the quantity; what is not given stays a symbol, a latency of 0 is left out.

@@ -69,7 +69,7 @@ class Request:
 
         known = {option.name for option in QUANTITIES[name].options}
         options = {key: value for key, value in self.options.items() if key in known} | changed
-        made = derive(name, self.model, options, self.accounting, self.values)
+        made = derive(name, self.model, options, self.accounting, self.values, ())
         check_units(made, self.given)
         needed = {symbol.name for symbol in made.expr.free_symbols}
         known_too = {symbol: value for symbol, value in self.values.items() if symbol in needed}

@@ -153,7 +153,8 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
     values = _numbers(known)
     try:
         asked, about = ask.sheet or ask.quantity, model or no_model(problem.notation)
-        derivation = derive(asked, about, dict(ask.options), chosen, values)
+        own = tuple(name for name, _ in (*ask.conventions, *extra))  # those of the document hold where they matter
+        derivation = derive(asked, about, dict(ask.options), chosen, values, own)
         check_units(derivation, known)
         complete = derivation.values(**values)
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None

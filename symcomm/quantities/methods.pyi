@@ -30,6 +30,7 @@ class DerivedQuantities:
 
     def parameters(
         self,
+        of: Literal["all", "active"] = "all",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -454,6 +455,8 @@ class DerivedQuantities:
         microbatches: int | str | None = None,
         dtype: str | None = None,
         gradient_dtype: str | None = None,
+        schedule: str | None = None,
+        chunks: int | str | None = None,
         *,
         device: object = None,
         peak: object = None,
@@ -501,12 +504,16 @@ class DerivedQuantities:
         strategy: Strategy | str | None = None,
         of: Literal["tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device_hours", "devices"] = "tokens_per_second",
         microbatches: int | str | None = None,
+        step: object = None,
+        achieved: object = None,
         mfu: object = None,
         devices_used: int | str | None = None,
         budget: object = None,
         dtype: str | None = None,
         gradient_dtype: str | None = None,
         frozen: object = None,
+        schedule: str | None = None,
+        chunks: int | str | None = None,
         *,
         device: object = None,
         peak: object = None,

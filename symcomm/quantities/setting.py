@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import gcd, lcm
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,12 @@ from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step
 from symcomm.dtypes import formats
 from symcomm.errors import ValuesError, nearest
-from symcomm.form import Form, Num, Sym, num, product
+from symcomm.form import Form, Num, Ratio, Sym, num, product
 from symcomm.graph.graph import Graph, Op, Region, bare
 from symcomm.notation import Notation
+from symcomm.parallel.pipeline import check_stages
+from symcomm.parallel.placement import check_divisible, cut_axes
+from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import Same
 from symcomm.units import Unit
 
@@ -53,6 +56,13 @@ class Setting:
         if found and len(found) == len(weights):
             raise ValuesError("all weights are frozen: there is nothing to train", hint="leave out some of 'frozen'")
         return replace(self, frozen=frozenset(found))
+    named: frozenset[str] = frozenset()  # what the options of a question name
+    checks: list[Callable[[Mapping[str, Fraction]], None]] = field(default_factory=list, compare=False)
+
+    def check_divisible(self, strategy: Strategy) -> None:
+        """Raises ``StrategyError`` where a degree does not divide a size, as soon as both are known."""
+        check_divisible(self.graph, strategy, self.values)
+        self.checks.append(partial(_check_sizes, self.graph, strategy))
 
     def in_format(self, dtype: str | None) -> Setting:
         """The same in other number formats: one for all, or ``X=fp8, Y=fp32``; as it is where none is said."""
@@ -82,7 +92,7 @@ class Setting:
         found = {s.name for axis in self.graph.axes.values() for s in axis.size.free_symbols}
         for name, right in self.graph.relations.equations:
             found |= {name, *forms.names(right)}
-        return frozenset({*found, *(region.times for region in self.graph.regions)})
+        return frozenset({*found, *(region.times for region in self.graph.regions if region.times)})
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -134,7 +144,8 @@ class Setting:
             notes = (*notes, f"Not trained, so without gradient and update: {listed}.")
         return Derivation(
             title, self.accounting, tuple(steps), tuple(dict.fromkeys(touched)), self.graph.relations, tuple(exhibits),
-            tuple(self.values.items()), self.notation, tuple(notes),
+            tuple(self.values.items()), self.notation, tuple(notes), sizes=self.symbols, named=self.named,
+            checks=tuple(self.checks),
         )  # fmt: skip
 
     def worth(self, form: Form, known: Mapping[str, Expr]) -> Expr:
@@ -158,6 +169,25 @@ class Setting:
         if not worth.has(sp.Max, sp.Min, AppliedUndef):
             return forms.from_expr(_collected(worth, self.graph.relations.gather))
         return form
+
+
+@lru_cache(maxsize=256)
+def cuts(held: Same[Graph], strategy: Strategy) -> tuple[tuple[Form, tuple[Form, ...]], ...]:
+    """The sizes that a strategy cuts, each with the degrees that must divide it."""
+    found: dict[tuple[Form, tuple[Form, ...]], None] = {}
+    for _, axis, meshes in cut_axes(held.it, strategy):
+        found[forms.from_expr(axis.size), tuple(strategy.sizes[mesh] for mesh in meshes)] = None
+    return tuple(found)
+
+
+def _check_sizes(graph: Graph, strategy: Strategy, known: Mapping[str, Fraction]) -> None:
+    """Raises ``StrategyError`` where a degree does not divide a size, both known."""
+    if strategy.pipeline is not None:
+        check_stages(graph, strategy.pipeline, known)
+    for size, parts in cuts(Same(graph), strategy):
+        form = Ratio(size, product(*parts))
+        if {*forms.names(form)} <= known.keys() and forms.evaluate(form, known).denominator != 1:
+            check_divisible(graph, strategy, known)  # says which tensor it is
 
 
 @lru_cache(maxsize=64)
@@ -285,6 +315,10 @@ def named_by(said: str, name: str) -> bool:
 
 class Work:
     """The steps of a derivation while they are written down."""
+
+    def reused(self, name: str) -> Form | None:
+        """The name of a step that is there already; None where there is none."""
+        return Sym(name) if name in self.known else None
 
     def called(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
         """A form under a name; a symbol has one already."""

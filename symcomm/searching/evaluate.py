@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from symcomm import form as forms
 from symcomm.collected import Monomial, Terms, exactly
-from symcomm.collectives.sweep import ceil_log2, floor_log2
+from symcomm.collectives.sweep import binary_ones, ceil_log2, floor_log2
 from symcomm.errors import ValuesError
 from symcomm.program.program import Same
 from symcomm.searching.space import Grid
@@ -327,6 +327,8 @@ def arrays(form: forms.Form, columns: Mapping[str, Any]) -> Any:
                 return np.ceil(go(inside))
             case forms.Floor(inside):
                 return np.floor(go(inside))
+            case forms.BinaryOnes(inside):
+                return binary_ones(go(inside))
             case forms.Largest():
                 return reduce(np.maximum, map(go, f.choices))
             case forms.Smallest():

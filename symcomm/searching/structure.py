@@ -30,12 +30,12 @@ from symcomm.program.program import Same
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.communication import buckets
 from symcomm.quantities.communication.communication import Call, joint
-from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
 from symcomm.quantities.setting import Setting, mark
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time import time as layer_time
+from symcomm.quantities.time.links import links_of
 from symcomm.searching.template import PIPELINE, Piece, composed, degrees
 from symcomm.units import Unit
 
@@ -60,6 +60,12 @@ class Question:
     call_overhead: Fraction = Fraction(0)
     accounting: Accounting = field(default_factory=Accounting)
     rates: tuple[tuple[str, Any], ...] = ()
+    links: tuple[tuple[str, Any], ...] = ()
+
+    def rates_of(self, strategy: Strategy | None) -> dict[str, object]:
+        """The rates, and the links of the axes of the mesh that a strategy has."""
+        links = links_of(dict(self.links), strategy) if strategy is not None else {}
+        return {**dict(self.rates), **({"links": links} if links else {})}
 
 
 @dataclass(frozen=True)
@@ -194,7 +200,7 @@ def structure(question: Question, draft: Draft) -> Structure:
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
     setting = _Terse(model.graph, accounting, model.dtype, model.notation, known)
     m = _fresh("m", setting, strategy)
-    rates: dict[str, object] = dict(question.rates)
+    rates = question.rates_of(strategy)
     made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None)
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
@@ -224,7 +230,7 @@ def structure(question: Question, draft: Draft) -> Structure:
     if draft.bucketed:
         b = _fresh("n_b", setting, strategy)
         varied.append((BUCKETS, b.name))
-        steps += _bucketed(question, setting, micro, made, b, rates)
+        steps += _bucketed(question, setting, micro, made, b)
         time = Total((made.time, forms.negative(Sym(f"{BUCKET}sync")), Sym(f"{BUCKET}{_last(steps)}")))
     steps.append(("time", time))
     if len(stages) > 1:
@@ -376,19 +382,19 @@ def _seconds(made: step_time.StepTime, calls: Iterable[Call], latency: bool = Tr
     alike: dict[tuple[str, tuple[str, ...], str], list[Call]] = {}
     for call in calls:
         alike.setdefault((call.kind, call.meshes, call.dtype), []).append(call)
-    setting, machine = made.work.setting, made.writer.machine
-    for (kind, _, dtype), mine in alike.items():
+    setting = made.work.setting
+    for (_, _, dtype), mine in alike.items():
         k = _ranks(made, mine[0])
         assert k is not None
-        cost = wire(kind, setting.accounting.algorithm, k)
         elements = Total(tuple(setting.written(call.elements) for call in mine))
-        yield Ratio(product(element_bytes(dtype), cost.through(setting.accounting.link), elements), machine.network)
-        if latency and machine.latency is not None:
-            yield product(num(len(mine)), cost.rounds, machine.latency)
+        for link, cost in made.writer.over(mine[0], k):
+            yield Ratio(product(element_bytes(dtype), cost.through(setting.accounting.link), elements), link.bandwidth)
+            if latency and link.latency is not None:
+                yield product(num(len(mine)), cost.rounds, link.latency)
 
 
 def _bucketed(
-    question: Question, setting: Setting, micro: Setting, made: step_time.StepTime, b: Sym, rates: dict[str, object]
+    question: Question, setting: Setting, micro: Setting, made: step_time.StepTime, b: Sym
 ) -> list[tuple[str, Form]]:
     """The steps to the reduction of the gradients at the end of the batch, and to what is left of it in buckets.
 
@@ -403,6 +409,7 @@ def _bucketed(
         raise StrategyError("no gradients are reduced between ranks", hint="buckets go with data parallelism")
     count: Form = Sym("n_stage") if made.strategy.pipeline is not None else setting.repeat
     chosen = replace(made.strategy, pipeline=None)
+    rates = question.rates_of(chosen)
     _, work, writer, terms, *_ = layer_time.write(micro, chosen, "backward", None, None, question.gradient_dtype, rates)
     one = writer.time("t", terms, "The backward pass")
     assert isinstance(one, Sym)

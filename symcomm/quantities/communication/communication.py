@@ -18,7 +18,6 @@ from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
-from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program.program import Program, program
 from symcomm.program.rewrites.accumulation import repeats
@@ -219,7 +218,7 @@ def derive(
             hint = f"pipeline(..., microbatches={microbatches})"
             raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
-    check_divisible(setting.graph, strategy, setting.values)
+    setting.check_divisible(strategy)
     setting = setting.freeze(frozen)
     every = calls(setting, strategy, gradient_dtype)
     per_rank = setting.accounting.communication.endswith("per_rank")
@@ -232,7 +231,7 @@ def derive(
         and (c.kind == "send" or c.region.name in held.regions)
     ]
     work = Work(setting, *strategy.forms, m)
-    touched = _touched(setting, strategy, chosen)
+    touched = _touched(setting, strategy, chosen, every, gradient_dtype)
     if m != num(1) and any(c.finishes and repeats("reduced_every_microbatch", c.what, c.meshes) for c in chosen):
         touched.append("accumulation")
     title = (
@@ -293,7 +292,9 @@ def _title(strategy: Strategy) -> str:
     return strategy.name.lower() if strategy.name != strategy.name.upper() else strategy.name
 
 
-def _touched(setting: Setting, strategy: Strategy, chosen: list[Call]) -> list[str]:
+def _touched(
+    setting: Setting, strategy: Strategy, chosen: list[Call], every: tuple[Call, ...], gradient_dtype: str | None
+) -> list[str]:
     found = ["communication"]
     if setting.accounting.communication not in ("payload", "contributed"):
         found.append("algorithm")
@@ -305,6 +306,13 @@ def _touched(setting: Setting, strategy: Strategy, chosen: list[Call]) -> list[s
         found.append("pipeline")
     if any(rule.axis == "paired" for _, rule in strategy.rules):
         found.append("input_gradient")
+    accounting = setting.accounting
+    for name in ("input_gradient", "recomputation"):
+        default = getattr(Accounting, name)
+        if getattr(accounting, name) != default:
+            other = replace(setting, accounting=replace(accounting, **{name: default}))
+            if calls(other, strategy, gradient_dtype) != every:
+                found.append(name)
     return found
 
 
@@ -378,7 +386,7 @@ def _counted_text(accounting: Accounting, kind: str) -> str:
         ),
         "all_links": " All k ranks do so." if everyone == 8 * sent else " Counted over all ranks.",
     }
-    return record.statement + said[accounting.communication]
+    return made.told + said[accounting.communication]
 
 
 def _sent_over_boundaries(work: Work, strategy: Strategy, counted: list[Form], phase: str | None) -> Form:

@@ -164,11 +164,24 @@ def _computed(
     return graph, tuple(ops)
 
 
+def repeated(graph: Graph, name: str) -> Op | None:
+    """The op that makes a tensor out of a smaller one whose numbers it only repeats, such as keys for all heads.
+
+    Who reads such a tensor reads each number of the smaller one once.
+    """
+    made = graph.producers.get(name)
+    if made is None or not made.attribute("view") or len(made.inputs) != 1:
+        return None
+    return None if graph.same_size(graph.elements(name), graph.elements(made.inputs[0])) else made
+
+
 def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     """The tensors that an op moves under the traffic convention: as what, and how often."""
     convention = TRAFFIC[setting.accounting.traffic]
     found: dict[str, str] = {}
     for name in op.inputs:
+        smaller = repeated(graph, name)
+        name = name if smaller is None else smaller.inputs[0]
         role = graph.tensors[name].role
         found[name] = role if role in ("weight", "gradient") else "saved" if op.phase == "backward" else "activation"
     made = graph.tensors[op.output]
@@ -179,7 +192,11 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
 
 
 def _moved(setting: Setting, made: Plan, strategy: Strategy, op: Op) -> tuple[Moved, ...]:
-    graph, layouts = made.graph, made.layouts[op.output]
+    graph, layouts = made.graph, dict(made.layouts[op.output])
+    for name in op.inputs:
+        smaller = repeated(graph, name)
+        if smaller is not None:
+            layouts[smaller.inputs[0]] = made.layouts[smaller.output][smaller.inputs[0]]
     found: list[Moved] = []
     for name, (use, times) in uses(setting, graph, op).items():
         tensor, layout = graph.tensors[name], layouts[name]

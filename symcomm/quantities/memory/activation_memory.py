@@ -53,6 +53,7 @@ def derive(
     Source: the accounting of Korthikanti et al., arXiv 2205.05198, section 4.
     """
     strategy = placed(strategy, schedule=schedule, stage=stage, chunks=chunks)
+    asked = recomputation
     setting, again = training(setting, strategy, dtype, frozen, recomputation, every)
     again = "full" if every is not None else again
     cut = strategy.pipeline if strategy is not None else None
@@ -69,7 +70,7 @@ def derive(
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
-    touched = conventions(setting.accounting, [part.graph for _, part, _ in mine], strategy)
+    touched = conventions(setting.accounting, [part.graph for _, part, _ in mine], strategy, asked)
     notes: tuple[str, ...] = held.notes
     if again != "none":
         notes += ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)

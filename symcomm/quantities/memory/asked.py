@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.setting import Setting
@@ -36,7 +35,7 @@ def training(
     that there are not and for groups of layers that do not go with the rest.
     """
     if strategy is not None:
-        check_divisible(setting.graph, strategy, setting.values)
+        setting.check_divisible(strategy)
     setting = setting.in_format(dtype).freeze(frozen)
     if again is None:  # the accounting may say so for every question
         again = RERUN[setting.accounting.recomputation]

@@ -105,6 +105,7 @@ def derive(
     if strategy is None and (buckets != "none" or units != "layer"):
         option = "buckets: copy" if buckets != "none" else "units: model"
         raise StrategyError(f"'{option}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
+    asked = recomputation
     setting, again = training(setting, strategy, dtype, frozen, recomputation, every)
     run = StepOptions(
         strategy or ONE_RANK,
@@ -155,7 +156,7 @@ def derive(
         notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
         if "+" in find(schedule or USUAL_SCHEDULE).kinds:
             notes.append("Where a forward overlaps with a backward, both are taken to be at their largest at once.")
-    touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy)
+    touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy, asked)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         touched.append("gathered_weights")
     return setting.derivation(title, work.steps, touched, [exhibit], notes)

@@ -390,12 +390,17 @@ def keeper(setting: Setting, made: Plan, recomputation: str = "none") -> Keeper:
     return found
 
 
-def conventions(accounting: Accounting, graphs: Sequence[Graph], strategy: Strategy | None) -> list[str]:
-    """The conventions that what is kept depends on, by field."""
+def conventions(
+    accounting: Accounting, graphs: Sequence[Graph], strategy: Strategy | None, recomputation: object = ""
+) -> list[str]:
+    """The conventions that what is kept depends on, by field; the ``recomputation`` that is asked for, or None."""
     found = ["saved"]
+    if recomputation is None and accounting.recomputation != Accounting.recomputation:
+        found.append("recomputation")
     if any(not graph.repeat and differentiable(graph) != differentiable(graph, frozenset()) for graph in graphs):
         found.append("input_gradient")
-    if accounting.saved == "pytorch" and any(op.kind == "softmax" for graph in graphs for op in graph.ops):
+    kept = accounting.saved == "pytorch" and any(op.kind == "softmax" for graph in graphs for op in graph.ops)
+    if kept or (accounting.softmax == "fused" and any(graph.attention_pairs for graph in graphs)):
         found.append("softmax")
     if strategy is not None and any(rule.axis == "sequence" for _, rule in strategy.rules):
         found.append("gathered_activations")

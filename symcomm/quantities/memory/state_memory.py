@@ -105,10 +105,10 @@ _KINDS = ("weights", "gradients", "states")
 _KINDS_OF = dict(zip(("weight", "gradient", "state"), _KINDS, strict=True))
 
 
-def _rounded(role: str, size: int, elements: Form) -> Form:
+def _rounded(role: str, size: int | Fraction, elements: Form) -> Form:
     """The bytes that an allocator gives out for some elements; a state of more than 4 bytes is several tensors."""
-    tensors = max(1, size // 4) if role == "state" else 1
-    whole, each = Num(Fraction(REQUEST), BYTE), Num(Fraction(size, tensors), Unit.parse("byte/parameter"))
+    tensors = max(1, int(size // 4)) if role == "state" else 1
+    whole, each = Num(Fraction(REQUEST), BYTE), Num(Fraction(size) / tensors, Unit.parse("byte/parameter"))
     return product(num(tensors), whole, Ceiling(Ratio(product(elements, each), whole)))
 
 

@@ -13,7 +13,6 @@ from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Largest, Num, Ratio, Total, negative, num, product
 from symcomm.graph.graph import Graph, Region
 from symcomm.parallel import pipeline
-from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
 from symcomm.program.closed_forms import ClosedForm, chunks_of
 from symcomm.program.closed_forms import slots as slots_of
@@ -116,7 +115,7 @@ def write(
     if cut is None and (schedule is not None or chunks is not None):
         raise StrategyError("'schedule' and 'chunks' belong to a pipeline", hint="such as pipeline(8, microbatches=32)")
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
-    check_divisible(setting.graph, chosen, setting.values)
+    setting.check_divisible(chosen)
     micro = microbatched(setting, m)
     every = load(micro, chosen, gradient_dtype)
     between = [(p, c) for p, c in every.calls if c.meshes == ("pipe",)]

@@ -10,7 +10,6 @@ from symcomm.derivation import Derivation, Exhibit, Step
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Sym
 from symcomm.form import names as names_of
-from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.counting.load import ONE_DEVICE, load
 from symcomm.quantities.declared import Meaning
@@ -42,7 +41,7 @@ def write(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
     setting = setting.in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
-    check_divisible(setting.graph, placed, setting.values)
+    setting.check_divisible(placed)
     every = load(setting, placed, gradient_dtype)
     part = every.of(*PHASES[phase]).row(setting, op)
     made = linked(setting, placed, rates)
@@ -126,5 +125,6 @@ def telling(steps: list[Step], fields: list[str]) -> list[str]:
 def with_rates(made: Derivation, writer: Writer) -> Derivation:
     """A derivation that knows the rates that were given, and tells what links were named to no effect."""
     given = {**dict(made.given), **dict(writer.machine.given)}
-    return replace(made, given=tuple(given.items()), notes=(*made.notes, *writer.told(made.steps)),
+    named = made.named | {symbol.name for symbol in writer.machine.symbols}
+    return replace(made, given=tuple(given.items()), named=named, notes=(*made.notes, *writer.told(made.steps)),
                    where=(*made.where, *writer.machine.where))  # fmt: skip
