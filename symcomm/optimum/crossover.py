@@ -6,17 +6,22 @@ by a scan of whole numbers or by bisection with fractions. No float takes part i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
 from symcomm.errors import ValuesError
 from symcomm.form import Num
+from symcomm.optimum.cost import Formula, derived
 from symcomm.optimum.pair import Pair, comparable
 from symcomm.optimum.sign_changes import Crossing, bisect, exact_roots, points, real_changes, scan, signs_between
 from symcomm.units import ONE, Quantity, Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 
 @dataclass(frozen=True)
@@ -31,43 +36,43 @@ class Crossovers:
 
 
 def crossover(
-    a: Derivation,
-    b: Derivation,
+    a: Formula | Expr,
+    b: Formula | Expr,
     over: str,
     between: tuple[object, object] | None = None,
     compared: Iterable[str] = ("algorithm",),
+    given: Mapping[str, object] | None = None,
 ) -> Derivation:
     """The value of ``over`` at which two costs are equal, with steps; see ``crossovers``."""
-    return crossovers(a, b, over, between, compared).derivation
+    return crossovers(a, b, over, between, compared, given).derivation
 
 
 def crossovers(
-    a: Derivation,
-    b: Derivation,
+    first: Formula | Expr,
+    second: Formula | Expr,
     over: str,
     between: tuple[object, object] | None = None,
     compared: Iterable[str] = ("algorithm",),
+    given: Mapping[str, object] | None = None,
 ) -> Crossovers:
     """Every value of ``over`` in a range at which one of two costs overtakes the other.
 
-    A value of ``over`` that the derivations were given is not used. Without ``between`` the range is 2 to 4096 for a
+    The costs are derivations, forms or text; ``given`` are numbers besides those of the derivations. A value of
+    ``over`` that they were given is not used. Without ``between`` the range is 2 to 4096 for a
     whole number without a unit, 1 to 2^60 for one with a unit, and 2^-60 to 2^60 for any other amount. Raises
     ``AccountingError`` where the two are counted differently in another field than ``compared``, ``ValuesError`` where
     ``over`` appears in neither or numbers are missing that would decide.
 
-    >>> from symcomm.accounting import Accounting
-    >>> from symcomm.form import Sym, Total, product
-    >>> def cost(title, form):
-    ...     return Derivation(title, Accounting(), (Step("T", form, ONE, Reason("given", "A test.")),))
-    >>> flat, steep = cost("flat", Total((Sym("a"), Sym("n")))), cost("steep", product(forms.num(3), Sym("n")))
-    >>> crossover(flat, steep, "n").expr
+    >>> crossover("a + n", "3n", "n").expr
     a/2
     """
+    a, b = derived(first, given), derived(second, given)
     accounting = comparable(a, b, tuple(compared))
     pair = Pair.of(a, b, over)
     low, high = _range(pair, between)
-    given = {name: value for name, value in pair.given.items() if name != over}
-    missing = [name for name in pair.names if name not in given and name != over]
+    known = {name: exact(value, name, pair.units.get(name, ONE)) for name, value in (given or {}).items()}
+    known = {name: value for name, value in (pair.given | known).items() if name != over}
+    missing = [name for name in pair.names if name not in known and name != over]
     steps = pair.first_steps()
     solved = pair.solution()
     crossings: tuple[Crossing, ...] = ()
@@ -75,15 +80,15 @@ def crossovers(
     notes: list[str] = []
     exhibits: tuple[Exhibit, ...] = ()
     if not missing:
-        sign = pair.sign(given)
-        roots = exact_roots(pair.numbers(given), pair.variable, low, high)
+        sign = pair.sign(known)
+        roots = exact_roots(pair.numbers(known), pair.variable, low, high)
         crossings = tuple(scan(sign, low, high, pair.whole)) if roots is None else roots
         less = signs_between(sign, crossings, low, high, pair.whole)
         crossings, less = real_changes(crossings, less)
         exhibits = (_table(pair, crossings, less, low, high),)
         if not crossings:
             steps = steps[:2] + steps[3:]  # the equation has no solution to be found
-            notes.append(_always(pair, less[0], low, high, given))
+            notes.append(_always(pair, less[0], low, high))
     elif solved is None:
         raise ValuesError(
             f"the crossover over {over} has no closed form, and {', '.join(missing)} have no value",
@@ -100,7 +105,7 @@ def crossovers(
     derivation = Derivation(
         f"Crossover of {pair.titles[0]} and {pair.titles[1]} over {over}", accounting, tuple(steps),
         tuple(dict.fromkeys(f for f in (*a.touched, *b.touched) if f not in pair.differing)), pair.relations, exhibits,
-        tuple(given.items()), pair.notation, (*pair.differences(), *notes),
+        tuple(known.items()), pair.notation, (*pair.differences(), *notes),
     )  # fmt: skip
     return Crossovers(over, (low, high), crossings, less, derivation)
 
@@ -146,7 +151,7 @@ def _table(pair: Pair, crossings: Sequence[Crossing], less: Sequence[int], low: 
     return Exhibit(f"Which is less, by {pair.over}", ("from", "to", "less"), rows)
 
 
-def _always(pair: Pair, side: int, low: Fraction, high: Fraction, given: dict[str, Fraction]) -> str:
+def _always(pair: Pair, side: int, low: Fraction, high: Fraction) -> str:
     unit = pair.units.get(pair.over, ONE)
     span = f"for every {pair.over} from {_said(low, unit)} to {_said(high, unit)}"
     if not side:

@@ -120,7 +120,7 @@ def _real(asked: _Split) -> Derivation:
     if overlap:
         return _where_equal(asked, terms, cost)
     try:
-        best = (maximise if asked.least == "batch" else minimise)(cost, x, integer=False)
+        best = (maximise if asked.least == "batch" else minimise)(cost, x, integer=False, lower=0)
     except ValuesError as error:
         raise ValuesError(error.message, hint="numbers: whole compares the divisors") from None
     found = continued(cost, best)
