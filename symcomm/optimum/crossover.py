@@ -17,7 +17,8 @@ from symcomm.errors import ValuesError
 from symcomm.form import Num
 from symcomm.optimum.cost import Formula, derived
 from symcomm.optimum.pair import Pair, comparable
-from symcomm.optimum.sign_changes import Crossing, bisect, exact_roots, points, real_changes, scan, signs_between
+from symcomm.optimum.patience import patience
+from symcomm.optimum.sign_changes import Crossing, bisect, changes, points, real_changes, signs_between
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
@@ -66,11 +67,22 @@ def crossovers(
     >>> crossover("a + n", "3n", "n").expr
     a/2
     """
-    a, b = derived(first, given), derived(second, given)
+    with patience(f"the search for where they cross over {over[:40]}", "give a narrower range (between)"):
+        return _crossovers(derived(first, given), derived(second, given), over, between, compared, given or {})
+
+
+def _crossovers(
+    a: Derivation,
+    b: Derivation,
+    over: str,
+    between: tuple[object, object] | None,
+    compared: Iterable[str],
+    given: Mapping[str, object],
+) -> Crossovers:
     accounting = comparable(a, b, tuple(compared))
     pair = Pair.of(a, b, over)
     low, high = _range(pair, between)
-    known = {name: exact(value, name, pair.units.get(name, ONE)) for name, value in (given or {}).items()}
+    known = {name: exact(value, name, pair.units.get(name, ONE)) for name, value in given.items()}
     known = {name: value for name, value in (pair.given | known).items() if name != over}
     missing = [name for name in pair.names if name not in known and name != over]
     steps = pair.first_steps()
@@ -81,11 +93,11 @@ def crossovers(
     exhibits: tuple[Exhibit, ...] = ()
     if not missing:
         sign = pair.sign(known)
-        roots = exact_roots(pair.numbers(known), pair.variable, low, high)
-        crossings = tuple(scan(sign, low, high, pair.whole)) if roots is None else roots
-        less = signs_between(sign, crossings, low, high, pair.whole)
-        crossings, less = real_changes(crossings, less)
+        found = changes(sign, pair.numbers(known), pair.variable, low, high, pair.whole)
+        less = signs_between(sign, found.crossings, low, high, pair.whole)
+        crossings, less = real_changes(found.crossings, less)
         exhibits = (_table(pair, crossings, less, low, high),)
+        notes += [_unsure(pair, *stretch) for stretch in found.unsure]
         if not crossings:
             steps = steps[:2] + steps[3:]  # the equation has no solution to be found
             notes.append(_always(pair, less[0], low, high))
@@ -135,7 +147,7 @@ def _bracketed(pair: Pair, crossings: Sequence[Crossing]) -> list[Step]:
         elif pair.whole:
             text = f"The first whole number on the other side: at {c.low} the sign of the difference is still another."
         else:
-            text = f"Bisection with exact fractions: the sign changes between {float(c.low):.9g} and this value."
+            text = f"Bisection: the sign is proved at both ends, and changes between {float(c.low):.12g} and this value."
         steps.append(Step(pair.free(tag), Num(c.high, unit), unit, Reason("bracket", text)))
     return steps
 
@@ -158,6 +170,14 @@ def _always(pair: Pair, side: int, low: Fraction, high: Fraction) -> str:
         return f"Both are equal {span}."
     better, worse = pair.titles if side < 0 else pair.titles[::-1]
     return f"There is no crossover: {better} is less than {worse} {span}."
+
+
+def _unsure(pair: Pair, low: Fraction, high: Fraction) -> str:
+    unit = pair.units.get(pair.over, ONE)
+    return (
+        f"From {_said(low, unit)} to {_said(high, unit)} not every {pair.over} was tried: there the costs may change "
+        "places more often than is listed."
+    )
 
 
 @dataclass(frozen=True)

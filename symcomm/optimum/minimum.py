@@ -14,12 +14,16 @@ from symcomm.derivation import Derivation
 from symcomm.form import Form
 from symcomm.optimum import closed_form, comparison
 from symcomm.optimum.cost import Cost, read
+from symcomm.optimum.patience import patience
 from symcomm.optimum.powers import Monotonicity, course, slope_of, terms, told_more
 from symcomm.optimum.question import OptimumQuestion, Wanted, ask
 from symcomm.optimum.working import Working
 
 if TYPE_CHECKING:
     from sympy import Expr
+
+
+_NARROW = "give a narrower range (lower, upper), or numbers for all names"
 
 
 def minimise(
@@ -47,7 +51,8 @@ def minimise(
     >>> str(minimise(overhead, over="n", given={"s": 8, "w": 1, "o": 1}).at())
     '3'
     """
-    return _answer(ask(read(cost, over, given, title), 1, integer, lower, upper, divides, wanted))
+    with patience(f"the search for the least value over {over[:40]}", _NARROW):
+        return _answer(ask(read(cost, over, given, title), 1, integer, lower, upper, divides, wanted))
 
 
 def maximise(
@@ -70,7 +75,8 @@ def maximise(
     >>> str(maximise(gain, over="n").at())
     '3'
     """
-    return _answer(ask(read(cost, over, given, title), -1, integer, lower, upper, divides, wanted))
+    with patience(f"the search for the greatest value over {over[:40]}", _NARROW):
+        return _answer(ask(read(cost, over, given, title), -1, integer, lower, upper, divides, wanted))
 
 
 def _answer(question: OptimumQuestion) -> Derivation:

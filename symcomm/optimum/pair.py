@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Reason, Relations, Step, put
-from symcomm.errors import AccountingError, DerivationError, ValuesError, nearest
+from symcomm.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest
 from symcomm.form import Form, Sym, Total, negative
 from symcomm.notation import Notation, amount, symbol
 from symcomm.optimum.cost import closed, units_of
 from symcomm.optimum.dimension import counted, with_units, worth
+from symcomm.optimum.sign_changes import sign_of
 from symcomm.units import ONE, Unit
 
 if TYPE_CHECKING:
@@ -142,7 +143,10 @@ class Pair:
 
         def at(x: Fraction) -> int:
             values = self.relations.complete({**given, self.over: x})
-            gap = forms.evaluate(one, values) - forms.evaluate(two, values)
+            try:
+                gap = forms.evaluate(one, values) - forms.evaluate(two, values)
+            except IrrationalError:
+                return sign_of(worth(self.difference).xreplace(put(values, self.over)), self.variable, x)
             return (gap > 0) - (gap < 0)
 
         return at
@@ -156,6 +160,8 @@ class Pair:
         import sympy as sp
 
         x = self.variable
+        if not self.difference.is_rational_function(x):
+            return None
         top, _ = sp.fraction(sp.together(self.difference))
         top = sp.expand(top)
         if not top.is_polynomial(x):

@@ -13,6 +13,7 @@ from symcomm.form import Form
 from symcomm.notation import amount, symbol
 from symcomm.optimum.cost import Cost, Formula, derived, read, written
 from symcomm.optimum.pair import Pair, comparable
+from symcomm.optimum.patience import patience
 from symcomm.optimum.powers import course, neat, root, terms, told_more
 from symcomm.units import ONE
 
@@ -85,11 +86,15 @@ def break_even(
     >>> break_even("o n", "s/n", over="n").expr
     sqrt(s)/sqrt(o)
     """
-    a, b = derived(first, given), derived(second, given)
+    with patience(f"the search for where they are equal over {over[:40]}", "give numbers for all names"):
+        return _break_even(derived(first, given), derived(second, given), over, given or {}, title)
+
+
+def _break_even(a: Derivation, b: Derivation, over: str, given: Mapping[str, object], title: str) -> Derivation:
     accounting = comparable(a, b, ())
     pair = Pair.of(a, b, over)
     gap = pair.written(pair.difference)
-    cost = read(gap, over, {**pair.given, **(given or {})}, title or f"{a.title} and {b.title}")
+    cost = read(gap, over, {**pair.given, **given}, title or f"{a.title} and {b.title}")
     told = [(one, f, course(f)) for one in (cost, *told_more(cost)) if (f := terms(one.expr, one.x)) is not None]
     sure = next((one for one in told if one[2].kind != "unknown"), told[0] if told else None)
     cost, found, runs = sure or (cost, None, None)
