@@ -16,7 +16,7 @@ from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
 from symcomm.errors import ValuesError
 from symcomm.form import Num
 from symcomm.optimum.cost import Formula, derived
-from symcomm.optimum.pair import Pair, comparable
+from symcomm.optimum.pair import Pair, comparable, differences
 from symcomm.optimum.patience import patience
 from symcomm.optimum.sign_changes import Crossing, bisect, changes, points, real_changes, signs_between
 from symcomm.units import ONE, Quantity, Unit
@@ -114,10 +114,11 @@ def _crossovers(
         steps += _bracketed(pair, crossings)
     if len(crossings) > 1:
         notes.append(f"They cross {len(crossings)} times; the last crossing is the answer above, all are in the table.")
+    said = differences(a, b)
     derivation = Derivation(
         f"Crossover of {pair.titles[0]} and {pair.titles[1]} over {over}", accounting, tuple(steps),
-        tuple(dict.fromkeys(f for f in (*a.touched, *b.touched) if f not in pair.differing)), pair.relations, exhibits,
-        tuple(known.items()), pair.notation, (*pair.differences(), *notes),
+        tuple(dict.fromkeys(f for f in (*a.touched, *b.touched) if f not in said)), pair.relations, exhibits,
+        tuple(known.items()), pair.notation, (*said.values(), *notes),
     )  # fmt: skip
     return Crossovers(over, (low, high), crossings, less, derivation)
 
@@ -147,7 +148,7 @@ def _bracketed(pair: Pair, crossings: Sequence[Crossing]) -> list[Step]:
         elif pair.whole:
             text = f"The first whole number on the other side: at {c.low} the sign of the difference is still another."
         else:
-            text = f"Bisection: the sign is proved at both ends, and changes between {float(c.low):.12g} and this value."
+            text = f"Bisection: the sign, proved at both ends, changes between {float(c.low):.12g} and this value."
         steps.append(Step(pair.free(tag), Num(c.high, unit), unit, Reason("bracket", text)))
     return steps
 

@@ -36,6 +36,12 @@ def comparable(a: Derivation, b: Derivation, compared: tuple[str, ...]) -> Accou
     return a.accounting
 
 
+def differences(a: Derivation, b: Derivation) -> dict[str, str]:
+    """The conventions in which two costs that are compared differ, each with a sentence that says both."""
+    found = {f: (getattr(a.accounting, f), getattr(b.accounting, f)) for f in (*a.touched, *b.touched)}
+    return {f: f"Compared: {f} {one} with {two}." for f, (one, two) in found.items() if one != two}
+
+
 @dataclass(frozen=True)
 class Pair:
     """Two costs in one variable."""
@@ -74,19 +80,6 @@ class Pair:
         """What the two are called; told apart where their titles are equal."""
         one, two = (t[:1].lower() + t[1:] if t[1:2].islower() else t for t in (self.a.title, self.b.title))
         return (one, two) if one != two else (f"{one} (first)", f"{two} (second)")
-
-    @property
-    def differing(self) -> tuple[str, ...]:
-        """The conventions in which they differ."""
-        touched = dict.fromkeys((*self.a.touched, *self.b.touched))
-        return tuple(f for f in touched if getattr(self.a.accounting, f) != getattr(self.b.accounting, f))
-
-    def differences(self) -> tuple[str, ...]:
-        """What is compared, as sentences."""
-        return tuple(
-            f"Compared: {f} {getattr(self.a.accounting, f)} with {getattr(self.b.accounting, f)}."
-            for f in self.differing
-        )
 
     @property
     def whole(self) -> bool:

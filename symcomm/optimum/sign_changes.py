@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from symcomm.derivation import rational
 from symcomm.errors import ValuesError
+from symcomm.notation import amount
 from symcomm.optimum.bracket import sign_at
 from symcomm.optimum.candidates import pieces
 from symcomm.optimum.powers import Terms, terms
@@ -36,7 +37,7 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Found:
+class SignChanges:
     """The crossings in a range, and the stretches in which there may be more of them."""
 
     crossings: tuple[Crossing, ...]
@@ -45,17 +46,17 @@ class Found:
 
 def changes(
     sign: Callable[[Fraction], int], expr: Expr, x: Symbol, low: Fraction, high: Fraction, whole: bool
-) -> Found:
+) -> SignChanges:
     """Where the sign of an expression changes. Every change is found, but in the stretches that are named.
 
-    ``sign`` says the sign of the expression at a fraction. A quotient of polynomials has its roots; a sum of real powers
-    changes its sign at most once between two zeros of its slope; of steps and maxima see ``_steps``.
+    ``sign`` says the sign of the expression at a fraction. A quotient of polynomials has its roots; a sum of real
+    powers changes its sign at most once between two zeros of its slope; of steps and maxima see ``_steps``.
     """
     roots = _roots(expr, x, low, high)
     if roots is not None:
-        return Found(roots)
+        return SignChanges(roots)
     if whole and high - low <= _SCAN:
-        return Found(tuple(scan(sign, points(low, high, whole), whole)))
+        return SignChanges(tuple(scan(sign, points(low, high, whole), whole)))
     doubtful = _steps(expr, x, low, high)
     tried: set[Fraction] = {low, high}
     unsure: list[tuple[Fraction, Fraction]] = []
@@ -66,7 +67,7 @@ def changes(
         tried |= {*stretch}
         if not whole or stop - start > _SCAN:
             unsure.append((start, stop))
-    return Found(tuple(scan(sign, sorted(tried), whole)), tuple(unsure))
+    return SignChanges(tuple(scan(sign, sorted(tried), whole)), tuple(unsure))
 
 
 def _roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...] | None:
@@ -86,12 +87,13 @@ def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[F
     """
     import sympy as sp
 
-    made, thetas = [expr], []
+    made: list[Expr] = [expr]
+    thetas: list[Symbol] = []
     for _ in range(_MOST_STEPS):
         atom = next((a for a in _inside_out(made[0]) if isinstance(a, (sp.ceiling, sp.floor)) and a.has(x)), None)
         if atom is None:
             break
-        thetas.append(sp.Dummy(nonnegative=True))
+        thetas.append(amount(f"rounding*{len(thetas)}"))  # no name of a person's has it
         more = thetas[-1] if isinstance(atom, sp.ceiling) else -thetas[-1]
         made = [made[0].xreplace({atom: atom.args[0] + more})]
     try:
@@ -179,8 +181,8 @@ def _rational_roots(poly: object) -> list[Fraction]:
 def power_roots(found: Terms, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...]:
     """Where a sum of real powers changes its sign: in brackets, each end's sign proved by interval arithmetic.
 
-    Divided by its lowest power it has a slope with a term less, so that between the roots of that slope it only rises or
-    falls (the proof of Descartes' rule of signs).
+    Divided by its lowest power it has a slope with a term less, so that between the roots of that slope it only rises
+    or falls (the proof of Descartes' rule of signs).
 
     >>> import sympy as sp
     >>> from symcomm.notation import amount

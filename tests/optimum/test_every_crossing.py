@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from fractions import Fraction as F
+from fractions import Fraction
 from itertools import pairwise
+from math import ceil
 
 import pytest
 from mpmath import mp, mpf
@@ -25,9 +26,9 @@ def flips(gap, low: int, high: int) -> int:
     return sum(a != b for a, b in pairwise(signs))
 
 
-@pytest.mark.parametrize("latency", [F(3003, 10**11), F(3001, 10**11), F(37, 10**11), F(2, 10**11)])
-def test_ring_and_doubling_on_five_ranks_cross_at_every_byte_where_rounding_says_so(latency: F) -> None:
-    """8 chunks of ceil(n/5) bytes in 8 rounds against doubling's, whose time is read off two payloads."""
+@pytest.mark.parametrize("latency", [Fraction(n, 10**11) for n in (3003, 3001, 37, 2)])
+def test_ring_and_doubling_on_five_ranks_cross_at_every_byte_where_rounding_says_so(latency: Fraction) -> None:
+    """8 chunks of ceil(n/5) bytes in 8 rounds, doubling's, whose time is read off two payloads."""
     link = {"ranks": 5, "payload": "1 MB", "latency": f"{latency.numerator}/{latency.denominator} s",
             "bandwidth": "100 GB/s"}  # fmt: skip
     ring, doubling = (
@@ -36,8 +37,8 @@ def test_ring_and_doubling_on_five_ranks_cross_at_every_byte_where_rounding_says
     one, two = (doubling.at(n=n).value for n in (1, 2))
     found = crossovers(ring, doubling, "n")
 
-    def gap(n: int) -> F:
-        return 8 * (latency + F(-(-n // 5), 10**11)) - (one + (n - 1) * (two - one))
+    def gap(n: int) -> Fraction:
+        return 8 * (latency + Fraction(-(-n // 5), 10**11)) - (one + (n - 1) * (two - one))
 
     assert gap(12_347) == ring.at(n=12_347).value - doubling.at(n=12_347).value
     assert len(found.crossings) == flips(gap, 1, 20_000)
@@ -51,8 +52,9 @@ def test_nested_steps_and_maxima_are_tried_where_they_may_decide() -> None:
     steps, line = "10 ceil(ceil(n/7)/3) + max(3, n/50)", "n/2 + 2"
     found = crossovers(sc_count(steps), sc_count(line), "n", between=(1, 10**9))
 
-    def gap(n: int) -> F:
-        return 10 * F(-(-(-(-n // 7)) // 3)) + max(F(3), F(n, 50)) - F(n, 2) - 2
+    def gap(n: int) -> Fraction:
+        up = ceil(Fraction(ceil(Fraction(n, 7)), 3))
+        return 10 * up + max(Fraction(3), Fraction(n, 50)) - Fraction(n, 2) - 2
 
     assert len(found.crossings) == flips(gap, 1, 20_000) > 1
     assert not any(UNSURE in note for note in found.derivation.notes)
@@ -81,7 +83,7 @@ def test_two_scaling_laws_cross_at_digits_that_high_precision_confirms() -> None
     found = crossovers("1.69 + A/N^0.34", "1.5 + B/N^0.28", "N", given=given)
     mp.dps = 60
 
-    def gap(n: F) -> mpf:
+    def gap(n: Fraction) -> mpf:
         x = mpf(n.numerator) / n.denominator
         return mpf("0.19") + mpf("406.4") * x ** mpf("-0.34") - 300 * x ** mpf("-0.28")
 
@@ -89,7 +91,7 @@ def test_two_scaling_laws_cross_at_digits_that_high_precision_confirms() -> None
     for c in found.crossings:
         assert gap(c.low) * gap(c.high) < 0
         assert c.high - c.low < c.low / 10**12
-    grid = [F(10) ** k for k in range(-10, 19)]
+    grid = [Fraction(10) ** k for k in range(-10, 19)]
     assert flips(lambda i: gap(grid[i]), 0, len(grid) - 1) == 2
 
 
