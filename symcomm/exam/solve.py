@@ -105,12 +105,6 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     ``accounting`` are choices laid over those of the file. ``progress`` is called with the number of questions
     answered, their total, and the next one's name.
     """
-    if not any(isinstance(item, (Ask, Figure)) for item in problem.items):
-        raise DocumentError(
-            f"{problem.file} asks nothing, so there is no solution to write",
-            hint="ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive FILE "
-            "QUANTITY",
-        )
     extra = tuple(accounting)
     models: dict[str, Model] = {}
     made: list[Block] = []
@@ -129,6 +123,12 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
             made.append(_picture(problem, item, models.get(item.model), extra))
         else:
             made.append(item)
+    if not any(isinstance(item, (Ask, Figure)) for item in problem.items):
+        raise DocumentError(
+            f"{problem.file} asks nothing, so there is no solution to write",
+            hint="ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive FILE "
+            "QUANTITY",
+        )
     if progress:
         progress(done, total, "")
     compare(problem, beside, made)
