@@ -12,7 +12,7 @@ from typing import Any
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
 from symcomm.dtypes import element_bytes
-from symcomm.errors import AccountingError, StrategyError, TableError, ValuesError, nearest
+from symcomm.errors import StrategyError, TableError, ValuesError, nearest
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
 from symcomm.graph.graph import Graph

@@ -126,8 +126,8 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     if not any(isinstance(item, (Ask, Figure)) for item in problem.items):
         raise DocumentError(
             f"{problem.file} asks nothing, so there is no solution to write",
-            hint="ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive FILE "
-            "QUANTITY",
+            hint="ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive "
+            "QUANTITY FILE",
         )
     if progress:
         progress(done, total, "")

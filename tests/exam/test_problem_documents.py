@@ -25,8 +25,8 @@ def test_a_document_without_questions_is_not_solved_and_says_so() -> None:
         solve(parse_problem(text, "table.txt"))
     assert str(caught.value) == (
         "table.txt asks nothing, so there is no solution to write\n"
-        "hint: ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive FILE "
-        "QUANTITY"
+        "hint: ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive "
+        "QUANTITY FILE"
     )
 
 
