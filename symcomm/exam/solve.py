@@ -127,7 +127,7 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
         raise DocumentError(
             f"{problem.file} asks nothing, so there is no solution to write",
             hint="ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive "
-            "QUANTITY FILE",
+            "QUANTITY --model FILE",
         )
     if progress:
         progress(done, total, "")

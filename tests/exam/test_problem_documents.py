@@ -26,7 +26,7 @@ def test_a_document_without_questions_is_not_solved_and_says_so() -> None:
     assert str(caught.value) == (
         "table.txt asks nothing, so there is no solution to write\n"
         "hint: ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive "
-        "QUANTITY FILE"
+        "QUANTITY --model FILE"
     )
 
 
