@@ -217,14 +217,44 @@ def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
             case Floor(inside):
                 return sp.floor(go(inside))
             case Largest(choices):
-                return sp.Max(*(go(c) for c in choices))
+                return _extreme(sp.Max, [go(c) for c in choices])
             case Smallest(choices):
-                return sp.Min(*(go(c) for c in choices))
+                return _extreme(sp.Min, [go(c) for c in choices])
             case Logarithm(inside, base):
                 return sp.log(go(inside), base) if base else sp.log(go(inside))
         raise TypeError(f"no value for {type(f).__name__}")
 
     return cast("Expr", go(form))
+
+
+def _extreme(kind: type[Expr], choices: list[Expr]) -> Expr:
+    """The largest (or smallest) of several, without those that another exceeds term by term.
+
+    SymPy factors every difference of two choices to learn its sign, which takes most of the time of a derivation.
+    """
+    import sympy as sp
+
+    if all(c.is_Number for c in choices):
+        return kind(*choices)
+    flat = dict.fromkeys(inner for c in choices for inner in (c.args if isinstance(c, kind) else (c,)))
+    kept: list[Expr] = []
+    for c in flat:
+        signs = [(other, _sign(c, other)) for other in kept]
+        better = 1 if kind is sp.Max else -1
+        if all(sign != -better for _, sign in signs):
+            kept = [other for other, sign in signs if sign != better] + [c]
+    return kept[0] if len(kept) == 1 else kind(*kept, evaluate=False)
+
+
+def _sign(left: Expr, right: Expr) -> int | None:
+    """The sign of a difference whose terms all have the same one; None where that does not tell."""
+    terms = dict(left.as_coefficients_dict())
+    for rest, coefficient in right.as_coefficients_dict().items():
+        terms[rest] = terms.get(rest, 0) - coefficient
+    signs = {coefficient > 0 for coefficient in terms.values() if coefficient}
+    if len(signs) != 1 or not all(rest.is_nonnegative for rest, coefficient in terms.items() if coefficient):
+        return None
+    return 1 if signs.pop() else -1
 
 
 def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 
 from symcomm.errors import ValuesError, nearest
 
@@ -67,10 +67,10 @@ class Unit:
         return unit
 
     def __mul__(self, other: Unit) -> Unit:
-        return _unit(dict(self.powers), dict(other.powers), 1)
+        return _combined(self.powers, other.powers, 1)
 
     def __truediv__(self, other: Unit) -> Unit:
-        return _unit(dict(self.powers), dict(other.powers), -1)
+        return _combined(self.powers, other.powers, -1)
 
     def __pow__(self, n: int) -> Unit:
         return Unit(tuple((base, p * n) for base, p in self.powers if p * n))
@@ -94,7 +94,9 @@ class Unit:
         return not self.powers or (len(self.powers) == 1 and self.powers[0][1] == 1 and self.powers[0][0] in COUNTS)
 
 
-def _unit(a: dict[str, int], b: dict[str, int], sign: int) -> Unit:
+@lru_cache(maxsize=4096)
+def _combined(left: tuple[tuple[str, int], ...], right: tuple[tuple[str, int], ...], sign: int) -> Unit:
+    a, b = dict(left), dict(right)
     total = {base: a.get(base, 0) + sign * b.get(base, 0) for base in {*a, *b}}
     return Unit(tuple(sorted((base, p) for base, p in total.items() if p)))
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -73,6 +74,13 @@ def floor(name: str) -> int:
     return FLOORS[max(known, key=len)]
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Everything in a module's tree; each module is parsed once."""
+    return [*ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))]
+
+
+@cache
 def imports(path: Path, types: bool = False) -> set[str]:
     """The symcomm modules a file imports, anywhere in it; those for type checkers only where ``types`` count."""
     return imported((ROOT / path).read_text(encoding="utf-8"), str(path), types)
@@ -83,7 +91,7 @@ def imported(text: str, path: str, types: bool) -> set[str]:
     skipped = {
         id(child)
         for node in ast.walk(tree)
-        if not types and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if not types and isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
         for child in ast.walk(node)
     }
     found: set[str] = set()
@@ -151,7 +159,7 @@ def test_a_circle_is_seen_whatever_the_import():
 def test_no_name_of_a_class_is_used_twice():
     found: dict[str, list[str]] = {}
     for path in MODULES:
-        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append(str(path))
     twice = {name: sorted(paths) for name, paths in found.items() if len(paths) > 1}
@@ -166,7 +174,7 @@ def test_only_the_notation_makes_symbols():
     makers = {
         str(path)
         for path in MODULES
-        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and re.fullmatch(r"(sp\.|sympy\.)?(Symbol|symbols|Dummy)", ast.unparse(node.func))
     }
     assert makers <= {"symcomm/notation.py", "symcomm/graph/ops.py"}
@@ -174,7 +182,7 @@ def test_only_the_notation_makes_symbols():
 
 def test_no_module_evaluates_text_as_code():
     for path in MODULES:
-        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.Call):
                 name = ast.unparse(node.func)
                 forbidden = (

@@ -40,7 +40,9 @@ def condition(price: Expr, other: Expr) -> Condition | None:
     rest = [t / scale / sp.Mul(*(s**p for s, p in shared.items())) for t in terms]
     less = sp.Add(*(t for t in rest if t.as_coeff_Mul()[0] > 0))
     more = sp.Add(*(-t for t in rest if t.as_coeff_Mul()[0] < 0))
-    return Condition(less, more) if less != 0 and more != 0 else None
+    if more == 0 or less in (0, 1):  # with one, two prices differ only where a size is 1 and nothing is cut
+        return None
+    return Condition(less, more)
 
 
 def sent(calls: Iterable[tuple[str, Expr, Expr]]) -> Expr:

@@ -129,15 +129,20 @@ class Plan:
         """
         found: dict[str, Condition] = {}
         for sizes in variations(self.graph):
-            for one in sizes:
-                problem = replace(self.problem, sizes=one)
-                other = _Planner(problem, problem.solve(), self.strategy).run()
-                if other.sent != self.sent:
-                    expand = self.graph.relations.expand
-                    differs = condition(expand(self.sent), expand(other.sent))
-                    found |= {str(differs): differs} if differs is not None else {}
-                    break
+            # Prices are straight lines in each size: a plan that is the cheapest at the far end is so all the way.
+            if self._elsewhere(sizes[-1]) is None:
+                continue
+            other = next(sent for sent in map(self._elsewhere, sizes) if sent is not None)
+            expand = self.graph.relations.expand
+            differs = condition(expand(self.sent), expand(other))
+            found |= {str(differs): differs} if differs is not None else {}
         return tuple(found.values())
+
+    def _elsewhere(self, sizes: Mapping[str, int]) -> Expr | None:
+        """What is sent where the cheapest plan at some sizes is another one."""
+        problem = replace(self.problem, sizes=sizes)
+        sent = _Planner(problem, problem.solve(), self.strategy).run().sent
+        return None if sent == self.sent else sent
 
     @cached_property
     def cuts(self) -> Mapping[str, Mapping[str, int]]:

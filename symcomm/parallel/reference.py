@@ -36,11 +36,11 @@ def reference(graph: Graph, tokens: int = TOKENS, vocabulary: int = VOCABULARY) 
     }
 
 
-def variations(graph: Graph) -> Iterator[Iterator[dict[str, int]]]:
+def variations(graph: Graph) -> Iterator[list[dict[str, int]]]:
     """The same with ever fewer tokens, with ever more, and with ever fewer entries of a vocabulary."""
-    yield (reference(graph, tokens) for tokens in range(TOKENS - 4, 0, -4))
-    yield (reference(graph, tokens) for tokens in range(TOKENS + 4, 2 * TOKENS, 4))
-    yield (reference(graph, TOKENS, vocabulary) for vocabulary in range(VOCABULARY - 5, 0, -5))
+    yield [reference(graph, tokens) for tokens in range(TOKENS - 4, 0, -4)]
+    yield [reference(graph, tokens) for tokens in range(TOKENS + 4, 2 * TOKENS, 4)]
+    yield [reference(graph, TOKENS, vocabulary) for vocabulary in range(VOCABULARY - 5, 0, -5)]
 
 
 def _values(graph: Graph, tokens: int, vocabulary: int) -> dict[Symbol, Expr]:

@@ -27,7 +27,8 @@ class Rule:
 
     ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``paired``, ``experts``, ``vocabulary``,
     which are found in the graph (``symcomm.graph.axis_roles``), or ``first``: whichever axis comes first, or ``whole``:
-    none, so that gradients of weights rest whole on each rank, wherever a part would be cheaper. ``on`` says which tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer. ``rests``
+    none, so that gradients of weights rest whole on each rank, wherever a part would be cheaper. ``on`` says which
+    tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer. ``rests``
     says that the cut is there to save memory: what it cuts rests so between ops, wherever it would be cheaper.
     """
 

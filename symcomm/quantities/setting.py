@@ -154,7 +154,7 @@ def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
     if expr.has(sp.Max, sp.Min, sp.ceiling, sp.floor):
         return expr
     divided = any(power.exp.could_extract_minus_sign() for power in expr.atoms(sp.Pow))
-    top, bottom = sp.fraction(sp.together(expr)) if divided else (expr, sp.Integer(1))
+    top, bottom = sp.fraction(_together(expr)) if divided else (expr, sp.Integer(1))
     coefficient, bottom = bottom.as_coeff_Mul()
     whole = top / coefficient
     top = gather(sp.expand(whole))
@@ -165,6 +165,17 @@ def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:
         if sum(f.is_Add for f in factors) > 1 and _terms(factors) <= _terms(sp.Mul.make_args(top)):
             top = sp.Mul(*(_common_factor(f) if f.is_Add else f for f in factors))
     return top if bottom == 1 else top / bottom
+
+
+def _together(expr: Expr) -> Expr:
+    """One fraction, common factors outside: SymPy's ``together`` takes ten times as long."""
+    import sympy as sp
+
+    if expr.is_Mul:
+        return sp.Mul(*(_together(factor) for factor in expr.args))
+    if expr.is_Pow and expr.exp.is_Integer:
+        return sp.Pow(_together(expr.base), expr.exp)
+    return _common_factor(sp.Add(*(_together(term) for term in expr.args))) if expr.is_Add else expr
 
 
 def _terms(factors: Iterable[Expr]) -> int:
@@ -180,16 +191,16 @@ def _common_factor(total: Expr) -> Expr:
     import sympy as sp
 
     terms = [term.as_coeff_Mul() for term in total.args]
-    if not all(coefficient.is_Rational for coefficient, _ in terms):
+    if not (total.is_Add and all(coefficient.is_Rational for coefficient, _ in terms)):
         return total
     content = sp.Rational(
         gcd(*(int(coefficient.p) for coefficient, _ in terms)), lcm(*(int(coefficient.q) for coefficient, _ in terms))
     )
     powers = [rest.as_powers_dict() for _, rest in terms]
     shared = {
-        base: min(p[base] for p in powers)
-        for base in powers[0]
-        if base.is_Symbol and all(base in p and p[base].is_Integer for p in powers)
+        base: min(p.get(base, 0) for p in powers)  # of what stands in a denominator the highest power
+        for base in dict.fromkeys(base for p in powers for base in p)
+        if not base.is_Number and all(p.get(base, sp.S.Zero).is_Integer for p in powers)
     }
     outside = [base**power for base, power in shared.items() if power]
     if content == 1 and not outside:

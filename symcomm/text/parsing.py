@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
 
-from lark import Lark, Token, UnexpectedInput, UnexpectedToken
+from lark import Lark, Token, Tree, UnexpectedInput, UnexpectedToken
 from lark.lexer import Lexer
 
 from symcomm.errors import FormulaError
 from symcomm.text.context import Context
 from symcomm.text.syntax import Branch, branches, levels, start_of, stop_of
+from symcomm.text.table import Cell
 from symcomm.text.tokens import DEPTH_LIMIT, Scanner
 
 # A bracket is seven rules of the grammar within each other.
@@ -39,19 +40,30 @@ def grammar() -> Lark:
 def parse(context: Context) -> list[Branch]:
     """The items of the cell, which commas separate."""
     cell = context.cell
-    tokens = Scanner(cell, words_join=context.scope.kind == "tensor").tokens()
+    tokens, tree, depth = _read(cell, context.scope.kind == "tensor")
     if not tokens:
         what = f"the cell {cell.column} is empty" if cell.column else "there is nothing to read"
         raise FormulaError(what, cell.span(), context.expects())
-    try:
-        tree = grammar().parse(tokens)  # a custom lexer takes any input
-    except UnexpectedToken as error:
-        raise _translated(context, error, tokens) from None
-    except UnexpectedInput:  # pragma: no cover - a custom lexer meets no characters
-        raise FormulaError("this formula is not understood", cell.span(), context.expects()) from None
-    if levels(tree) > _LEVEL_LIMIT:  # \hat\hat\hat x nests without a bracket
+    if isinstance(tree, UnexpectedToken):
+        raise _translated(context, tree, tokens)
+    if isinstance(tree, UnexpectedInput):  # pragma: no cover - a custom lexer meets no characters
+        raise FormulaError("this formula is not understood", cell.span(), context.expects())
+    if depth > _LEVEL_LIMIT:  # \hat\hat\hat x nests without a bracket
         raise context.deep(tree)
     return branches(tree)
+
+
+@lru_cache(maxsize=2048)  # a cell is asked for its sizes first, and then for what it says
+def _read(cell: Cell, words_join: bool) -> tuple[list[Token], Branch | UnexpectedInput, int]:
+    """The tokens of a cell, its tree or what was wrong with it, and how deep that is."""
+    tokens = Scanner(cell, words_join=words_join).tokens()
+    if not tokens:
+        return tokens, Tree("cell", []), 0
+    try:
+        tree = grammar().parse(tokens)  # a custom lexer takes any input
+    except UnexpectedInput as error:
+        return tokens, error.with_traceback(None), 0
+    return tokens, tree, levels(tree)
 
 
 def _translated(context: Context, error: UnexpectedToken, tokens: list[Token]) -> FormulaError:

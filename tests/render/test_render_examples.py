@@ -22,7 +22,12 @@ SYMBOLS = r"""\odot \otimes \oplus \ominus \bigotimes \bigoplus \cap \cup \bigca
 \angle \triangle \star \circ \bullet \mid"""
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=[p.stem for p in EXAMPLES])
+# What has many pictures takes seconds.
+LONG = {"pipeline-chunks", "bert", "ddp-buckets", "communication-accounting", "collectives", "peak"}
+CASES = [pytest.param(p, id=p.stem, marks=[pytest.mark.long] if p.stem in LONG else []) for p in EXAMPLES]
+
+
+@pytest.mark.parametrize("path", CASES)
 def test_an_example_is_rendered_in_every_format(path: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["solve", str(path), "--to", "pdf,html,tex,md", "-o", str(tmp_path)])
     assert result.exit_code == 0, result.output

@@ -48,12 +48,14 @@ def by_hand(name: str, c, time: str = "overlap") -> tuple[Fraction, Fraction]:
     return step, max(held)
 
 
-@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.long)])
-def test_every_configuration_of_a_whole_model_is_that_derived_by_hand(name):
-    found = searched(name, 4, "zero-1 + tensor + pipeline", microbatches="1,2", schedules="1f1b,gpipe")
+@pytest.mark.parametrize(
+    ("name", "devices"), [("llama", 2), *(pytest.param(n, 4, marks=pytest.mark.long) for n in CONFIGURATIONS)]
+)
+def test_every_configuration_of_a_whole_model_is_that_derived_by_hand(name, devices):
+    found = searched(name, devices, "zero-1 + tensor + pipeline", microbatches="1,2", schedules="1f1b,gpipe")
     shapes = {tuple(dict(c.mesh).get(axis, 1) for axis in ("data", "tensor", "pipeline")) for c in found.top}
     # Two key/value heads of Llama go no further than two ranks; GPT-2 has four heads.
-    assert shapes == {shape for shape in meshes(4) if shape[1] <= (2 if name == "llama" else 4)}
+    assert shapes == {shape for shape in meshes(devices) if shape[1] <= (2 if name == "llama" else 4)}
     for c in found.top:
         assert (c.time.value, c.memory.value) == by_hand(name, c), c.strategy
 

@@ -11,7 +11,7 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import algorithm, share
 from symcomm.collectives.cost import Case
-from symcomm.derivation import Derivation, Exhibit
+from symcomm.derivation import Derivation, Exhibit, put
 from symcomm.dtypes import element_bytes, row_dtype, said_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
@@ -237,7 +237,23 @@ def derive(
         counted.append(_sent_over_boundaries(work, strategy, sends, phase))
     if len(counted) > 1:
         work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.")
-    return setting.derivation(title, work.steps, touched, [_exhibit(setting, strategy, chosen, held)], held.notes)
+    notes = (*held.notes, *_cheapest(setting, strategy))
+    return setting.derivation(title, work.steps, touched, [_exhibit(setting, strategy, chosen, held)], notes)
+
+
+def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
+    """Where another place would be cheaper, and whether that is so at the sizes given."""
+    names = [n for n in setting.values if n in setting.symbols]
+    known = put({n: setting.values[n] for n in names})
+    for c in program(setting.graph, strategy, setting.accounting).plan.conditions:
+        less, more = c.less.xreplace(known), c.more.xreplace(known)
+        said = f"Each sum and gather stands where the least bytes are sent as long as {c}"
+        if not (less.is_number and more.is_number):
+            yield f"{said}; beyond that another place would send less, and the calls stay as they are."
+        elif less < more:
+            yield f"{said}, as it is at the sizes given."
+        else:
+            yield f"{said}. That is not so at the sizes given ({less} and {more}): another place would send less."
 
 
 def _title(strategy: Strategy) -> str:

@@ -1,0 +1,35 @@
+"""Where another place would send less: the note says it, and whether it is so at the sizes given."""
+
+import symcomm as sc
+
+EMBEDDING = """
+| Computation | Input | Output |
+|---|---|---|
+| h = embed(t, E) | t [B, L], E [V, D] | h [B, L, D] |
+| y = h W | h [B, L, D], W [D, F] | y [B, L, F] |
+| z = y U | y [B, L, F], U [F, D] | z [B, L, D] |
+"""
+
+
+def notes(**sizes: int) -> str:
+    return " ".join(sc.load(EMBEDDING).at(**sizes).communication("tensor(2)").notes)
+
+
+def test_the_condition_under_which_the_places_are_the_cheapest_stands_under_the_answer() -> None:
+    # The partial sum is either the input's gradient, of B L D, or the table's, of V D: the first while B L < V.
+    assert "as long as B L < V; beyond that another place would send less" in notes()
+
+
+def test_sizes_decide_whether_another_place_would_send_less() -> None:
+    assert "B L < V, as it is at the sizes given" in notes(B=2, L=4, V=100)
+    assert "not so at the sizes given (800 and 100): another place would send less" in notes(B=20, L=40, V=100)
+
+
+def test_what_holds_at_all_sizes_is_not_said() -> None:
+    assert sc.load(EMBEDDING).communication("data(2)").notes == ()
+
+
+def test_the_calls_stay_as_they_are_where_another_place_would_send_less() -> None:
+    model = sc.load(EMBEDDING)
+    few, many = (model.at(B=b, L=8, D=4, F=8, V=64).communication("tensor(2)") for b in (1, 1000))
+    assert few.expr == many.expr == model.communication("tensor(2)").expr
