@@ -440,7 +440,7 @@ def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
     if isinstance(value, Irrational):
         raise ValuesError(f"{name} is irrational, about {float(value.value):.6g}: an exact number is needed")
     if isinstance(value, (str, Quantity)):
-        said = Quantity.parse(value) if isinstance(value, str) else value
+        said = (Quantity.parse(value) if isinstance(value, str) else value).within(unit)
         if ONE not in (said.unit, unit) and said.unit != unit:
             raise ValuesError(f"{name} is given in {said.unit}, but it is in {unit}", hint=f"write it in {unit}")
         return said.value

@@ -29,10 +29,35 @@ def element_bytes(dtype: str) -> Num:
     >>> element_bytes("FP16").number
     Fraction(2, 1)
     """
-    key = dtype.strip().lower().replace("float", "fp").replace("half", "fp16")
+    key = dtype.strip().lower().replace("bfloat", "bf").replace("float", "fp").replace("half", "fp16")
     if key not in BYTES:
         raise ValuesError(f"unknown number format '{dtype[:40]}'", hint=nearest(key, [*BYTES]))
     return Num(BYTES[key], Unit.parse("byte/element"))
+
+
+def formats(said: str) -> tuple[str, dict[str, str]]:
+    """The format of all numbers, empty where there is none, and those of tensors by name.
+
+    Raises ``ValuesError`` for an unknown format, and for two formats of the same numbers.
+
+    >>> formats("bf16"), formats("fp16, X=fp8, Y=fp32")
+    (('bf16', {}), ('fp16', {'X': 'fp8', 'Y': 'fp32'}))
+    """
+    every: list[str] = []
+    named: dict[str, str] = {}
+    for part in said.split(","):
+        name, equals, dtype = (piece.strip() for piece in part.rpartition("="))
+        element_bytes(dtype)  # refuses unknown formats
+        if not equals:
+            every.append(dtype)
+        elif named.setdefault(name, dtype) != dtype:
+            raise ValuesError(f"the format of {name[:40]} is said twice: {named[name]} and {dtype}")
+    if len(every) > 1:
+        raise ValuesError(
+            f"'{said[:60]}' gives all numbers several formats",
+            hint="write one, or the names of tensors: X=fp8, W=fp8, Y=fp32",
+        )
+    return "".join(every), named
 
 
 def row_dtype(dtype: str) -> str:

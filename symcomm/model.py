@@ -11,7 +11,7 @@ from typing import Any
 
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
-from symcomm.dtypes import element_bytes
+from symcomm.dtypes import formats
 from symcomm.errors import StrategyError, TableError, ValuesError, nearest
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
@@ -146,7 +146,7 @@ def load(
     A text or file with several layer tables needs ``table`` (1 is the first). Raises ``TableError`` where there is no
     table with the columns Computation, Input and Output, and the errors of ``symcomm.graph.build.build``.
     """
-    element_bytes(dtype)
+    every, named = formats(dtype)
     if not isinstance(source, Table):
         if isinstance(source, Path) or ("\n" not in source and len(source) < 1000):
             path = Path(source)
@@ -171,8 +171,8 @@ def load(
     graph = build(
         rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
         notation=notation,
-    )  # fmt: skip
-    made = Model(graph, name or "layer", dtype, given, notation or Notation(), (as_text(source),))
+    ).in_formats(named)  # fmt: skip
+    made = Model(graph, name or "layer", every or "fp16", given, notation or Notation(), (as_text(source),))
     graph.relations.complete(given)  # refuses values that contradict one another
     return made
 
@@ -182,7 +182,7 @@ def from_blueprint(
     notation: Notation | None = None,
 ) -> Model:  # fmt: skip
     """The model of a blueprint; ``values`` are known numbers besides those the reader found."""
-    element_bytes(dtype)
+    every, named = formats(dtype)
     base = notation or Notation()
     notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
     known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
@@ -191,9 +191,9 @@ def from_blueprint(
     blueprint.graph.relations.complete(known)  # refuses values that contradict one another
     literal = None
     if blueprint.literal is not None:
-        literal = from_blueprint(blueprint.literal, dtype=dtype, notation=notation)
+        literal = from_blueprint(blueprint.literal, dtype=every or "fp16", notation=notation)
     tables = tuple(part.text for part in blueprint.parts)
-    return Model(blueprint.graph, blueprint.name, dtype, known, notation, tables, literal)
+    return Model(blueprint.graph.in_formats(named), blueprint.name, every or "fp16", known, notation, tables, literal)
 
 
 def model_of_parts(

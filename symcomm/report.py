@@ -170,7 +170,7 @@ def model(made: Model) -> dict[str, Any]:
         "regions": [{"name": r.name, "times": r.times, "carried": [*map(list, r.carried)]} for r in graph.regions],
         "values": {name: number(Fraction(value)) for name, value in made.values.items()},
         "relations": [f"{n} = {printing.plain(right, None, made.notation)}" for n, right in graph.relations.equations],
-        "reading": graph.reading,
+        "reading": graph.reading(),
         "axes": axes(graph),
         "ops": op_rows(made),
         "tensors": [

@@ -18,8 +18,10 @@ _BASES: dict[str, tuple[tuple[str, ...], bool]] = {
     "FLOP": (("FLOPs", "flop", "flops"), True),
     "operation": (("op", "ops", "operations"), True),
     "second": (("s", "sec", "seconds"), True),
-    "hour": (("hours",), False),
-    "day": (("days",), False),
+    "minute": (("minutes", "min", "mins"), False),
+    "hour": (("hours", "h"), False),
+    "day": (("days", "d"), False),
+    "week": (("weeks",), False),
     "cycle": (("clock", "clk", "cycles"), True),
     "FMA": (("fma",), False),
     "SM": (("SMs",), False),
@@ -37,6 +39,15 @@ _BASES: dict[str, tuple[tuple[str, ...], bool]] = {
     "iteration": (("iterations",), False),
 }
 _DERIVED = {"Hz": "cycle/second", "FLOPS": "FLOP/second", "FLOP/s": "FLOP/second", "bps": "bit/second"}
+
+# What else people write for an amount of bytes or seconds: a quantity that is read is in these.
+_WORTH = {
+    "bit": (Fraction(1, 8), "byte"),
+    "minute": (Fraction(60), "second"),
+    "hour": (Fraction(3600), "second"),
+    "day": (Fraction(86_400), "second"),
+    "week": (Fraction(604_800), "second"),
+}
 
 DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "µ": -6, "n": -9}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -109,6 +120,9 @@ PARAMETER = Unit((("parameter", 1),))
 
 
 def _lookup(word: str, prefixes: bool) -> tuple[Fraction, Unit]:
+    word = word.replace("\N{GREEK SMALL LETTER MU}", "\N{MICRO SIGN}")
+    if word == "%" and prefixes:
+        return Fraction(1, 100), ONE
     if word in _DERIVED:
         return Fraction(1), _parse(_DERIVED[word], False)[1]
     for base, (spellings, takes) in _BASES.items():
@@ -124,6 +138,8 @@ def _lookup(word: str, prefixes: bool) -> tuple[Fraction, Unit]:
         prefix = word[: -len(derived)] if word.endswith(derived) else ""
         if prefixes and prefix and prefix in DECIMAL:
             return Fraction(10) ** DECIMAL[prefix], _parse(meaning, False)[1]
+    if word.endswith("b") and word[:-1] in DECIMAL | BINARY:
+        raise ValuesError(f"unknown unit '{word}'", hint=f"write {word}it for bits, {word[:-1]}B for bytes")
     known = [*_BASES, *(s for spellings, _ in _BASES.values() for s in spellings), *_DERIVED]
     raise ValuesError(f"unknown unit '{word}'", hint=nearest(word, known))
 
@@ -133,20 +149,25 @@ def _parse(text: str, prefixes: bool) -> tuple[Fraction, Unit]:
     scale, unit, sign = Fraction(1), ONE, 1
     if len(text) > 80:
         raise ValuesError(f"a unit of {len(text)} characters: units have at most 80")
-    depth_sign = 1
+    outside: list[int] = [1]  # the signs of the powers in front of the brackets that are open
     for piece in re.findall(r"[/*()]|[^\s/*()]+", text):
         if piece == "/":
-            sign = -depth_sign
+            sign = -outside[-1]
         elif piece == "*":
-            sign = sign if depth_sign == -1 else 1
+            sign = outside[-1]
         elif piece == "(":
-            depth_sign = sign
+            outside.append(sign)
         elif piece == ")":
-            depth_sign = 1
+            sign = outside.pop()
         elif piece != "1":
-            factor, part = _lookup(piece, prefixes)
-            scale *= factor if sign > 0 else 1 / factor
-            unit = unit * part if sign > 0 else unit / part
+            word, _, power = piece.partition("^")
+            factor, part = _lookup(word, prefixes)
+            times = sign * (int(power) if re.fullmatch(r"-?\d", power) else 1)
+            scale, unit = scale * factor**times, unit * part**times
+        if not outside:
+            break
+    if len(outside) != 1:
+        raise ValuesError(f"the brackets of the unit '{text}' do not match")
     return scale, unit
 
 
@@ -198,26 +219,59 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
-        """``1.41 GHz``, ``80 GiB``, ``512 FMA/clock/SM``, ``1/2``, ``4096``; exact.
+        """``1.41 GHz``, ``80 GiB``, ``512 FMA/clock/SM``, ``1/2``, ``4096``, ``50 %``; exact.
+
+        Bits are read as bytes; minutes, hours, days and weeks as seconds.
 
         >>> Quantity.parse("1.41 GHz").value
         Fraction(1410000000, 1)
+        >>> str(Quantity.parse("400 Gbit/s")), str(Quantity.parse("5 min"))
+        ('50 000 000 000 B/s = 50 GB/s', '300 s')
         """
-        match = re.fullmatch(
-            r"\s*([-+]?\d[\d_ ]{0,40}(?:\.\d{1,40})?(?:[eE][-+]?\d{1,3})?(?:\s*/\s*\d{1,40})?)\s*([^\d\s].*)?", text
-        )
+        return cls.written(text).base()
+
+    @classmethod
+    def written(cls, text: str) -> Quantity:
+        """The same in the unit that is written: hours stay hours."""
+        match = _QUANTITY.fullmatch(text)
         if match is None:
             raise ValuesError(
-                f"'{text[:60]}' is not a number with a unit", hint="write for instance 80 GiB or 1.41 GHz"
+                f"'{text[:60]}' is not a number with a unit",
+                hint="write for instance 80 GiB, 1.41 GHz or 12 345 B, digits in groups of three",
             )
-        written = re.sub(r"[_ ]", "", match[1])
+        written = re.sub(r"[^\d+\-./eE]", "", re.sub(r"\s?[·*×]\s?10\^", "e", match[1]))
         if re.search(r"/0+$", written):
             raise ValuesError(f"'{text[:60]}' divides by zero")
-        number = Fraction(written)
         scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
-        return cls(number * scale, unit)
+        return cls(Fraction(written) * scale, unit)
+
+    def base(self) -> Quantity:
+        """The same amount in bytes and seconds, not in bits and hours.
+
+        >>> str(Quantity(Fraction(3), Unit.parse("hour")).base())
+        '10 800 s = 10.8 ks'
+        """
+        scale, unit = Fraction(1), ONE
+        for name, power in self.unit.powers:
+            worth, base = _WORTH.get(name, (Fraction(1), name))
+            scale, unit = scale * worth**power, unit * Unit(((base, power),))
+        return Quantity(self.value * scale, unit)
+
+    def within(self, unit: Unit) -> Quantity:
+        """The same amount in a unit that measures the same; as it is where the unit does not.
+
+        >>> str(Quantity.parse("36 h").within(Unit.parse("day")))
+        '3/2 day = 1.5 day'
+        """
+        one, mine = Quantity(Fraction(1), unit).base(), self.base()
+        return Quantity(mine.value / one.value, unit) if one.unit == mine.unit else self
 
 
+_INTEGER = r"(?:\d{1,3}(?:[ _\u00a0\u2009\u202f]\d{3}){1,13}(?!\d)|\d{1,42})"
+_QUANTITY = re.compile(
+    rf"\s*([-+]?{_INTEGER}(?:\.\d{{1,40}})?(?:[eE][-+]?\d{{1,3}}|\s?[·*×]\s?10\^-?\d{{1,3}})?(?:\s*/\s*{_INTEGER})?)"
+    r"\s*([^\d\s].*)?"
+)
 _DISPLAY = {name: power for name, power in DECIMAL.items() if name not in ("", "K", "u", "m", "µ", "n")}
 _SMALL = {"m": -3, "µ": -6, "n": -9}
 

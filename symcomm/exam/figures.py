@@ -162,7 +162,7 @@ def _best(sense: str) -> Callable[[Request], tuple[Any, str]]:
         from symcomm.plots.optimum import optimum_plot
 
         cost, over = request.derive(request.options["of"]), request.options["over"]
-        picture = optimum_plot(cost, over, given=request.values, sense=sense)  # type: ignore[arg-type]
+        picture = optimum_plot(cost, over, sense=sense)  # type: ignore[arg-type]
         return picture, f"{cost.title} over `{over}`; the point is its {sense} value."
 
     return draw
@@ -214,7 +214,7 @@ def _sensitivity(request: Request) -> tuple[Any, str]:
 
     cost = request.derive(request.options["of"])
     said = "By how many per cent it moves where a number moves by one."
-    return sensitivity_plot(cost, given=request.values), f"{cost.title}: {said[0].lower()}{said[1:]}"
+    return sensitivity_plot(cost), f"{cost.title}: {said[0].lower()}{said[1:]}"
 
 
 def _roofline(request: Request) -> tuple[Any, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import CONVENTIONS, Accounting
-from symcomm.dtypes import element_bytes
+from symcomm.dtypes import formats
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError
 from symcomm.exam import blocks
 from symcomm.exam.blocks import Listing, Scalar, Section
@@ -214,7 +214,7 @@ def convert(value: Any, option: Option) -> Any:
     if isinstance(value, bool) or value is None:
         raise DocumentError(f"'{name}' must be {_KINDS.get(kind, 'text')}")
     if kind == "dtype":
-        element_bytes(str(value))
+        formats(str(value))  # refuses unknown ones
         return str(value)
     if kind == "quantity":
         Quantity.parse(str(value))  # kept as text, so that the quantity can check its unit

@@ -10,7 +10,7 @@ from symcomm.derivation import Exhibit
 from symcomm.errors import ValuesError
 from symcomm.exam.problem import Ask, Problem
 from symcomm.render.document import Answer, Block
-from symcomm.units import ONE, Quantity, group
+from symcomm.units import ONE, Quantity, Unit, group
 
 
 def compare(problem: Problem, beside: list[tuple[Ask, int]], made: list[Block]) -> None:
@@ -38,6 +38,7 @@ def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
         raise ValuesError(message, ask.section.span_of("printed"), f"say given: {{{needs[0]}: ...}}")
     if printed.unit == ONE and derived.unit.is_count:  # 109514298 are parameters where parameters are asked for
         printed = Quantity(printed.value, derived.unit)
+    printed = printed.within(derived.unit)
     if printed.unit != derived.unit:
         said = "without a unit" if printed.unit == ONE else f"in {printed.unit}"
         message = f"the printed number is {said}, but the derived one in {derived.unit}"
@@ -45,7 +46,7 @@ def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
     less = Quantity(printed.value - derived.value, derived.unit)
     said = less.lines()[min(1, len(less.lines()) - 1)][1]
     said += f" ({float(100 * less.value / derived.value):+.2g} %)" if derived.value else ""
-    if abs(less.value) * 2 <= _last_digit(ask.section.text("printed")):
+    if abs(less.value) * 2 <= _last_digit(ask.section.text("printed"), derived.unit):
         said = "none, to the last printed digit"
     text = ask.section.text("printed")
     return ask.label or answer.derivation.title, _read(printed), _as_printed(text, derived) or _read(derived), said
@@ -54,30 +55,29 @@ def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
 _WRITTEN = re.compile(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?")
 
 
-def _last_digit(text: str) -> Fraction:
-    """What one more in the last digit of a written number is worth.
+def _last_digit(text: str, unit: Unit) -> Fraction:
+    """What one more in the last digit of a written number is worth in a unit.
 
-    >>> _last_digit("19.412 GB"), _last_digit("3")
+    >>> _last_digit("19.412 GB", BYTE), _last_digit("3", ONE)
     (Fraction(1000000, 1), Fraction(1, 1))
     """
     match = _WRITTEN.fullmatch(text)
     if match is None:  # a fraction or a power of ten is exact
         return Fraction(0)
-    return Quantity.parse(f"1 {match[2] or ''}").value / Fraction(10) ** len(match[1] or "")
+    return Quantity.parse(f"1 {match[2] or ''}").within(unit).value / Fraction(10) ** len(match[1] or "")
 
 
 def _as_printed(text: str, derived: Quantity) -> str:
     """A derived number in the unit and with the digits of a printed one; empty where that has no prefix.
 
-    >>> from symcomm.units import BYTE
     >>> _as_printed("26.103 GB", Quantity(Fraction(26103150592), BYTE))
     '26.103 GB'
     """
     match = _WRITTEN.fullmatch(text)
-    if match is None or not match[2] or Quantity.parse(f"1 {match[2]}").value == 1:
+    if match is None or not match[2] or Quantity.parse(f"1 {match[2]}").within(derived.unit).value == 1:
         return ""
     digits = len(match[1] or "")
-    last = round(derived.value / _last_digit(text))
+    last = round(derived.value / _last_digit(text, derived.unit))
     whole, part = divmod(abs(last), 10**digits)
     written = group(str(whole)) + (f".{part:0{digits}d}" if digits else "")
     return ("-" if last < 0 else "") + f"{written} {match[2].strip()}"

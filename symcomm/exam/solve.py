@@ -110,13 +110,21 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     made: list[Block] = []
     total, done = len(problem.asks), 0
     beside: list[tuple[Ask, int]] = []
+    unread: set[str] = set()  # models of which nothing has been told
     for item in problem.items:
         if isinstance(item, ModelBlock):
             models[item.name] = _load(item)
+            unread.add(item.name)
         elif isinstance(item, Ask):
             if progress:
                 progress(done, total, item.label or item.quantity)
-            made.append(_answer(problem, item, models.get(item.model), extra))
+            answer = _answer(problem, item, models.get(item.model), extra)
+            if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
+                note = f"Read as {models[item.model].graph.reading('`')}."
+                derived = replace(answer.derivation, notes=(*answer.derivation.notes, note))
+                answer = replace(answer, derivation=derived)
+            unread.discard(item.model)
+            made.append(answer)
             done += 1
             beside += [(item, len(made) - 1)] if item.printed else []
         elif isinstance(item, Figure):

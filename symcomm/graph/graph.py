@@ -198,6 +198,15 @@ class Graph:
             raise ValuesError(what, hint=nearest(base, [bare(n) for n in known]))
         return self.tensors[base if base in found else found[0]]
 
+    def in_formats(self, named: Mapping[str, str]) -> Graph:
+        """The same with the number formats of tensors, by names that ``find`` knows; a view has that of its tensor."""
+        found = {self.find(name).name: dtype for name, dtype in named.items()}
+        for op in self.ops:
+            if op.attribute("view") and op.inputs[0] in found:
+                found.setdefault(op.output, found[op.inputs[0]])
+        tensors = {n: replace(t, dtype=found.get(n, t.dtype)) for n, t in self.tensors.items()}
+        return replace(self, tensors=tensors) if found else self
+
     @cached_property
     def crossing(self) -> frozenset[str]:
         """The activations and gradients of activations that one region makes and another one reads."""
@@ -276,13 +285,15 @@ class Graph:
         """The tensors that come from outside and are not weights or constants."""
         return tuple(t for t in self.tensors.values() if t.role == "input")
 
-    @property
-    def reading(self) -> str:
-        """Which of a table's tensors are data and which are weights, for a person: ``data: x; weights: W, b``."""
+    def reading(self, mark: str = "") -> str:
+        """Which of a table's tensors are data and which are weights, for a person: ``data: x; weights: W, b``.
+
+        ``mark`` stands around each name.
+        """
         read = [t for t in self.tensors.values() if t.latex and t.name not in self.producers]
         weights = [t.name for t in read if t.role == "weight"]
         said = {"data": [t.name for t in read if t.role != "weight"], "weights": weights}
-        return "; ".join(f"{what}: {', '.join(names)}" for what, names in said.items() if names)
+        return "; ".join(f"{w}: {', '.join(f'{mark}{n}{mark}' for n in names)}" for w, names in said.items() if names)
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:

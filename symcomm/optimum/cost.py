@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -101,12 +101,14 @@ class Cost:
 Formula = Derivation | Form | str  # or a SymPy expression
 
 
-def derived(cost: Formula | Expr, given: Mapping[str, object] | None = None, title: str = "") -> Derivation:
+def derived(
+    cost: Formula | Expr, given: Mapping[str, object] | None = None, title: str = "", over: str = ""
+) -> Derivation:
     """A derivation of a cost, whatever a person has at hand: a derivation, a form, an expression, or text.
 
-    In a text a symbol has the unit of the number that is given for it (also that of the variable, whose number is not
-    used). Raises ``ValuesError`` where amounts of
-    different units are added, ``FormulaError`` for a text that is no formula.
+    In a text ``over`` and the given names are known names, and a symbol has the unit of the number that is given for it
+    (also that of the variable, whose number is not used). Raises ``ValuesError`` where amounts of different units are
+    added, ``FormulaError`` for a text that is no formula.
 
     >>> str(derived("s/w + o", {"s": "8 GB", "w": "1 GB/s", "o": "1 ms"}).unit)
     's'
@@ -116,7 +118,8 @@ def derived(cost: Formula | Expr, given: Mapping[str, object] | None = None, tit
     if isinstance(cost, str):
         units = {name: _said_unit(value) for name, value in (given or {}).items()}
         cost = forms.substitute(
-            size_form(parse_answer(cost, None)), lambda s: Sym(s.name, False, units.get(s.name, ONE))
+            size_form(parse_answer(cost, None, {over, *units} - {""})),
+            lambda s: Sym(s.name, False, units.get(s.name, ONE)),
         )
     form = cost if isinstance(cost, Form) else forms.from_expr(cost)
     _bounded(form)
@@ -170,7 +173,7 @@ def read(
     >>> read("n o + s/(n w)", "n", None).expr
     n*o + s/(n*w)
     """
-    made = derived(cost, given, title if isinstance(cost, Derivation) else title or "Cost")
+    made = derived(cost, given, title if isinstance(cost, Derivation) else title or "Cost", over)
     form = closed(made)
     _bounded(form)
     units = units_of(form)
@@ -184,10 +187,20 @@ def read(
     if over not in names:
         raise ValuesError(f"the cost does not depend on '{over[:60]}'", hint=nearest(over, [*names]))
     counts = any(isinstance(piece, Sym) and piece.name == over and piece.whole for piece in forms.walk(form))
+    used(given, over, names)
     form = forms.substitute(form, lambda s: Sym(s.name, False, s.unit) if s.name == over else s)
     return Cost(
         made.title, form, over, made.unit, known, made.accounting, made.touched, made.relations, made.notation, counts
     )
+
+
+def used(given: Mapping[str, object] | None, over: str, names: Iterable[str]) -> None:
+    """Raises ``ValuesError`` for a given name that is not among those of the cost."""
+    names = [*names]
+    unused = next((n for n in given or () if n != over and n not in names), None)
+    if unused is not None:
+        problem = f"'{unused[:60]}' is given, but the cost does not depend on it"
+        raise ValuesError(problem, hint=nearest(unused, names))
 
 
 _MOST_CHOICES = 12  # SymPy compares all pairs of a maximum

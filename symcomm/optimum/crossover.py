@@ -15,7 +15,7 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
 from symcomm.errors import ValuesError
 from symcomm.form import Num
-from symcomm.optimum.cost import Formula, derived
+from symcomm.optimum.cost import Formula, derived, used
 from symcomm.optimum.pair import Pair, comparable, differences
 from symcomm.optimum.patience import patience
 from symcomm.optimum.sign_changes import Crossing, bisect, changes, points, real_changes, signs_between
@@ -68,7 +68,8 @@ def crossovers(
     a/2
     """
     with patience(f"the search for where they cross over {over[:40]}", "give a narrower range (between)"):
-        return _crossovers(derived(first, given), derived(second, given), over, between, compared, given or {})
+        a, b = (derived(cost, given, "", over) for cost in (first, second))
+        return _crossovers(a, b, over, between, compared, given or {})
 
 
 def _crossovers(
@@ -82,6 +83,7 @@ def _crossovers(
     accounting = comparable(a, b, tuple(compared))
     pair = Pair.of(a, b, over)
     low, high = _range(pair, between)
+    used(given, over, pair.names)
     known = {name: exact(value, name, pair.units.get(name, ONE)) for name, value in given.items()}
     known = {name: value for name, value in (pair.given | known).items() if name != over}
     missing = [name for name in pair.names if name not in known and name != over]

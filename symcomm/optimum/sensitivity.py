@@ -11,7 +11,7 @@ from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import ValuesError
 from symcomm.form import Form
 from symcomm.notation import amount, symbol
-from symcomm.optimum.cost import Cost, Formula, derived, read, written
+from symcomm.optimum.cost import Cost, Formula, derived, read, used, written
 from symcomm.optimum.pair import Pair, comparable
 from symcomm.optimum.patience import patience
 from symcomm.optimum.powers import course, neat, root, terms, told_more
@@ -87,14 +87,16 @@ def break_even(
     sqrt(s)/sqrt(o)
     """
     with patience(f"the search for where they are equal over {over[:40]}", "give numbers for all names"):
-        return _break_even(derived(first, given), derived(second, given), over, given or {}, title)
+        return _break_even(derived(first, given, "", over), derived(second, given, "", over), over, given or {}, title)
 
 
 def _break_even(a: Derivation, b: Derivation, over: str, given: Mapping[str, object], title: str) -> Derivation:
     accounting = comparable(a, b, ())
     pair = Pair.of(a, b, over)
+    used(given, over, pair.names)
     gap = pair.written(pair.difference)
-    cost = read(gap, over, {**pair.given, **given}, title or f"{a.title} and {b.title}")
+    known = {n: v for n, v in {**pair.given, **given}.items() if n in forms.names(gap)}
+    cost = read(gap, over, known, title or f"{a.title} and {b.title}")
     told = [(one, f, course(f)) for one in (cost, *told_more(cost)) if (f := terms(one.expr, one.x)) is not None]
     sure = next((one for one in told if one[2].kind != "unknown"), told[0] if told else None)
     cost, found, runs = sure or (cost, None, None)

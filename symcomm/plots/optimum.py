@@ -251,8 +251,10 @@ def _nothing() -> Any:
 def _known(cost: Derivation, over: str, given: Mapping[str, object] | None) -> dict[str, Fraction]:
     """The numbers of a cost; raises ``ValuesError`` where one is missing."""
     values = dict(cost.given) | {name: exact(value, name) for name, value in (given or {}).items()}
-    values = {name: value for name, value in cost.relations.complete(values).items() if name != over}
-    missing = [n for n in forms.names(forms.from_expr(cost.expr)) if n not in values and n != over]
+    names = forms.names(forms.from_expr(cost.expr))
+    kept = {*names, *(given or {})} - {over}
+    values = {name: value for name, value in cost.relations.complete(values).items() if name in kept}
+    missing = [n for n in names if n not in values and n != over]
     if missing and over:
         raise ValuesError(
             f"a picture needs numbers: no value is given for {', '.join(missing)}", hint=f"for instance {missing[0]}=8"

@@ -67,7 +67,7 @@ def timeline(
     model.peak_memory(placed, accounting=accounting, **options)  # refuses what does not fit
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
     known = model.graph.relations.complete(model.values)
-    setting = Setting(model.graph, chosen, dtype or model.dtype, model.notation, known)
+    setting = Setting(model.graph, chosen, model.dtype, model.notation, known).in_format(dtype)
     run = StepOptions(
         placed or ONE_RANK,
         recipe_of(recipe),

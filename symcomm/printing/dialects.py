@@ -182,7 +182,7 @@ _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 def _plain_power(base: str, exponent: str) -> str:
     if re.fullmatch(r"-?\d{1,4}", exponent):
         return base + exponent.translate(_SUPERSCRIPT)
-    return f"{base}^({exponent})" if not re.fullmatch(r"\w+", exponent) else f"{base}^{exponent}"
+    return f"{base}^({exponent})" if not re.fullmatch(r"[A-Za-z0-9]+", exponent) else f"{base}^{exponent}"
 
 
 LATEX = Dialect(

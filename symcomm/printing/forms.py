@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -123,7 +124,7 @@ class _Printer:
     def name(self, name: str) -> _Out:
         w = written(name, self.latex.get(name, ""))
         if self.d.flat:
-            text = printable(name)
+            text = re.sub(r"_([^_^']*,[^_^']*)", r"_{\1}", printable(name))
             marked = not text.isidentifier()
             return _Out(text, _POWER if marked else _ATOM, text[:1].isdigit(), width=0.55 * len(text))
         marked = bool(w.upper or w.primes or len(w.base) > 1)

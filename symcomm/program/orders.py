@@ -175,7 +175,7 @@ def conditions(text: str, symbols: tuple[Sym, ...] = ()) -> tuple[Condition, ...
     known = {symbol.name: symbol for symbol in symbols}
 
     def side(written: str) -> Form:
-        return substitute(size_form(parse_answer(written.strip(), None)), lambda s: known.get(s.name, s))
+        return substitute(size_form(parse_answer(written.strip(), None, known)), lambda s: known.get(s.name, s))
 
     found = []
     for part in filter(None, text.split(",")):

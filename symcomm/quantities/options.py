@@ -50,7 +50,10 @@ Amount = Annotated[object, Reads("quantity")]
 StrategyOption = Annotated[
     Strategy | str, Reads("strategy"), Meaning("how the model is parallelised, such as data(k) or tensor(8) + sequence")
 ]
-Dtype = Annotated[str, Reads("dtype"), Meaning("the number format, where it is not the model's")]
+Dtype = Annotated[
+    str, Reads("dtype"), Meaning("the number format, where it is not the model's, or those of tensors: `X=fp8, Y=fp32`")
+]
+ElementDtype = Annotated[str, Reads("dtype"), Meaning("the number format of an element")]
 GradientDtype = Annotated[str, Reads("dtype"), Meaning("the number format in which gradients of weights are reduced")]
 OpName = Annotated[str, Meaning("only the row that computes this tensor")]
 RecipeName = Annotated[str, OneOf(RECIPES), Meaning("the bytes that are kept for each parameter")]

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step
+from symcomm.dtypes import formats
+from symcomm.errors import ValuesError
 from symcomm.form import Form, Num, Sym, num, product
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.notation import Notation
@@ -32,6 +34,28 @@ class Setting:
     dtype: str = "fp16"
     notation: Notation = field(default_factory=Notation)
     values: Mapping[str, Fraction] = field(default_factory=dict)
+
+    def in_format(self, dtype: str | None) -> Setting:
+        """The same in other number formats: one for all, or ``X=fp8, Y=fp32``; as it is where none is said."""
+        every, named = formats(dtype) if dtype else ("", {})
+        return replace(self, dtype=every or self.dtype, graph=_in_formats(Same(self.graph), tuple(named.items())))
+
+    @property
+    def product_dtype(self) -> str:
+        """The format in which products are computed: that of the operands of the forward pass.
+
+        Raises ``ValuesError`` where they are in several, which machines multiply at different rates.
+        """
+        graph = self.graph
+        products = [op for op in graph.ops if op.kind in ("contraction", "convolution") and op.summed]
+        found: dict[str, str] = {}
+        for name in (n for op in products for n in op.inputs if graph.tensors[n].dtype != "bool"):
+            found.setdefault(graph.tensors[name].dtype or self.dtype, name)
+        if len(found) > 1:
+            (one, first), (two, second) = list(found.items())[:2]
+            problem = f"products have operands in {one} ({first}) and in {two} ({second}), which run at different rates"
+            raise ValuesError(problem, hint="give a peak rate (rate: of_format), or one format to all operands")
+        return next(iter(found), self.dtype)
 
     @property
     def symbols(self) -> frozenset[str]:
@@ -111,6 +135,11 @@ class Setting:
         if not worth.has(sp.Max, sp.Min):
             return forms.from_expr(_collected(worth, self.graph.relations.gather))
         return form
+
+
+@lru_cache(maxsize=64)
+def _in_formats(held: Same[Graph], named: tuple[tuple[str, str], ...]) -> Graph:
+    return held.it.in_formats(dict(named))
 
 
 @lru_cache(maxsize=4096)

@@ -53,10 +53,11 @@ def is_call(context: Context, stem: Stem, scripts: list[Script], following: Bran
     scope, word = context.scope, stem.word.lower()
     if scope.kind == "size":  # n(H + 1) is a product even before n is known
         return _SAME_FUNCTION.get(word, word) in _SIZE_FUNCTIONS
+    if scope.sizes is None and scope.kind == "answer":
+        return word in COMMON_FUNCTIONS
     if find(context, stem, scripts) is not None:
         return False
-    certain = stem.letters is None or word in COMMON_FUNCTIONS or word in (scope.functions or ())
-    return certain or not readings(context, stem, scripts)
+    return word in COMMON_FUNCTIONS or word in (scope.functions or ()) or not readings(context, stem, scripts)
 
 
 def function(context: Context, factor: Branch, stem: Stem, scripts: list[Script]) -> FunctionSyntax:

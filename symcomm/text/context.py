@@ -61,7 +61,7 @@ class Scope:
 
     def transposes(self, base: Node) -> bool:
         """Whether ``^T`` transposes this base; it is a power where T is a size and the base no tensor."""
-        return not self.is_size("T") or self.is_tensor(base)
+        return self.is_tensor(base) or not (self.is_size("T") or (self.sizes is None and self.kind == "answer"))
 
     def find(self, name: Spelling) -> tuple[str, str] | None:
         """The key and index a spelling stands for, if it is known as a whole or as a member of a family."""

@@ -5,6 +5,7 @@ The functions follow the rules of ``formula.lark``: each reads one kind of branc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -110,7 +111,7 @@ def _product(context: Context, parts: Sequence[Part]) -> Node:
     begin = end = start_of(parts[0])
     operator: Token | None = None  # what stands before the next factor
     slash: Token | None = None  # the slash whose quotient the factors end with
-    negative = False
+    negative = after_digits = False
     number = 0
     while number < len(parts):
         part = parts[number]
@@ -129,7 +130,8 @@ def _product(context: Context, parts: Sequence[Part]) -> Node:
         stop = stop_of(parts[number - 1])
         if slash is not None and (len(nodes) > 1 if divides else not _reads_on(context, slash, end, part, nodes)):
             raise _ambiguous(context, slash, part)
-        if operator is None and factors and isinstance(factors[-1], Number) and isinstance(nodes[0], Number):
+        digits = branches(part)[0].data == "number"
+        if operator is None and after_digits and digits:
             hint = "write `*` between them, or one number without a gap"
             raise context.wrong("two numbers stand side by side", part, hint)
         if negative:
@@ -139,7 +141,7 @@ def _product(context: Context, parts: Sequence[Part]) -> Node:
             factors = [context.counted(Quotient(context.span(begin, stop), top, nodes[0]))]
         else:
             factors += nodes
-        operator, negative, end = None, False, stop
+        operator, negative, end, after_digits = None, False, stop, digits
     return _multiplied(context, factors, context.span(begin, end))
 
 
@@ -184,7 +186,8 @@ def _factor(context: Context, parts: Sequence[Part], number: int) -> tuple[list[
     if stem is None:
         return [_scripted(context, _atom(context, atom), scripts, start_of(factor))], 1
     if isinstance(following, Tree) and is_call(context, stem, scripts, following):
-        return [_call(context, factor, stem, scripts, following)], 2
+        beside = parts[number + 2] if number + 2 < len(parts) else None
+        return [_call(context, factor, stem, scripts, following, beside)], 2
     return _names(context, factor, stem, scripts), 1
 
 
@@ -250,6 +253,9 @@ def _atom(context: Context, atom: Branch) -> Node:
     """A number, fraction, root or group."""
     kind, inner, span = atom.data, branches(atom), context.over(atom)
     if kind in ("number", "minus"):
+        if kind == "number" and re.match(r"0\d", canonical(atom)):
+            hint = "digits stand in groups of three: 12 000"
+            raise context.wrong(f"a number begins with 0: `{context.source(atom)}`", atom, hint)
         return context.counted(Number(span, Fraction(canonical(atom))))
     if kind == "frac":
         top, bottom = (read_argument(context, one) for one in inner)
@@ -298,12 +304,23 @@ def _root(context: Context, atom: Branch) -> Node:
 # -- calls and families ----------------------------------------------------------------------------------------------
 
 
-def _call(context: Context, factor: Branch, stem: Stem, scripts: list[Script], following: Branch) -> Node:
-    r"""``f(x, y)``, ``f_k(x)``, ``f(x)^2``, ``f^2(x)``; ``\log N`` without parentheses."""
+def _call(
+    context: Context, factor: Branch, stem: Stem, scripts: list[Script], following: Branch, beside: Part | None
+) -> Node:
+    r"""``f(x, y)``, ``f_k(x)``, ``f(x)^2``, ``f^2(x)``; ``\log N`` if nothing stands ``beside`` it."""
     called = function(context, factor, stem, scripts)
     if not is_bracket(following):
         span = context.over(factor, following)
-        inside = _multiplied(context, _factor(context, [following], 0)[0], context.over(following))
+        [inside, *more] = _factor(context, [following], 0)[0]
+        if more or isinstance(beside, Tree):
+            first = inside.span.word if more else context.source(following)
+            rest = context.cell.text[start_of(following) + len(first) : stop_of(beside or following)].strip(" $")
+            head = context.source(factor)
+            ways = [f"{head}({first} {rest})", f"{head}({first}) {rest}"]
+            if isinstance(inside, Number) and called.subscript is None:
+                ways.append(f"{head}_{first}({rest})")
+            said = f"what `{head}` takes can be read in two ways"
+            raise context.error(said, start_of(factor), stop_of(beside or following), "write " + " or ".join(ways))
         bare: Node = context.counted(FunctionCall(span, called.name, (inside,), called.subscript))
         return bare if called.exponent is None else _power(context, bare, called.exponent, span)
     bracket = branches(following)[0]

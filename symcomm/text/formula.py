@@ -6,12 +6,10 @@ every bound (length, nesting, parts, digits, exponents) is checked before any he
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from symcomm.errors import FormulaError, Span, TableError
-from symcomm.notation import GREEK
 from symcomm.text.calls import COMMON_FUNCTIONS
 from symcomm.text.context import Context, Scope
 from symcomm.text.declarations import read_declarations
@@ -97,24 +95,39 @@ def parse_size(text_or_cell: Cell | str, known: Iterable[str] | None = None) -> 
     return read_whole(context, parse(context))
 
 
-def parse_answer(text: str | Cell, known: Iterable[str] | None) -> Node:
-    r"""Read a scalar formula over ``known`` names (None for any): what a person answers, ``24 N_layer D^2``.
+def parse_answer(text: str | Cell, known: Iterable[str] | None, also: Iterable[str] = ()) -> Node:
+    r"""Read a scalar formula over ``known`` names: what a person answers, ``24 N_layer D^2``.
+
+    With None any name may stand in it; ``also`` are names that it is known to be about, so that ``nw`` is a product
+    where both are. A ``\log`` without a base is the natural logarithm.
 
     >>> answer = parse_answer(r"\frac{2(k-1)}{k} N", {"k", "N"})
     >>> answer.factors[1].key
     'N'
+    >>> [factor.key for factor in parse_answer("nw", None, {"n", "w"}).factors]
+    ['n', 'w']
     """
     cell = single(text, "answer") if isinstance(text, str) else text
-    names = _words(cell.text) if known is None else frozenset(known)
+    names = frozenset(known) if known is not None else _names(cell, frozenset(also))
     context = Context(cell, Scope(sizes=names, functions=ANSWER_FUNCTIONS, kind="answer"))
     return read_whole(context, parse(context))
 
 
-def _words(text: str) -> frozenset[str]:
-    """Every word of a formula that may be a name, with its subscript; behind a backslash only Greek letters are."""
-    plain = re.sub(r"_\{(\w+)\}", r"_\1", text)
-    words = re.findall(r"(\\?)(?<![A-Za-z_])([A-Za-z]\w*)", plain)
-    return frozenset(w for slash, w in words if not slash or w.partition("_")[0] in GREEK) - COMMON_FUNCTIONS
+def _names(cell: Cell, also: frozenset[str]) -> frozenset[str]:
+    """The names of a formula in which any may stand; a word that known names make up is their product."""
+    context = Context(cell, Scope(sizes=None, functions=ANSWER_FUNCTIONS, kind="answer"))
+    read_whole(context, parse(context, also))
+    names = _distinct(context.sizes_found | also)
+    return also | {name for name in names - COMMON_FUNCTIONS if not _joined(name, also)}
+
+
+def _joined(word: str, names: Iterable[str]) -> bool:
+    """Whether a word is names side by side."""
+    ends = {0}
+    for place in range(len(word)):
+        if place in ends:
+            ends |= {place + len(name) for name in names if word.startswith(name, place)}
+    return len(word) in ends
 
 
 def parse_layer(

@@ -6,7 +6,6 @@ are possible. Exponents are only told apart from names here; :mod:`symcomm.text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -44,7 +43,7 @@ def read_names(context: Context, part: Branch, stem: Stem, scripts: list[Script]
         raise context.wrong(f"'{context.source(part)}' may be {ways}", part, "put spaces between the names")
     if found:
         return found[0]
-    if context.scope.sizes is None and context.scope.kind == "size":
+    if context.scope.sizes is None and context.scope.kind != "tensor":
         return (_undeclared_size(context, part, stem, scripts),)
     raise _unknown(context, part, stem, scripts)
 
@@ -66,7 +65,8 @@ def find(context: Context, stem: Stem, scripts: Sequence[Script]) -> Identifier 
     """The known name that a stem with all its scripts is."""
     if any(script.kind == "T" for script in scripts):
         return None
-    known = context.scope.find(spelling(stem.word, scripts))
+    own = spelling(stem.word, scripts)
+    known = context.scope.find(own) or context.scope.find(own.primes_last())
     if known is None:
         return None
     key, index = known
@@ -139,7 +139,9 @@ def _undeclared_size(context: Context, part: Branch, stem: Stem, scripts: list[S
     """A size that nobody declared: sizes are declared by being used in a shape."""
     if any(script.kind == "T" for script in scripts):
         raise context.wrong("a size has no transpose", part, "write a size such as 4D")
-    raised = bool(scripts) and scripts[-1].kind == "^" and re.fullmatch(r"\d+", scripts[-1].text) is not None
+    raised = bool(scripts) and scripts[-1].kind == "^" and scripts[-1].text != "*"
+    if context.scope.kind == "size":  # D^2 is a power, but W^Q may be a name
+        raised = raised and scripts[-1].text.isdigit()
     own, after = (scripts[:-1], scripts[-1:]) if raised else (scripts, [])
     key = spelling(stem.word, own).key
     check_key(context, key, part)

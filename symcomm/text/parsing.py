@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 
@@ -37,10 +37,14 @@ def grammar() -> Lark:
     return Lark(source, start="cell", parser="lalr", lexer=_Tokens, propagate_positions=True, maybe_placeholders=False)
 
 
-def parse(context: Context) -> list[Branch]:
-    """The items of the cell, which commas separate."""
+def parse(context: Context, also: Iterable[str] = ()) -> list[Branch]:
+    """The items of the cell, which commas separate; ``also`` are names besides those of the scope."""
     cell = context.cell
-    tokens, tree, depth = _read(cell, context.scope.kind == "tensor")
+    scope = context.scope
+    tokens, tree, depth, hangs = _read(cell, scope.kind == "tensor", frozenset())
+    if hangs:
+        known = frozenset(name for name in (*scope.tensors, *(scope.sizes or ()), *also) if name in cell.text)
+        tokens, tree, depth, hangs = _read(cell, scope.kind == "tensor", known)
     if not tokens:
         what = f"the cell {cell.column} is empty" if cell.column else "there is nothing to read"
         raise FormulaError(what, cell.span(), context.expects())
@@ -54,16 +58,19 @@ def parse(context: Context) -> list[Branch]:
 
 
 @lru_cache(maxsize=2048)  # a cell is asked for its sizes first, and then for what it says
-def _read(cell: Cell, words_join: bool) -> tuple[list[Token], Branch | UnexpectedInput, int]:
-    """The tokens of a cell, its tree or what was wrong with it, and how deep that is."""
-    tokens = Scanner(cell, words_join=words_join).tokens()
+def _read(
+    cell: Cell, words_join: bool, known: frozenset[str]
+) -> tuple[list[Token], Branch | UnexpectedInput, int, bool]:
+    """The tokens of a cell, its tree or what was wrong with it, how deep that is, and whether that hangs on names."""
+    scanner = Scanner(cell, words_join, known)
+    tokens = scanner.tokens()
     if not tokens:
-        return tokens, Tree("cell", []), 0
+        return tokens, Tree("cell", []), 0, False
     try:
         tree = grammar().parse(tokens)  # a custom lexer takes any input
     except UnexpectedInput as error:
-        return tokens, error.with_traceback(None), 0
-    return tokens, tree, levels(tree)
+        return tokens, error.with_traceback(None), 0, scanner.hangs
+    return tokens, tree, levels(tree), scanner.hangs
 
 
 def _translated(context: Context, error: UnexpectedToken, tokens: list[Token]) -> FormulaError:

@@ -7,6 +7,7 @@ never closed, nesting that is too deep, characters that mean nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from lark import Token
 
@@ -50,9 +51,11 @@ _OPENING = set(_PARTNER)
 _ENDS = {"NUMBER", "WORD", "TEXT", "PRIME", "TRANSPOSED", *_CLOSING}
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|__[A-Za-z0-9_]+")
-# Digits in groups of three are one number where the gap cannot be a product: `{,}`, `\,` and thin spaces.
-_NUMBER = re.compile(r"\d{1,3}(?:(?:\{,\}|\\,|[\u2009\u202f])\d{3})+(?!\d)|\d+(?:\.\d+)?|\.\d+", re.ASCII)
-_SCIENTIFIC = re.compile(r"[eE]([+-]?\d+)(?![A-Za-z0-9_])", re.ASCII)
+# Digits in groups of three are one number: `12 345`, `12{,}345`, `12\,345`.
+_NUMBER = re.compile(
+    r"\d{1,3}(?:(?:\{,\}|\\[, ]|[ ~\u00a0\u2009\u202f])\d{3}(?!\d))+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+", re.ASCII
+)
+_SCIENTIFIC = re.compile(r"([eE])([+-]?)(\d+)(?![0-9_])", re.ASCII)
 _COMMAND = re.compile(r"\\(?:[A-Za-z]+\*?|.)", re.DOTALL)
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _JOINING = {"and", "for", "where", "with", "all"}
@@ -61,14 +64,16 @@ _TEXT_CONTENT = re.compile(r"[A-Za-z0-9 _.\-~'α-ωΑ-Ω]*")
 
 
 class Scanner:
-    """Reads one cell into tokens; ``Scanner(cell).tokens()``."""
+    """Reads one cell into tokens; ``Scanner(cell).tokens()``. ``known`` are names that are never split."""
 
-    def __init__(self, cell: Cell, words_join: bool = True) -> None:
-        self.cell, self.text = cell, cell.text
+    def __init__(self, cell: Cell, words_join: bool = True, known: Container[str] = ()) -> None:
+        self.cell, self.text, self.known = cell, cell.text, known
         self.position = 0
         self.found: list[Token] = []
         self.words_join = words_join
+        self.hangs = False  # whether it makes a difference which names are known
         self.open: list[Token] = []
+        self.taking: list[tuple[str, int, int]] = []  # what takes arguments: kind, brackets around it, how many more
         self.dollar: int | None = None
 
     def tokens(self) -> list[Token]:
@@ -127,7 +132,26 @@ class Scanner:
                     stop_of(opened),
                     f"write a `{_PARTNER[opened.type]}` where it ends",
                 )
+        self._take(kind)
         self.found.append(token)
+
+    def _take(self, kind: str) -> None:
+        """Counts the arguments of fractions, roots and exponents, of which each takes one token or group."""
+        last, depth = self.found[-1].type if self.found else "", len(self.open)
+        if kind in ("FRAC", "SQRT") or (kind == "CARET" and last in _ENDS - {"WORD", "TEXT"}):
+            self.taking.append((kind, depth, 2 if kind == "FRAC" else 1))
+        elif kind == "LSQUARE" and last == "SQRT":  # the degree of a root is no argument
+            self.taking.append((kind, depth - 1, 2))
+        elif kind in _ENDS:
+            while self.taking and self.taking[-1][1] >= depth:
+                taker, at, more = self.taking.pop()
+                if at == depth and more > 1:
+                    self.taking.append((taker, at, more - 1))
+                    break
+
+    def _taker(self) -> str:
+        """The kind of token whose argument stands here without braces: one token in LaTeX."""
+        return self.taking[-1][0] if self.taking and self.taking[-1][1] == len(self.open) else ""
 
     def _next(self) -> None:
         text, start = self.text, self.position
@@ -158,6 +182,9 @@ class Scanner:
         elif char == ":" and text.startswith(":=", start):
             self._add("RELATION", "=", start, start + 2)
             self.position += 2
+        elif char == "*" and self._raises():
+            self._add("WORD", "*", start, start + 1)  # n^*, the best n
+            self.position += 1
         elif char == "*" and text.startswith("**", start):
             self._add("CARET", "^", start, start + 2)
             self.position += 2
@@ -174,6 +201,11 @@ class Scanner:
             hint = CHARACTER_HINTS.get(char, _USE)
             raise self.error(f"unexpected character `{_shown(char)}`", start, start + 1, hint)
 
+    def _raises(self) -> bool:
+        """Whether what stands here is all that a `^` raises."""
+        kinds = [token.type for token in self.found[-2:]]
+        return kinds == ["CARET", "LBRACE"] or (kinds[-1:] == ["CARET"] and self.text[self.position - 1] == "^")
+
     def _word(self) -> None:
         start = self.position
         found = _WORD.match(self.text, start)
@@ -182,6 +214,10 @@ class Scanner:
             self.position += 1
             return
         word, stop = found.group(), found.end()
+        if self._taker() and word[1:2].isalpha():
+            self.hangs = True
+            if word not in self.known:
+                word, stop = word[0], start + 1
         self.position = stop
         self._check_name(word, start, stop)
         script = bool(self.found) and self.found[-1].type in ("UNDER", "CARET")
@@ -211,36 +247,33 @@ class Scanner:
         assert found is not None
         stop = found.end()
         raised = bool(self.found) and self.found[-1].type in ("CARET", "UNDER") and stop_of(self.found[-1]) == start
-        single = self._wants_digit() and self.text[start] != "."
+        single = self._taker() == "FRAC" and self.text[start] != "."
         if single:
             stop = start + 1
         elif raised and not found.group().replace(".", "").isdigit():
             stop = start + len(found.group()) - len(found.group().lstrip("0123456789"))
+        elif self._taker() == "SQRT" and stop - start > 1 and self.text[start - 1] != "√":
+            hint = rf"write \sqrt{{{self.text[start:stop]}}}, or braces around one digit"
+            raise self.error("a root without braces takes one digit", start, stop, hint)
         digits = re.sub(r"[^0-9.]", "", self.text[start:stop])
         power = None if single or raised else _SCIENTIFIC.match(self.text, stop)
-        if power:
+        self.hangs |= power is not None
+        if power and power[1] in self.known and not power[2] and power[1] + power[3] not in self.known:
+            hint = f"write {digits}*10^{power[3]}, or {digits}*{power[1]}*{power[3]}"
+            raise self.error(f"'{self.text[start : power.end()]}' can be read in two ways", start, power.end(), hint)
+        if power and power[1] not in self.known:
             stop = power.end()
-            if len(power.group(1).lstrip("+-0")) > 4 or abs(int(power.group(1))) > EXPONENT_LIMIT:
+            if len(power[3].lstrip("0")) > 4 or int(power[3]) > EXPONENT_LIMIT:
                 raise self.error(
                     f"the exponent of this number is over {EXPONENT_LIMIT:,}", start, stop, "write a smaller number"
                 )
-            digits += f"e{int(power.group(1))}"
+            digits += f"e{power[2]}{int(power[3])}"
         if len(digits.partition("e")[0].replace(".", "")) > DIGITS_LIMIT:
             raise self.error(
                 f"this number has more than {DIGITS_LIMIT} digits", start, stop, "write it as a product or a power"
             )
         self.position = stop
         self._add("NUMBER", digits, start, stop)
-
-    def _wants_digit(self) -> bool:
-        r"""Whether LaTeX takes one digit here: ``\frac12``."""
-        last = self.found[-1] if self.found else None
-        if last is None:
-            return False
-        before = self.found[-2] if len(self.found) > 1 else None
-        return last.type == "FRAC" or (
-            before is not None and before.type == "FRAC" and last.type == "NUMBER" and len(last) == 1
-        )
 
     def _dots(self) -> None:
         start = self.position
@@ -272,6 +305,9 @@ class Scanner:
             stop += 1
         value = "".join(letters[char] for char in self.text[start:stop])
         self._add("CARET" if letters is RAISED else "UNDER", "^" if letters is RAISED else "_", start, start)
+        if value.startswith("-"):
+            self._add("MINUS", "-", start, start)
+            value = value[1:]
         if value.isdigit() and len(value) > DIGITS_LIMIT:
             raise self.error(f"this number has more than {DIGITS_LIMIT} digits", start, stop)
         self._check_name(value, start, stop)

@@ -141,7 +141,7 @@ CHARACTERS: dict[str, tuple[str, str]] = {
     )
     for name in words(names)
 }
-RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True))
+RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-", strict=True))
 LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₗₘₙₑₕ", "0123456789ijklmneh", strict=True))
 # What to write instead of a character that means nothing here.
 CHARACTER_HINTS = {

@@ -202,7 +202,7 @@ class _Asked:
         numbers: dict[str, Num] = {}
 
         def number(found: re.Match[str]) -> str:  # read under a name that stands as long
-            quantity = Quantity.parse(f"{found[1]} {found[2]}")
+            quantity = Quantity.written(f"{found[1]} {found[2]}")
             name = f"q_9{len(numbers)}"
             numbers[name] = Num(quantity.value, quantity.unit)
             return name.ljust(len(found[0]))

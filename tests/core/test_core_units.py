@@ -5,8 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from symcomm.accounting import CONVENTIONS, Accounting
+from symcomm.derivation import exact
 from symcomm.errors import AccountingError, Span, SymcommError, ValuesError, nearest
 from symcomm.units import BYTE, Quantity, Unit
 
@@ -24,6 +27,20 @@ from symcomm.units import BYTE, Quantity, Unit
         ("1/2", Fraction(1, 2), "1"),
         ("4_096", 4096, "1"),
         ("1e9", 10**9, "1"),
+        ("1.5·10^-7 s", Fraction(15, 10**8), "s"),
+        ("12 345 B", 12_345, "B"),
+        ("1/1 024", Fraction(1, 1024), "1"),
+        ("50 %", Fraction(1, 2), "1"),
+        ("400 Gbit/s", 50 * 10**9, "B/s"),
+        ("8 Gbps", 10**9, "B/s"),
+        ("1 h", 3600, "s"),
+        ("5 min", 300, "s"),
+        ("2 days", 172_800, "s"),
+        ("1 week", 604_800, "s"),
+        ("3 μs", Fraction(3, 10**6), "s"),
+        ("36 GiB/h", 36 * Fraction(2**30, 3600), "B/s"),
+        ("6 FLOP/(B/(s*GPU))", 6, "FLOP*s*GPU/B"),
+        ("9 B/s^2", 9, "B/(s*s)"),
     ],
 )
 def test_a_quantity_is_read_exactly(text: str, value: Fraction | int, unit: str) -> None:
@@ -53,7 +70,51 @@ def test_what_follows_a_number_must_be_a_unit() -> None:
         Quantity.parse("1..2")
 
 
-@pytest.mark.parametrize("text", ["", "GB", "--3", "__import__('os')", "9" * 200])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("5 Gb/s", "unknown unit 'Gb'\nhint: write Gbit for bits, GB for bytes"),
+        ("5 B/(s", "the brackets of the unit 'B/(s' do not match"),
+        ("5 B)", "the brackets of the unit 'B)' do not match"),
+        (
+            "3 4 GB",
+            "'3 4 GB' is not a number with a unit\n"
+            "hint: write for instance 80 GiB, 1.41 GHz or 12 345 B, digits in groups of three",
+        ),
+    ],
+)
+def test_a_unit_or_a_number_that_can_be_read_in_two_ways_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValuesError) as caught:
+        Quantity.parse(text)
+    assert str(caught.value) == said
+
+
+def test_an_amount_is_told_in_another_unit_of_the_same_kind_only() -> None:
+    day = Unit.parse("day")
+    assert Quantity.parse("36 h").within(day) == Quantity(Fraction(3, 2), day)
+    assert Quantity(Fraction(3, 2), day).within(Unit.parse("hour")).value == 36
+    assert Quantity.parse("36 B").within(day) == Quantity.parse("36 B")
+    assert exact("2 h", "T", day) == Fraction(1, 12)
+
+
+_BASES = ["1", "byte", "FLOP", "second", "day", "element", "token", "GPU*hour", "byte/second", "FLOP/byte"]
+_VALUES = st.one_of(
+    st.integers(0, 10**15),
+    st.fractions(0, 10**6, max_denominator=4096),
+    st.integers(1, 99).map(lambda n: Fraction(n, 10**7)),
+)
+
+
+@given(_VALUES, st.sampled_from(_BASES))
+def test_what_is_said_of_a_quantity_is_read_back(value: Fraction | int, unit: str) -> None:
+    quantity = Quantity(Fraction(value), Unit.parse(unit))
+    for relation, text in quantity.lines():
+        again = Quantity.parse(text).within(quantity.unit)
+        assert again.unit == quantity.unit
+        assert abs(again.value - value) <= (0 if relation == "" else abs(value) / 999), (text, again)
+
+
+@pytest.mark.parametrize("text", ["", "GB", "12 34", "1 0 0 B", "1 0000", "--3", "__import__('os')", "9" * 200])
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(ValuesError, match="is not a number with a unit"):
         Quantity.parse(text)

@@ -93,3 +93,15 @@ def test_mistakes_are_shown_where_they_stand(text, word, message):
     assert message in str(caught.value)
     assert caught.value.span is not None
     assert caught.value.span.word == word
+
+
+def test_a_printed_number_of_days_or_hours_is_compared_with_derived_days():
+    # 10^12 tokens at 6 · 64 · 64 operations, at half of 10^12 a second: 49 152 s, which are 0.569 days or 13.65 hours.
+    table = "| Computation | Input | Output |\n|---|---|---|\n| $h = xW$ | x [B, D], W [D, F] | h [B, F] |\n"
+    ask = "budget: 1e12 tokens\npeak: 1 TFLOP/s\nmemory: 1 PB/s\nutilisation: 50 %\nask: throughput\nof: days"
+    for printed in ("0.57 days", "13.7 h"):
+        text = f"---\ntitle: T\n---\n{table}\n```symcomm\nmodel: m\nvalues: {{B: 8, D: 64, F: 64}}\n```\n"
+        text += f"\n```symcomm\n{ask}\nprinted: {printed}\n```\n"
+        [answer] = solve(parse_problem(text, "days.md")).answers()
+        [row] = answer.derivation.exhibits[-1].rows
+        assert row[-1] == "none, to the last printed digit", row

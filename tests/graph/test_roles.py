@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from sympy import Expr
 
 import symcomm as sc
 from symcomm.errors import ShapeError
+from symcomm.exam.problem import parse_problem
+from symcomm.exam.solve import solve
 
 HEAD = "Computation\tInput\tOutput\n"
 Row = tuple[str, str, str]
@@ -64,6 +69,37 @@ def test_a_batch_of_one_costs_the_same_however_it_is_written(batch: str) -> None
     known = {"B": 1} if "B" in batch else {}
     assert model.flops("training").at(D=D, F=F, **known).value == 6 * D * F
     assert model.flops("training", accounting={"flops": "mac"}).at(D=D, F=F, **known).value == 3 * D * F
+
+
+@pytest.mark.parametrize(
+    ("quantity", "options"),
+    [
+        ("flops", {"scope": "training"}),
+        ("flops", {"scope": "training", "accounting": "exact_adds"}),
+        ("traffic", {}),
+        ("activation_memory", {}),
+        ("state_memory", {}),
+        ("time", {}),
+    ],
+)
+def test_an_example_without_a_batch_costs_what_a_batch_of_one_does(quantity: str, options: dict[str, Any]) -> None:
+    def cost(x: str, h: str, formula: str = "h = x W + b", weight: str = "W [D, F]") -> Expr:
+        made = load((formula, f"{x}, {weight}, b [F]", h)).derive(quantity, **options).expr
+        return made.subs({s: 1 for s in made.free_symbols if s.name == "B"}).expand()
+
+    plain = cost("x [D]", "h [F]")
+    assert plain == cost("x [1, D]", "h [1, F]")
+    assert plain == cost("x [B, D]", "h [B, F]")
+    assert plain == cost("x [D]", "h [F]", "h = W x + b", "W [F, D]")
+
+
+def test_a_solution_tells_the_reading_once_below_the_first_answer() -> None:
+    table = "| Computation | Input | Output |\n|---|---|---|\n| $h = Wx + b$ | x [D], W [F, D], b [F] | h [F] |\n"
+    asks = "\n".join(f"\n```symcomm\nask: {quantity}\n```\n" for quantity in ("parameters", "flops"))
+    problem = parse_problem(f"---\ntitle: T\n---\n{table}\n```symcomm\nmodel: m\n```\n{asks}", "t.md")
+    first, second = solve(problem).answers()
+    assert first.derivation.notes == ("Read as data: `x`; weights: `W`, `b`.",)
+    assert second.derivation.notes == ()
 
 
 def test_queries_keys_and_values_of_a_batch_are_data() -> None:
@@ -165,4 +201,4 @@ def test_values_of_a_sequence_without_a_batch_are_not_taken_for_a_mixing_matrix(
 
 def test_the_reading_is_told() -> None:
     model = load(("h = W x + b", "x [D], W [F, D], b [F]", "h [F]"))
-    assert model.graph.reading == "data: x; weights: W, b"
+    assert model.graph.reading() == "data: x; weights: W, b"

@@ -153,7 +153,7 @@ WRONG = {
         lambda: broadcast("serial", size="4 GB/s"),
         "size is given in B/s, but must be in B\nhint: such as 4 GB",
     ),
-    "bits": (lambda: broadcast("serial", size="4 Gbit"), "size is given in bit, but must be in B"),
+    "FLOPs": (lambda: broadcast("serial", size="4 GFLOP"), "size is given in FLOP, but must be in B"),
     "no seconds": (lambda: host_copy("4 GB", 3), "before is given in B, but must be in s"),
     "half a chunk": (lambda: broadcast("pipelined", chunks="1/2"), "chunks = 1/2: a whole number is needed"),
     "no chunk": (lambda: broadcast("pipelined", chunks=0), "chunks = 0: it must be positive"),

@@ -39,3 +39,16 @@ def test_a_text_with_a_ceiling_or_a_maximum_has_its_whole_optimum():
 def test_a_text_that_is_no_formula_is_an_error_with_its_place(text: str, said: str):
     with pytest.raises(SymcommError, match=said):
         sc.minimise(text, over="n")
+
+
+def test_what_is_given_and_what_is_looked_for_are_known_names():
+    # n + 100/n is least at 10, where it is 20: 9 costs 20.1, 11 costs 20.09.
+    given = {"s": 100, "o": 1, "w": 1}
+    assert sc.minimise(r"n o + \frac{s}{nw}", over="n", given=given).at().value == 10
+    assert sc.minimise("3E+1 + 27/E", over="E").at().value == 3
+
+
+def test_a_given_name_that_is_never_used_is_an_error():
+    with pytest.raises(SymcommError) as caught:
+        sc.minimise("n o + s/n", over="n", given={"s": 100, "o": 1, "w": 1})
+    assert str(caught.value) == "'w' is given, but the cost does not depend on it\nhint: known: n, o, s"

@@ -288,10 +288,71 @@ KNOWN = frozenset({"N_layer", "D", "k", "N", "B", "L", "n_h", "N_l"})
         ("N^-1", "^(N -1)"),
         ("N^DN", "*(^(N D) N)"),
         (r"\frac1.5 N", "*(/(1 1/2) N)"),
+        # LaTeX takes one token where there are no braces.
+        (r"\frac1kN", "*(/(1 k) N)"),
+        (r"\frac kNB", "*(/(k N) B)"),
+        (r"\frac{1}kN", "*(/(1 k) N)"),
+        (r"\frac12N", "*(/(1 2) N)"),
+        (r"\sqrt kN", "*(sqrt(k) N)"),
+        (r"\sqrt[3]kN", "*(^(k 1/3) N)"),
+        ("√kN^2", "*(sqrt(k) ^(N 2))"),
+        ("2^kN", "*(^(2 k) N)"),
+        ("(k+1)^kN", "*(^(+(k 1) k) N)"),
+        (r"\frac{B}{kN}", "/(B *(k N))"),
+        # Digits in groups of three are one number.
+        ("k/10 000", "/(k 10000)"),
+        ("N/1 024", "/(N 1024)"),
+        ("12 345^2", "^(12345 2)"),
+        ("12 345.5 N", "*(24691/2 N)"),
+        ("2(-3)", "*(2 -3)"),
+        ("N⁻¹", "^(N -1)"),
+        (r"\ln k", "log(k)"),
+        (r"N \log k \cdot B", "*(N log(k) B)"),
     ],
 )
 def test_an_answer_is_read(text: str, tree: str) -> None:
     assert show(parse_answer(text, KNOWN)) == tree
+
+
+def test_a_letter_that_is_known_is_no_power_of_ten() -> None:
+    assert show(parse_answer("3E+1", {"E"})) == "+(*(3 E) 1)"
+    assert show(parse_answer("3E+1", {"D"})) == "30"
+    assert show(parse_answer("3E1", {"E", "E1"})) == "*(3 E1)"
+    with pytest.raises(FormulaError) as caught:
+        parse_answer("3E1", {"E"})
+    assert (caught.value.message, caught.value.hint) == (
+        "'3E1' can be read in two ways",
+        "write 3*10^1, or 3*E*1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "also", "tree"),
+    [
+        (r"\frac{s}{nw}", "n w", "/(s *(n w))"),
+        (r"\frac{s}{nw}", "", "/(s nw)"),
+        ("n_bw + 1", "n_b w", "+(*(n_b w) 1)"),
+        ("n + w + nw", "", "+(n w *(n w))"),
+        ("nw", "n w nw", "nw"),
+        ("3E+1", "E", "+(*(3 E) 1)"),
+        ("3E+1", "", "30"),
+        ("E^2 + 3E+1", "", "+(^(E 2) *(3 E) 1)"),
+        ("1e9 k", "", "*(1000000000 k)"),
+        ("1.5e-3n", "", "*(3/2000 n)"),
+        ("n_{b}w", "", "*(n_b w)"),
+        (r"N_{\text{layer}}D^2", "", "*(N_layer ^(D 2))"),
+        (r"\mathrm{lr}^T", "", "^(lr T)"),
+        ("n^* + x₁ + α", "", "+(n^* x_1 alpha)"),
+        ("n^k (m+1)", "", "*(^(n k) +(m 1))"),
+    ],
+)
+def test_where_any_name_may_stand_the_names_that_are_told_are_known(text: str, also: str, tree: str) -> None:
+    assert show(parse_answer(text, None, also.split())) == tree
+
+
+@pytest.mark.parametrize("text", [r"\alpha^2 (b+1)", r"\alpha^2(b+1)", "α²(b+1)", r"\text{alpha}^2(b+1)"])
+def test_a_power_of_a_name_before_parentheses_is_no_function(text: str) -> None:
+    assert show(parse_answer(text, {"alpha", "b"})) == "*(^(alpha 2) +(b 1))"
 
 
 def test_a_decimal_is_exact() -> None:
@@ -307,6 +368,7 @@ def test_a_size_is_read_with_known_names_only() -> None:
         parse_size("4F", {"D"})
 
 
+LOG = r"what `\log` takes can be read in two ways"
 ANSWER_ERRORS = {
     "": ("there is nothing to read", "", "write a formula such as 24 N_layer D^2"),
     "foo(N)": ("unknown function 'foo'", "foo", "did you mean 'floor'?"),
@@ -329,7 +391,17 @@ ANSWER_ERRORS = {
     "N = 3": ("`=` cannot stand here", "=", "a formula without a relation is wanted"),
     "1,000": ("one formula is wanted here, not a list", "000", "write numbers without commas: 1000"),
     "N, k": ("one formula is wanted here, not a list", "k", "take the comma away"),
-    "12 288": ("two numbers stand side by side", "288", "write `*` between them, or one number without a gap"),
+    "12 28": ("two numbers stand side by side", "28", "write `*` between them, or one number without a gap"),
+    "k^1 000": ("a number begins with 0: `000`", "000", "digits stand in groups of three: 12 000"),
+    r"\sqrt12": ("a root without braces takes one digit", "12", r"write \sqrt{12}, or braces around one digit"),
+    r"\log 2N": (LOG, r"\log 2N", r"write \log(2 N) or \log(2) N or \log_2(N)"),
+    r"\log2 N": (LOG, r"\log2 N", r"write \log(2 N) or \log(2) N or \log_2(N)"),
+    r"\log_2 NB": (r"what `\log_2` takes can be read in two ways", r"\log_2 NB", r"write \log_2(N B) or \log_2(N) B"),
+    r"\log N (k+1)": (
+        LOG,
+        r"\log N (k+1)",
+        r"write \log(N (k+1)) or \log(N) (k+1)",
+    ),
     "1/2N": (
         "what stands below this `/` can be read in two ways",
         "/2N",

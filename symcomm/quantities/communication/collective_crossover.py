@@ -10,7 +10,7 @@ from symcomm.optimum.crossover import crossover
 from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.communication import collective_time
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import AlgorithmName, CallNumbers, CollectiveName, Directions, Dtype, NoModel
+from symcomm.quantities.options import AlgorithmName, CallNumbers, CollectiveName, Directions, ElementDtype, NoModel
 
 OVER = ("payload", "ranks", "bandwidth", "latency")
 
@@ -23,7 +23,7 @@ def derive(
     over: Annotated[
         Literal["payload", "ranks", "bandwidth", "latency"], Meaning("the number to solve for")
     ] = "payload",
-    dtype: Dtype | None = None,
+    dtype: ElementDtype | None = None,
     directions: Directions | None = None,
     **numbers: Unpack[CallNumbers],
 ) -> Derivation:

@@ -56,7 +56,6 @@ SYMBOLS: dict[str, Amount] = {
         Amount("k_y", "y_ranks", "number of ranks along the second axis"),
     )
 }
-_BIT_RATE = Unit.parse("bit/second")
 
 
 @dataclass(frozen=True)
@@ -120,13 +119,10 @@ def _number(symbol: Amount, value: object) -> Fraction:
     if isinstance(value, str):
         value = Quantity.parse(value)
     number = exact(value, what)
-    if isinstance(value, Quantity) and value.unit != ONE:
-        if value.unit == _BIT_RATE and symbol.unit == RATE:
-            number = number / 8
-        elif value.unit != symbol.unit:
-            wanted = f"in {symbol.unit}" if symbol.unit != ONE else "a plain number"
-            hint = f"write {value.unit}/s for a rate" if value.unit * RATE == symbol.unit * BYTE else ""
-            raise ValuesError(f"{what} is given in {value.unit}, but it is {wanted}: the {symbol.meaning}", hint=hint)
+    if isinstance(value, Quantity) and value.unit not in (ONE, symbol.unit):
+        wanted = f"in {symbol.unit}" if symbol.unit != ONE else "a plain number"
+        hint = f"write {value.unit}/s for a rate" if value.unit * RATE == symbol.unit * BYTE else ""
+        raise ValuesError(f"{what} is given in {value.unit}, but it is {wanted}: the {symbol.meaning}", hint=hint)
     if symbol.option == "ranks" and number == 1:
         raise ValuesError("one rank has nobody to exchange with: it moves 0 bytes", hint="give at least two ranks")
     if number <= 0:

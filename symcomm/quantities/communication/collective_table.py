@@ -15,7 +15,7 @@ from symcomm.form import Form, Sym
 from symcomm.optimum.crossover import CheapestInterval, envelope
 from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.communication import collective_time
-from symcomm.quantities.options import CallNumbers, CollectiveName, Directions, Dtype, NoModel
+from symcomm.quantities.options import CallNumbers, CollectiveName, Directions, ElementDtype, NoModel
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE, Quantity
 
@@ -54,7 +54,7 @@ def _called(name: str) -> str:
 def derive(
     setting: NoModel,
     collective: CollectiveName = "all-reduce",
-    dtype: Dtype | None = None,
+    dtype: ElementDtype | None = None,
     directions: Directions | None = None,
     **numbers: Unpack[CallNumbers],
 ) -> Derivation:

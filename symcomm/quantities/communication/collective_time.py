@@ -7,14 +7,14 @@ from typing import Unpack
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.derivation import Derivation
 from symcomm.quantities.communication import collective_parts as parts
-from symcomm.quantities.options import AlgorithmName, CallNumbers, CollectiveName, Directions, Dtype, NoModel
+from symcomm.quantities.options import AlgorithmName, CallNumbers, CollectiveName, Directions, ElementDtype, NoModel
 
 
 def derive(
     setting: NoModel,
     collective: CollectiveName = "all-reduce",
     algorithm: AlgorithmName | None = None,
-    dtype: Dtype | None = None,
+    dtype: ElementDtype | None = None,
     directions: Directions | None = None,
     **numbers: Unpack[CallNumbers],
 ) -> Derivation:

@@ -189,8 +189,7 @@ def derive(
         raise ValuesError(f"unknown collective '{collective[:40]}'", hint="known: " + ", ".join(SHORT))
     if phase is not None and phase not in _PHASES:
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join(_PHASES))
-    if dtype:
-        setting = replace(setting, dtype=dtype)
+    setting = setting.in_format(dtype)
     check_divisible(setting.graph, strategy, setting.values)
     every = calls(setting, strategy, gradient_dtype)
     per_rank = setting.accounting.communication.endswith("per_rank")

@@ -19,6 +19,7 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
 
     Source: Williams, Waterman and Patterson, Roofline, 2009.
     """
+    setting = setting.in_format(dtype)
     work = Work(setting)
     chosen = setting.rows(op)
     terms: list[Form] = []
@@ -34,7 +35,7 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
         text = "All parts of the model together." if len(terms) > 1 else "The forward pass of one layer."
         whole = Total(tuple(terms)) if len(terms) > 1 else count
         count = work.define("F", whole, FLOP, "add the parts" if len(terms) > 1 else "add the rows", text)
-    moved = traffic.write_down(work, op, dtype)
+    moved = traffic.write_down(work, op)
     work.define(
         "I", Ratio(count, moved), Unit.parse("FLOP/byte"), "definition", "Operations for each byte that is moved."
     )

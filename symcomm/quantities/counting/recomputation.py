@@ -113,13 +113,15 @@ def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: 
             counts.append(work.define(f"c_{short}", num(number), ONE, "all-reduces", f"{what} of one layer: {listed}."))
         work.define("c", Total(tuple(counts)), ONE, "add", "All-reduces of activations, in one layer and iteration.")
         return setting.derivation(title, work.steps, ["communication"])
-    size = element_bytes(setting.dtype)
+    formats = {n: t.dtype or setting.dtype for n, t in made.graph.tensors.items()}
     parts: list[Form] = []
     for region in setting.regions:
         mine = [c for c in again if made.graph.producers[c.op].region == region.name]
         if not mine and len(setting.regions) > 1:
             continue
-        sizes: list[Form] = [product(setting.written(c.elements), size) for c in mine]
+        sizes: list[Form] = [
+            product(setting.written(c.elements), element_bytes(formats[c.tensor.split(" @ ")[0]])) for c in mine
+        ]
         listed = ", ".join(f"{c.kind} of `{c.tensor}`" for c in mine) or "none"
         form = Total(tuple(sizes)) if len(sizes) > 1 else sizes[0] if sizes else forms.Num(Fraction(0), BYTE)
         one = work.define("V_layer", form, BYTE, "collectives that run again", f"In one layer: {listed}.")

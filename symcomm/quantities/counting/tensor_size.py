@@ -22,11 +22,14 @@ def derive(
 
     The bytes of a tensor of one layer, all members of a family together.
     """
+    setting = setting.in_format(dtype)
+    if dtype and "=" not in dtype:  # also for a mask, which has a format of its own
+        setting = setting.in_format(f"{tensor}={dtype}")
     graph, work = setting.graph, Work(setting)
     found = graph.find(tensor)
     family = ", for all members of the family" if found.shape and len(found.axes) > len(found.shape) else ""
     sizes = setting.sizes([graph.axes[a].size for a in found.axes])
     n = work.define("n", sizes, ELEMENT, "count the elements", f"The product of its sizes{family}.")
-    size = element_bytes(dtype or found.dtype or setting.dtype)
+    size = element_bytes(found.dtype or setting.dtype)
     work.define("V", product(n, size), BYTE, "bytes", f"An element takes {said_bytes(size)}.")
     return setting.derivation(f"Size of {found.name}", work.steps)

@@ -16,38 +16,22 @@ from symcomm.quantities.setting import Setting, Work, slug, times
 from symcomm.units import BYTE
 
 
-def op_bytes(setting: Setting, graph: Graph, op: Op, dtypes: dict[str, str]) -> Form:
+def op_bytes(setting: Setting, graph: Graph, op: Op) -> Form:
     """The bytes of an op: its operands and its result, each in its own format."""
     moved = uses(setting, graph, op)
     names = [n for n, (_, times) in moved.items() for _ in range(times)]
     if not names:
         return Num(Fraction(0), BYTE)
-    formats = [dtypes.get(n) or graph.tensors[n].dtype or setting.dtype for n in names]
+    formats = [graph.tensors[n].dtype or setting.dtype for n in names]
     sizes = [setting.sizes([graph.axes[a].size for a in graph.tensors[n].axes]) for n in names]
     if len(set(formats)) == 1:
         return product(element_bytes(formats[0]), Total(tuple(sizes)))
     return Total(tuple(product(element_bytes(f), s) for f, s in zip(formats, sizes, strict=True)))
 
 
-def parse_formats(dtype: str | None, setting: Setting) -> dict[str, str]:
-    """The formats of tensors: one for all (``fp16``), or by name (``X=fp8, Y=fp32``)."""
-    found: dict[str, str] = {}
-    for part in (dtype or "").split(","):
-        name, equals, given = part.partition("=")
-        if not part.strip():
-            continue
-        element_bytes(given if equals else name)  # refuses unknown formats
-        if equals:
-            found[setting.graph.find(name.strip()).name] = given.strip()
-        else:
-            found.update(dict.fromkeys(setting.graph.tensors, name.strip()))
-    return found
-
-
-def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
+def write_down(work: Work, op: str | None) -> Form:
     """The steps that count the bytes; gives the name of the total."""
     setting = work.setting
-    dtypes = parse_formats(dtype, setting)
     names: list[Form] = []
     chosen = setting.rows(op)
     ops = [o for o, _ in counted(setting, setting.graph, chosen.ops)]
@@ -57,9 +41,7 @@ def write_down(work: Work, op: str | None, dtype: str | None) -> Form:
         read = " and ".join(f"`{n}`" for n in moved if n != one.output)
         said = [f"Read {read}" if read else "", f"write `{one.output}`, each once" if one.output in moved else ""]
         text = ", ".join(filter(None, said)) + "." if moved else "Everything stays in the cache."
-        names.append(
-            work.define(name, op_bytes(setting, setting.graph, one, dtypes), BYTE, "move each once", text, one)
-        )
+        names.append(work.define(name, op_bytes(setting, setting.graph, one), BYTE, "move each once", text, one))
     if not names:
         return work.define("M", num(0), BYTE, "nothing moves", "No op is counted.")
     if len(chosen.regions) > 1:
@@ -83,7 +65,8 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
 
     The counted ops of the forward pass: of one layer, of all parts of a model, or of one row.
     """
+    setting = setting.in_format(dtype)
     work = Work(setting)
-    write_down(work, op, dtype)
+    write_down(work, op)
     fields = [f for f in touched(setting, setting.graph, setting.rows(op).ops) if f == "operations"] + ["traffic"]
     return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps, fields)

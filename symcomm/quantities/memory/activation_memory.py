@@ -68,8 +68,7 @@ def derive(
     Source: the accounting of Korthikanti et al., arXiv 2205.05198, section 4.
     """
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    if dtype:
-        setting = replace(setting, dtype=dtype)
+    setting = setting.in_format(dtype)
     if recomputation is None:  # the accounting may say so for every question
         recomputation = RERUN[setting.accounting.recomputation]
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -52,8 +51,7 @@ def derive(
     """
     if rounding not in ROUNDINGS:
         raise ValuesError(f"unknown rounding '{rounding[:40]}'", hint=nearest(rounding, [*ROUNDINGS]))
-    if dtype:
-        setting = replace(setting, dtype=dtype)
+    setting = setting.in_format(dtype)
     graph, work = setting.graph, Work(setting)
     kept = saved_tensors(setting)
     eager = setting.accounting.saved == "pytorch"

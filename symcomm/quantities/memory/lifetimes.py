@@ -398,7 +398,7 @@ class Lifetimes:
             last = len(self.steps) if kept or turn.again else at
             for name, indices in zip(step.op.inputs[1:], step.op.indices[1:], strict=True):
                 part = tuple(sorted(mesh for mesh, index in step.cuts if index in indices))
-                width = element_bytes("bool") if step.op.kind == "mask" else element_bytes(self.setting.dtype)
+                width = element_bytes("bool") if step.op.kind == "mask" else None
                 size = self.size(self.graph.tensors[name], part, width)
                 size = size if step.op.kind == "mask" else forms.Ratio(size, forms.num(2))
                 self.storages.append(Storage(name, size, SAVED if kept else PASSING, at, last))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -118,8 +117,7 @@ def derive(
     if strategy is None and (buckets != "none" or units != "layer"):
         option = "buckets: copy" if buckets != "none" else "units: model"
         raise StrategyError(f"'{option}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
-    if dtype:
-        setting = replace(setting, dtype=dtype)
+    setting = setting.in_format(dtype)
     if strategy is not None:
         check_divisible(setting.graph, strategy, setting.values)
     if recomputation is None:
@@ -179,9 +177,7 @@ def derive(
     return setting.derivation(title, work.steps, touched, [exhibit], notes)
 
 
-def follow(
-    setting: Setting, run: StepOptions, schedule: str | None, stage: object, chunks: object
-) -> list[Snapshot]:
+def follow(setting: Setting, run: StepOptions, schedule: str | None, stage: object, chunks: object) -> list[Snapshot]:
     """The snapshots of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
     cut = run.strategy.pipeline
     check_groups(setting, run, cut, chunks)

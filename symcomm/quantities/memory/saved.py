@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 
-
 @dataclass(frozen=True)
 class Saved:
     """A tensor that is kept for backward: the numbers of it that one rank keeps, and which gradients read it.
@@ -230,8 +229,8 @@ class Keeper:
                 elements = elements / self.degree(mesh) if index in kept else elements
             what = {"row": "statistics of its rows", "copy": f"intermediate values of {kind}", "one": "a number"}[word]
             what = "places of the maxima of its rows" if part == "row:int64" else what
-            row_dtype = dtype or self.setting.dtype
-            if word == "row" and not dtype and MAP[kind].fused_gain and self.setting.dtype in ("fp16", "bf16", "fp8"):
+            row_dtype = dtype or graph.tensors[forward.output].dtype or self.setting.dtype
+            if word == "row" and not dtype and MAP[kind].fused_gain and row_dtype in ("fp16", "bf16", "fp8"):
                 row_dtype = "fp32"  # a library's kernel accumulates in fp32 and keeps its sums so
             scores = word == "copy" and has_scores(graph, forward.output)
             key = (forward.output, f"{part} {n}", ())

@@ -30,10 +30,10 @@ def derive(
 
     Source: NVIDIA, GPU Performance Background, "ops:byte ratio"; the ridge point of the roofline.
     """
-    made = machine(setting, dtype=setting.dtype, **rates)
+    made = machine(setting, **rates)
     given = dict(made.given)
     work = Work(setting, *made.symbols)
-    writer = Writer(work, made, ONE_DEVICE, setting.dtype)
+    writer = Writer(work, made, ONE_DEVICE)
     rate: Form = made.peak
     fields: list[str] = []
     if any(value is not None for value in (clock, units, fma)):

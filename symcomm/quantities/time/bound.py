@@ -96,14 +96,14 @@ def derive(
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
-    setting = replace(setting, dtype=dtype) if dtype else setting
+    setting = setting.in_format(dtype)
     given: dict[str, Fraction] = {} if measured is None else {"t_measured": exact_time(measured)}
     if tensor is not None:
         size = tensor_size.derive(setting, tensor)
-        made = machine(setting, dtype=setting.dtype, **rates)
+        made = machine(setting, **rates)
         work = Work(setting, *made.symbols)
         work.steps, work.known = [*size.steps], dict(size.worth)
-        writer = Writer(work, made, ONE_DEVICE, setting.dtype)
+        writer = Writer(work, made, ONE_DEVICE)
         flops: Form | None = None
         moved: Form | None = Sym(size.answer.name)
         fields: list[str] = []

@@ -133,7 +133,7 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
     free = [one.latency for one in read.values() if isinstance(one.latency, Sym)]
     new_symbols(setting, strategy, "the links", *counts, *free)
     in_use = (*strategy.sizes.values(), *others, *counts, *free)
-    made = machine(setting, in_use, dtype=setting.dtype, **rest)
+    made = machine(setting, in_use, **rest)
     taken = {*setting.symbols, *(s.name for s in made.symbols), *(n for form in in_use for n in names(form))}
     given, symbols = list(made.given), [*free, *(c for c in counts if isinstance(c, Sym))]
 

@@ -99,10 +99,11 @@ class Machine:
         """A rate times the part of it that is sustained."""
         return rate if self.utilisation is None else product(self.utilisation, rate)
 
-    def rate_of(self, work: Work, dtype: str) -> Form:
-        """The peak rate for a number format: the given one, or a part of the 8-bit rate."""
+    def rate_of(self, work: Work) -> Form:
+        """The peak rate for the format of the products: the given one, or a part of the 8-bit rate."""
         if work.setting.accounting.rate == "of_format":
             return self.peak
+        dtype = work.setting.product_dtype
         size = element_bytes(dtype)
         if size.number == 1:
             return self.peak
@@ -146,7 +147,6 @@ def machine(
     /,
     *,
     device: object = None,
-    dtype: str | None = None,
     **options: object,
 ) -> Machine:
     """The machine of a question: rates from a device, over which single rates may be given.
@@ -162,7 +162,7 @@ def machine(
     chosen = dict(options)
     if device is not None:
         accounting = setting.accounting
-        for option, number in device_rates(device, dtype or setting.dtype, accounting.rate, accounting.link).items():
+        for option, number in device_rates(device, setting.product_dtype, accounting.rate, accounting.link).items():
             chosen[option] = number if chosen.get(option) is None else chosen[option]
     made: dict[str, Sym | None] = {}
     given: list[tuple[str, Fraction]] = []

@@ -103,7 +103,7 @@ def write(
     """
     if phase not in PHASES:
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
-    setting = replace(setting, dtype=dtype) if dtype else setting
+    setting = setting.in_format(dtype)
     rates = {**rates, "links": by_axis(links, strategy)}
     strategy = settled(strategy, setting.values, setting.accounting.rings)
     check_divisible(setting.graph, strategy, setting.values)
@@ -112,7 +112,7 @@ def write(
     if any(link.rate == made.network for link, _ in levels(made, strategy, tuple(strategy.sizes))):
         one_link(rates)
     work = Work(setting, *strategy.forms, *made.symbols, *more)
-    writer = Writer(work, made, strategy, setting.dtype)
+    writer = Writer(work, made, strategy)
     writer.load = part
     done = need(writer.flops(part.ops), PHASES[phase][1])
     compute = work.define(

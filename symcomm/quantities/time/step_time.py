@@ -86,7 +86,7 @@ def write(
     chunks: Size | None = None,
 ) -> StepTime:
     """The steps of a step's time."""
-    setting = replace(setting, dtype=dtype) if dtype else setting
+    setting = setting.in_format(dtype)
     chosen = placed(strategy)
     cut = chosen.pipeline
     if cut is not None and microbatches is not None:
@@ -103,7 +103,7 @@ def write(
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
     made = linked(setting, chosen, rates, m, *stages)
     work = Work(micro, *chosen.forms, *made.symbols, m, *stages)
-    writer = Writer(work, made, chosen, setting.dtype)
+    writer = Writer(work, made, chosen)
 
     found = [_region_time(writer, every, region) for region in every.regions]
     if not any(one.once for one in found):

@@ -70,8 +70,8 @@ class Terms:
 class Writer:
     """Writes the terms of loads into one derivation."""
 
-    def __init__(self, work: Work, machine: Machine, strategy: Strategy, dtype: str) -> None:
-        self.work, self.machine, self.strategy, self.dtype = work, machine, strategy, dtype
+    def __init__(self, work: Work, machine: Machine, strategy: Strategy) -> None:
+        self.work, self.machine, self.strategy = work, machine, strategy
         self.setting: Setting = work.setting
         self._rate: Form | None = None
         self.steps_of: dict[str, set[str]] = {}
@@ -79,7 +79,7 @@ class Writer:
     def rate(self) -> Form:
         """The peak rate of the format, defined when it is first needed."""
         if self._rate is None:
-            self._rate = self.machine.rate_of(self.work, self.dtype)
+            self._rate = self.machine.rate_of(self.work)
         return self._rate
 
     def forget_rate(self) -> None:

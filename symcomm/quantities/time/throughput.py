@@ -115,7 +115,7 @@ def derive(
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
-    setting = replace(setting, dtype=dtype) if dtype else setting
+    setting = setting.in_format(dtype)
     placed = step_time.placed(strategy)
     given: dict[str, object] = {}
     fields: list[str] = ["model_flops"]
@@ -129,7 +129,7 @@ def derive(
     else:
         mach = linked(setting, placed, rates, number)
         work = Work(setting, *placed.forms, *mach.symbols, number, Sym("u_model"))
-        writer = Writer(work, mach, placed, setting.dtype)
+        writer = Writer(work, mach, placed)
     count = None
     if of == "devices":
         fields = []

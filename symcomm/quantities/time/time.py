@@ -40,14 +40,14 @@ def write(
     """The steps up to the terms: what ``time``, ``roofline`` and ``crossover`` begin with."""
     if phase not in PHASES:
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
-    setting = replace(setting, dtype=dtype) if dtype else setting
+    setting = setting.in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
     check_divisible(setting.graph, placed, setting.values)
     every = load(setting, placed, gradient_dtype)
     part = every.of(*PHASES[phase]).row(setting, op)
     made = linked(setting, placed, rates)
     work = Work(setting, *placed.forms, *made.symbols)
-    writer = Writer(work, made, placed, setting.dtype)
+    writer = Writer(work, made, placed)
     terms = writer.terms(part)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
     return setting, work, writer, terms, touched(setting, part), shown
