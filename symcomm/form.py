@@ -451,9 +451,10 @@ def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
                 unit = go(base)
                 if unit == ONE:
                     return ONE
-                if isinstance(exponent, Num) and exponent.number.denominator == 1:
-                    return unit ** int(exponent.number)
-                raise DerivationError(f"a quantity in {unit} is raised to a power that is not a whole number")
+                power = None if names(exponent) else evaluate(exponent, {})
+                if power is None or any((p * power).denominator != 1 for _, p in unit.powers):
+                    raise DerivationError(f"a quantity in {unit} is raised to a power that is not a whole number")
+                return Unit(tuple((b, int(p * power)) for b, p in unit.powers if power))
             case Root(inside):
                 unit = go(inside)
                 if any(p % 2 for _, p in unit.powers):

@@ -14,7 +14,7 @@ from typing import Any
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
 from symcomm.dtypes import USUAL_DTYPE, formats
-from symcomm.errors import AccountingError, StrategyError, TableError, ValuesError, nearest
+from symcomm.errors import StrategyError, TableError, ValuesError, nearest
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
@@ -291,18 +291,25 @@ def load_known(source: object, *, name: str = "", dtype: str = "", values: Mappi
     return replace(made, name=name) if name else made
 
 
-def ratio(a: Derivation, b: Derivation, title: str = "") -> Derivation:
-    """The quotient of two derivations, with the steps of both; refuses ones under different accountings.
+def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str] = ()) -> Derivation:
+    """The quotient of two derivations, with the steps of both.
 
-    Raises ``AccountingError`` naming both conventions where they differ.
+    ``compared`` names conventions in which the two may differ; the notes say both. Raises ``AccountingError`` naming
+    both conventions where they differ in another one.
+
+    >>> from symcomm.exam.load import load
+    >>> m = load("Computation\\tInput\\tOutput\\ny = x W\\tx [B, D], W [D, F]\\ty [B, F]\\n")
+    >>> payload, sent = (m.communication("data(k)", "all-reduce", accounting=a) for a in ("payload", "sent_per_rank"))
+    >>> print(ratio(sent, payload, compared=["communication"]).notes[0])
+    Compared: communication sent_per_rank with payload.
     """
     from symcomm import form as forms
     from symcomm.derivation import Reason, Relations, Step
+    from symcomm.optimum.pair import comparable, differences
 
-    accounting = a.same_accounting(b)
+    accounting = comparable(a, b, tuple(compared))
+    said = differences(a, b)
     equations = dict(a.relations.equations) | dict(b.relations.equations)
-    if a.unit != b.unit:
-        raise AccountingError(f"'{a.title}' is in {a.unit}, but '{b.title}' is in {b.unit}")
     # Both are counted in one unit, so their quotient is a number; the unit is told once, on each title.
     steps = [
         Step("a", forms.from_expr(a.expr), ONE, Reason("numerator", f"{a.title}, in {a.unit}.")),
@@ -315,8 +322,9 @@ def ratio(a: Derivation, b: Derivation, title: str = "") -> Derivation:
     neat = sp.cancel(relations.expand(a.expr) / relations.expand(b.expr))
     steps.append(Step("r", forms.from_expr(neat), ONE, Reason("algebra", "Cancel."), "="))
     return Derivation(
-        title or f"{a.title} over {b.title}", accounting, tuple(steps), tuple(dict.fromkeys((*a.touched, *b.touched))),
-        relations, (), tuple({**dict(a.given), **dict(b.given)}.items()), a.notation,
+        title or f"{a.title} over {b.title}", accounting, tuple(steps),
+        tuple(f for f in dict.fromkeys((*a.touched, *b.touched)) if f not in said),
+        relations, (), tuple({**dict(a.given), **dict(b.given)}.items()), a.notation, tuple(said.values()),
     )  # fmt: skip
 
 

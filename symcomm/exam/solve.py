@@ -131,6 +131,12 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
             made.append(_picture(problem, item, models.get(item.model), extra))
         else:
             made.append(item)
+    if not any(isinstance(item, (Ask, Figure)) for item in problem.items):
+        raise DocumentError(
+            f"{problem.file} asks nothing, so there is no solution to write",
+            hint="ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive "
+            "QUANTITY --model FILE",
+        )
     if progress:
         progress(done, total, "")
     compare(problem, beside, made)

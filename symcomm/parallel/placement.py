@@ -226,7 +226,10 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
             return (name, mesh) not in resting
         return accounting.gathered_activations == "keep"
 
-    problem = Problem(graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph), slots)
+    whole = frozenset(p.rule.mesh for p in rules if p.rule.axis == "whole")
+    problem = Problem(
+        graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph), slots, whole
+    )
     return _Planner(problem, problem.solve(), strategy).run()
 
 

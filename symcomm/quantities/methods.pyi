@@ -383,6 +383,7 @@ class DerivedQuantities:
         strategy: Strategy | str,
         devices: int | str,
         least: Literal["communication", "batch"] = "communication",
+        want: Literal["split", "least"] = "split",
         numbers: Literal["real", "whole"] = "real",
         phase: Literal["forward", "backward", "training"] = "forward",
         links: str | None = None,
@@ -559,7 +560,7 @@ class DerivedQuantities:
 
     def scaling_law(
         self,
-        want: Literal["parameters", "tokens", "tokens_per_parameter", "exponent_parameters", "exponent_tokens", "coefficient_parameters", "coefficient_tokens", "doubling", "loss", "break_even", "rule_compute", "rule_tokens_per_parameter", "same_compute"] = "parameters",
+        want: Literal["parameters", "tokens", "tokens_per_parameter", "exponent_parameters", "exponent_tokens", "coefficient_parameters", "coefficient_tokens", "doubling", "loss", "break_even", "rule_compute", "rule_crossover", "rule_tokens_per_parameter", "same_compute"] = "parameters",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

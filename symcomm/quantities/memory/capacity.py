@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import prod
@@ -11,12 +12,12 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS
-from symcomm.derivation import Derivation, Reason, Step, exact
+from symcomm.derivation import Condition, Derivation, Reason, Step, exact
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.parallel.strategy import SHARDS, Strategy, parse_strategy
 from symcomm.program.program import ONE_RANK
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory import activation_memory, state_memory
@@ -143,8 +144,46 @@ def derive(
         raise ValuesError(f"the bytes do not depend on '{solve_for[:40]}'", hint=nearest(solve_for, known))
     assert capacity_is is not None
     cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is])
-    _solve(work, setting, whole, wanted, cap, size, _multiple(setting, strategy, solve_for))
-    return setting.derivation(f"What fits: `{solve_for}`", work.steps, touched)
+    where = _solve(work, setting, whole, wanted, cap, size, _multiple(setting, strategy, solve_for))
+    if strategy is not None:
+        _dividing(work, setting, solve_for, strategy, "activations" in include)
+    return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched), where=where)
+
+
+_MOST_TRIED = 100_000  # numbers of ranks
+
+
+def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activations: bool) -> None:
+    """The least number of ranks from the one that fits on that divides what is computed in parts.
+
+    Shards of weights and states that only rest so are padded, and need not be even.
+    """
+    values = {k: v for k, v in setting.values.items() if k != name}
+    found = work.known.get(f"{name}_min")
+    if found is None or not {s.name for s in found.free_symbols} <= values.keys():
+        return
+    least = int(forms.evaluate(forms.from_expr(found), values))
+    rules = tuple(
+        (at, rule) for at, rule in strategy.rules
+        if not rule.on <= SHARDS and (activations or rule.axis not in ("batch", "sequence"))
+    )  # fmt: skip
+    computed, known = replace(strategy, rules=rules), setting.graph.relations.complete(values)
+
+    def uneven(ranks: int) -> StrategyError | None:
+        try:
+            check_divisible(setting.graph, computed, {**known, name: Fraction(ranks)})
+        except StrategyError as error:
+            return error
+        return None
+
+    why = uneven(least)
+    if why is None:
+        return
+    best = next((ranks for ranks in range(least, least + _MOST_TRIED) if uneven(ranks) is None), None)
+    if best is None:
+        raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
+    text = f"{name} = {least} would do, but {why.message}: the next number that divides what it cuts."
+    work.define(f"{name}_fit", num(best), ONE, "divides", text)
 
 
 def _said(work: Work, name: str, expr: Expr, text: str) -> Form:
@@ -188,7 +227,10 @@ def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
     return found
 
 
-def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int) -> None:
+def _solve(
+    work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int
+) -> tuple[Condition, ...]:
+    """Writes the steps to the answer; what has to hold of numbers given later, so that anything fits."""
     relations = setting.graph.relations
     top, bottom = sp.fraction(sp.together(sp.expand(whole)))
     if not bottom.has(x) and top.is_polynomial(x):
@@ -224,8 +266,22 @@ def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: 
         kind = "whole" if multiple == 1 else f"multiple of {multiple} as"
         work.define(f"{name}_max", most, ONE, "solve",
                     f"The largest {kind} `{name}` with which the bytes do not exceed the capacity.")  # fmt: skip
+        known = relations.complete({k: v for k, v in setting.values.items() if k != name})
+        needed = sp.expand(whole.subs(x, multiple))
+        if {s.name for s in needed.free_symbols} <= known.keys():
+            _fits(forms.evaluate(forms.from_expr(needed), known), name, multiple, size)
+        else:
+            return (Condition(in_bytes(needed), "<=", Num(size, BYTE)),)
     else:
         _search(work, setting, whole, x, size, multiple)
+    return ()
+
+
+def _fits(needed: Fraction, name: str, least: int, size: Fraction) -> None:
+    """Raises ``ValuesError`` where not even the least size fits."""
+    if needed > size:
+        needs, have = Quantity(needed, BYTE), Quantity(size, BYTE)
+        raise ValuesError(f"nothing fits: {name} = {least} needs {needs}, the capacity is {have}")
 
 
 def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, multiple: int) -> None:
@@ -246,9 +302,8 @@ def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, 
     low, high = 1, 2
     while (at(high) <= size) == growing and high < 2**60:
         low, high = high, 2 * high
-    if growing and at(1) > size:
-        needed, have = Quantity(at(1), BYTE), Quantity(size, BYTE)
-        raise ValuesError(f"nothing fits: {x.name} = {multiple} needs {needed}, the capacity is {have}")
+    if growing:
+        _fits(at(1), x.name, multiple, size)
     if high >= 2**60:
         raise ValuesError(f"no {x.name} fits", hint="the bytes hardly depend on it")
     while high - low > 1:
