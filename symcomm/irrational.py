@@ -27,9 +27,8 @@ class Irrational(Quantity):
     def relation(self) -> str:
         return "=" if self.text else "≈"
 
-    def lines(self) -> tuple[tuple[str, str], ...]:
+    def _ways(self) -> list[tuple[str, str]]:
         suffix = "" if self.unit == ONE else f" {self.unit}"
-        read = [text for _, text in super().lines()[1:]] or [decimal_text(self.value) + suffix]
-        if self.text:
-            return (("", self.text + suffix), *(("≈", text) for text in read))
-        return (("", read[0]), *(("≈", text) for text in read[1:]))
+        read = [text for _, text in super()._ways()[1:]] or [decimal_text(self.value) + suffix]
+        said = [self.text + suffix, *read] if self.text else read
+        return [("≈" if n else "", text) for n, text in enumerate(said)]

@@ -176,7 +176,7 @@ class Quantity:
     """An exact number with its unit; comparisons are exact.
 
     >>> str(Quantity(Fraction(12 * 2**30), BYTE))
-    '12 884 901 888 B = 12.88 GB = 12 GiB'
+    '12 884 901 888 B = 12 GiB ≈ 12.88 GB'
     >>> str(Quantity(Fraction(4096, 3), Unit.parse("FLOP/byte")))
     '4096/3 FLOP/B ≈ 1365.33 FLOP/B'
     """
@@ -188,10 +188,22 @@ class Quantity:
         return " ".join(part for pair in self.lines() for part in pair if part)
 
     def lines(self) -> tuple[tuple[str, str], ...]:
-        """The ways to say it, each as (relation, text): exact first, then decimal and binary prefixes.
+        """The ways to say it, each as (relation, text): exact ones first, then rounded ones, marked ``≈``."""
+        first, *ways = self._ways()
+        return (first, *sorted(ways, key=lambda way: way[0] == "≈"))
 
-        A rounded value is marked ``≈`` unless it is the usual decimal reading of an exact byte count.
+    @property
+    def reading(self) -> str:
+        """How a table or a label shows it: rounded, with its decimal prefix where it has one.
+
+        >>> Quantity(Fraction(12 * 2**30), BYTE).reading, Quantity(Fraction(7, 2)).reading
+        ('12.88 GB', '7/2')
         """
+        ways = self._ways()
+        return ways[min(1, len(ways) - 1)][1]
+
+    def _ways(self) -> list[tuple[str, str]]:
+        """The exact number, its decimal reading and its binary one, as far as they differ."""
         suffix = "" if self.unit == ONE else f" {self.unit}"
         said: list[tuple[str, str]] = [("", exact_text(self.value) + suffix)]
         bases = dict(self.unit.powers)
@@ -207,10 +219,9 @@ class Quantity:
                     said.append(text)
         elif self.value.denominator != 1:
             read = decimal_text(self.value)
-            exact = Fraction(read.replace(" ", "").replace("·10^", "e")) == self.value
             if not decimals(self.value) or len(said[0][1]) - len(suffix) > 12:
-                said.append(("=" if exact else "≈", read + suffix))
-        return tuple(said)
+                said.append((_relation(read, self.value), read + suffix))
+        return said
 
     @property
     def relation(self) -> str:
@@ -345,7 +356,10 @@ def _prefixed(value: Fraction, unit: Unit, table: dict[str, int], base: int) -> 
     power, name = max(fitting)
     scaled = value / Fraction(base) ** power
     exact = (scaled * 10**6).denominator == 1
-    # 12.884901888 GB is read as 12.88 GB beside the exact count, so it keeps its equals sign.
     text = decimal_text(scaled, 9) if exact and len(decimal_text(scaled, 9)) <= 9 else decimal_text(scaled, 4)
-    relation = "=" if exact or unit == BYTE else "≈"
-    return relation, f"{text} {name}{unit}"
+    return _relation(text, scaled), f"{text} {name}{unit}"
+
+
+def _relation(text: str, value: Fraction) -> str:
+    """What stands before a reading: ``=`` where it drops no digit, else ``≈``."""
+    return "=" if Fraction(text.replace(" ", "").replace("·10^", "e")) == value else "≈"

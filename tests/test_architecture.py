@@ -24,6 +24,7 @@ FLOORS = {
     "symcomm.collected": 1,
     "symcomm.irrational": 1,
     "symcomm.text": 1,
+    "symcomm.identity": 2,
     "symcomm.dtypes": 2,
     "symcomm.derivation": 2,
     "symcomm.printing": 2,

@@ -44,12 +44,12 @@ def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
         message = f"the printed number is {said}, but the derived one in {derived.unit}"
         raise ValuesError(message, ask.section.span_of("printed"), f"the derived number is {derived}")
     less = Quantity(printed.value - derived.value, derived.unit)
-    said = less.lines()[min(1, len(less.lines()) - 1)][1]
+    said = less.reading
     said += f" ({float(100 * less.value / derived.value):+.2g} %)" if derived.value else ""
     if abs(less.value) * 2 <= _last_digit(ask.section.text("printed"), derived.unit):
         said = "none, to the last printed digit"
     text = ask.section.text("printed")
-    return ask.label or answer.derivation.title, _read(printed), _as_printed(text, derived) or _read(derived), said
+    return ask.label or answer.derivation.title, printed.reading, _as_printed(text, derived) or derived.reading, said
 
 
 _WRITTEN = re.compile(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?")
@@ -81,9 +81,3 @@ def _as_printed(text: str, derived: Quantity) -> str:
     whole, part = divmod(abs(last), 10**digits)
     written = group(str(whole)) + (f".{part:0{digits}d}" if digits else "")
     return ("-" if last < 0 else "") + f"{written} {match[2].strip()}"
-
-
-def _read(quantity: Quantity) -> str:
-    """A number as a table shows it: with its decimal prefix, or as it is where there is none."""
-    lines = quantity.lines()
-    return lines[min(1, len(lines) - 1)][1]

@@ -53,7 +53,7 @@ def plot_costs(
         y = float(_at(costs[right.best], over, right.low))
         axes.axvline(x, color="#999999", linewidth=0.8, linestyle=":", zorder=0)
         axes.plot([x], [y], "o", color="black", markersize=5, zorder=5)
-        said = f"{names[left.best]} → {names[right.best]}\n{short(right.low, unit)}"
+        said = f"{names[left.best]} → {names[right.best]}\n{Quantity(right.low, unit).reading}"
         axes.annotate(said, (x, y), xytext=(6, -6), textcoords="offset points", fontsize=7.5, va="top")
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -99,8 +99,3 @@ def plot_unit(d: Derivation, over: str) -> Unit:
 
 def _what(d: Derivation) -> str:
     return "time" if d.unit == Unit.parse("second") else "cost"
-
-
-def short(value: Fraction, unit: Unit) -> str:
-    ways = Quantity(value, unit).lines()
-    return ways[1][1] if len(ways) > 1 else ways[0][1]

@@ -18,9 +18,9 @@ from symcomm.notation import amount, symbol
 from symcomm.optimum.crossover import crossovers
 from symcomm.optimum.minimum import maximise, minimise
 from symcomm.optimum.sensitivity import break_even, sensitivity
-from symcomm.plots.curves import plot_unit, short
+from symcomm.plots.curves import plot_unit
 from symcomm.plots.figure import BLUE, COLOURS, GRID, ORANGE, RED, SOFT, below, figure, maths, prefixed, save, words
-from symcomm.units import ONE, Unit
+from symcomm.units import ONE, Quantity, Unit
 
 _POINTS = 200
 _WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
@@ -60,7 +60,7 @@ def optimum_plot(
     best = worth(place)
     axes.axvline(place, color=SOFT, linewidth=0.8, linestyle=":", zorder=0)
     axes.plot([place], [best], "o", color="black", markersize=6, zorder=5)
-    said = f"{sense} at {maths(Sym(over), cost.notation)} = {_short(place, unit)}\n{_short(best, cost.unit)}"
+    said = f"{sense} at {maths(Sym(over), cost.notation)} {_equal(place)} {_short(place, unit)}\n{_short(best, cost.unit)}"
     axes.annotate(said, (place, best), xytext=(0, 26 if sense == "least" else -34), textcoords="offset points",
                   fontsize=8, ha="center", bbox=_WHITE,
                   arrowprops={"arrowstyle": "-", "color": SOFT, "lw": 0.6})  # fmt: skip
@@ -190,7 +190,7 @@ def _meeting(
     for number, point in enumerate(points, 1):
         y = curves[0](point)
         axes.axvline(point, color=SOFT, linewidth=0.8, linestyle=":", zorder=0)
-        said = f"{maths(Sym(over), a.notation)} = {_short(point, unit)}"
+        said = f"{maths(Sym(over), a.notation)} {_equal(point)} {_short(point, unit)}"
         listed = None if few or number > _TERMS else f"{number}: {said}"  # where points are close, words would overlap
         axes.plot([point], [y], "o", color="black", markersize=6, zorder=5, label=listed)
         text = f"{said}\n{_short(y, a.unit)}" if few else str(number) if listed else ""
@@ -312,4 +312,9 @@ def _spread(low: float, high: float, log: bool) -> list[float]:
 
 
 def _short(value: float, unit: Unit) -> str:
-    return short(Fraction(f"{value:.4g}"), unit)
+    return Quantity(Fraction(f"{value:.4g}"), unit).reading
+
+
+def _equal(value: float) -> str:
+    """What stands before a number that is read with four digits."""
+    return "=" if float(f"{value:.4g}") == value else "≈"

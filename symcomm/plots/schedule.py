@@ -94,8 +94,7 @@ def says(made: Execution, unit: Unit = ONE) -> str:
 def _time(value: Fraction, unit: Unit) -> str:
     if unit == ONE:
         return str(value) if value.denominator == 1 else f"{float(value):.6g}"
-    ways = Quantity(value, unit).lines()
-    return ways[min(1, len(ways) - 1)][1]
+    return Quantity(value, unit).reading
 
 
 def _darker(colour: str, chunk: int, chunks: int) -> str:

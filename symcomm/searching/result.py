@@ -88,7 +88,7 @@ def read(quantity: Quantity) -> str:
     if quantity.unit == SECOND and quantity.value >= 1000:
         return f"{decimal_text(quantity.value, 4)} s"
     if quantity.unit == BYTE:
-        number, _, unit = (lines[1] if len(lines) > 1 else lines[0])[1].rpartition(" ")
+        number, _, unit = quantity.reading.rpartition(" ")
         digits = number.replace(" ", "")
         return f"{decimal_text(Fraction(digits), 4)} {unit}" if "·" not in digits else f"{number} {unit}"
     return lines[-1][1]

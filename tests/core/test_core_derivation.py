@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Reason, Relations, Step, exact, identical
+from symcomm.derivation import Derivation, Reason, Relations, Step, exact
 from symcomm.errors import AccountingError, DerivationError, ValuesError
 from symcomm.form import Num, Power, Product, Ratio, Sym, Total, num, product
+from symcomm.identity import identical
 from symcomm.notation import symbol
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from symcomm.derivation import identical
 from symcomm.errors import ValuesError
 from symcomm.form import Power, Ratio, Sym, num, product, total
 from symcomm.graph.graph import Graph
+from symcomm.identity import identical
 from symcomm.optimum.minimum import minimise
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.communication import bucket_cap, buckets

@@ -148,10 +148,5 @@ def _payloads(call: parts.TimedCall) -> tuple[int, int]:
 
 
 def _stretch(stretch: CheapestInterval) -> str:
-    low = _short(stretch.low)
-    return f"from {low}" if stretch.high == _LARGEST else f"{low} to {_short(stretch.high)}"
-
-
-def _short(value: Fraction) -> str:
-    ways = Quantity(value, BYTE).lines()
-    return ways[1][1] if len(ways) > 1 else ways[0][1]
+    low, high = (Quantity(value, BYTE).reading for value in (stretch.low, stretch.high))
+    return f"from {low}" if stretch.high == _LARGEST else f"{low} to {high}"

@@ -1,0 +1,167 @@
+"""Identities are proved by cases: against grids of numbers, which know no algebra."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from itertools import product
+
+import pytest
+import sympy as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symcomm import form as forms
+from symcomm.accounting import Accounting
+from symcomm.derivation import Derivation, Reason, Step
+from symcomm.errors import DerivationError, ValuesError
+from symcomm.form import Ceiling, Floor, Form, Largest, Ratio, Smallest, Sym, Total, num
+from symcomm.identity import UndecidedError, identical
+from symcomm.notation import amount, symbol
+from symcomm.units import ONE
+
+n, k, m = (symbol(name) for name in "nkm")
+x, y, w = (amount(name) for name in "xyw")
+Max, Min, ceil, floor = sp.Max, sp.Min, sp.ceiling, sp.floor
+
+TRUE = [
+    (Max(x, y) + Min(x, y), x + y),
+    (Max(x * w, y * w), w * Max(x, y)),
+    (y + Max(0, x - y), Max(x, y)),
+    (Max(x, y) ** 2, Max(x**2, y**2)),
+    (floor(Max(x, y)), Max(floor(x), floor(y))),
+    (ceil(n / k), floor((n + k - 1) / k)),
+    (ceil(-x), -floor(x)),
+    (floor((n - 1) / n), sp.Integer(0)),
+    (floor(floor(n / 2) / 3), floor(n / 6)),
+    (ceil(ceil(n / k) / m), ceil(n / (k * m))),
+    (ceil(n / 2) + floor(n / 2), n),
+    (1 / (sp.sqrt(x) - 1), (sp.sqrt(x) + 1) / (x - 1)),
+]
+FALSE = [
+    (ceil(x / 1000), sp.Integer(1)),
+    (Max(x, 1000), sp.Integer(1000)),
+    (ceil(x / y), floor(x / y) + 1),
+    (ceil(n / k), floor(n / k) + 1),
+    (Max(x, 1), x),
+    (Max(n, 10**12), sp.Integer(10**12)),
+    (Min(x, 10**12), x),
+    (floor(x) + floor(y), floor(x + y)),
+    (Max(k - n + 1, 0), k - n + 1),
+    (sp.sqrt(x) + sp.sqrt(y), sp.sqrt(x + y)),
+    (n**2, n),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), TRUE, ids=str)
+def test_what_holds_in_every_case_is_proved(left, right) -> None:
+    assert identical(left, right)
+
+
+@pytest.mark.parametrize(("left", "right"), FALSE, ids=str)
+def test_what_fails_somewhere_is_refuted(left, right) -> None:
+    assert not identical(left, right)
+
+
+def test_no_values_are_needed_for_a_false_identity_to_be_refused(monkeypatch) -> None:
+    monkeypatch.setattr("symcomm.identity._refuted", lambda left, right: False)
+    for left, right in FALSE:
+        with pytest.raises(UndecidedError, match="could not be decided"):
+            identical(left, right)
+
+
+def test_a_rewrite_that_cannot_be_decided_is_an_error(monkeypatch) -> None:
+    monkeypatch.setattr("symcomm.identity._CASES", 0)
+    why = Reason("rule", "because")
+    left = Largest((Sym("x", whole=False), Sym("y", whole=False)))
+    right = Total((left.choices[1], Largest((num(0), Total((left.choices[0], forms.negative(left.choices[1])))))))
+    with pytest.raises(DerivationError) as caught:
+        Derivation("the larger", Accounting(), (Step("V", left, ONE, why), Step("V", right, ONE, why, "=")))
+    assert str(caught.value) == (
+        "V: whether Max(x, y) is y + Max(0, x - y) could not be decided in the derivation of the larger"
+    )
+
+
+SYMBOLS = [Sym("n"), Sym("k"), Sym("x", whole=False), num(1), num(2), num(3)]
+
+
+def made(random_: random.Random, depth: int) -> Form:
+    """A random piecewise form of few symbols."""
+    if not depth:
+        return random_.choice(SYMBOLS)
+    a, b = made(random_, depth - 1), made(random_, random_.randrange(depth))
+    return random_.choice([
+        Total((a, b)), Total((a, forms.negative(b))), forms.product(a, b), Ratio(a, b), Ceiling(Ratio(a, b)),
+        Floor(Ratio(a, b)), Largest((a, b)), Smallest((a, b)),
+    ])  # fmt: skip
+
+
+def spoilt(form: Form, random_: random.Random) -> Form:
+    """The same with one piece of another kind."""
+    pieces = [p for p in forms.walk(form) if isinstance(p, (Ceiling, Floor, Largest, Smallest))]
+    if not pieces:
+        return Largest((form, num(2)))
+    chosen = random_.choice(pieces)
+    match chosen:
+        case Ceiling(inside):
+            other: Form = Total((Floor(inside), num(1)))
+        case Floor(inside):
+            other = Total((Ceiling(inside), num(-1)))
+        case Largest(choices) | Smallest(choices):
+            other = random_.choice(choices)
+
+    def go(f: Form) -> Form:
+        return other if f is chosen else f.mapped(go)
+
+    return go(form)
+
+
+GRID = [
+    {"n": Fraction(a), "k": Fraction(b), "x": c}
+    for a, b, c in product(
+        (1, 2, 3, 4, 5, 6, 7, 12, 10**13), (1, 2, 3, 4, 6, 10**13),
+        (Fraction(1, 10**13), Fraction(1, 2), Fraction(1), Fraction(7, 3), Fraction(10**14 + 1, 2)),
+    )
+]  # fmt: skip
+
+
+def apart(left: Form, right: Form) -> bool:
+    for point in GRID:
+        try:
+            if forms.evaluate(left, point) != forms.evaluate(right, point):
+                return True
+        except ValuesError:
+            continue
+    return False
+
+
+def judged(left: Form, right: Form) -> bool | None:
+    try:
+        return identical(forms.value(left), forms.value(right))
+    except UndecidedError:
+        return None
+
+
+def defined(form: Form) -> bool:
+    return not forms.value(form).has(sp.zoo, sp.nan, sp.oo)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_random_false_identity_never_passes(seed: int) -> None:
+    random_ = random.Random(seed)
+    left = made(random_, 2)
+    right = spoilt(left, random_)
+    if defined(left) and defined(right) and apart(left, right):
+        assert judged(left, right) is not True
+
+
+@pytest.mark.long
+@settings(max_examples=600, deadline=None)
+@given(st.integers(0, 10**9))
+def test_many_random_identities_are_judged_as_the_grid_judges_them(seed: int) -> None:
+    random_ = random.Random(seed)
+    left = made(random_, 2)
+    right = random_.choice([spoilt(left, random_), left, Total((left, num(0)))])
+    if defined(left) and defined(right):
+        assert judged(left, right) in ((False, None) if apart(left, right) else (True, None, False))
