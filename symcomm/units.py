@@ -196,8 +196,8 @@ class Quantity:
     def reading(self) -> str:
         """How a table or a label shows it: rounded, with its decimal prefix where it has one.
 
-        >>> Quantity(Fraction(12 * 2**30), BYTE).reading, Quantity(Fraction(7, 2)).reading
-        ('12.88 GB', '7/2')
+        >>> Quantity(Fraction(12 * 2**30), BYTE).reading, Quantity(Fraction(7, 3)).reading
+        ('12.88 GB', '2.33333')
         """
         ways = self._ways()
         return ways[min(1, len(ways) - 1)][1]

@@ -44,7 +44,7 @@ def test_derive_prints_the_steps_and_the_exact_number():
         "derive", "communication", "--model", HOMEWORK, "--strategy", "data", "--at", "N_layer=32,D=4096"
     ).output
     assert "24·N_layer·D²" in shown
-    assert "12 884 901 888 B = 12.88 GB = 12 GiB" in shown
+    assert "12 884 901 888 B = 12 GiB ≈ 12.88 GB" in shown
 
 
 def test_derive_as_json_gives_exact_numbers_as_text_with_units_and_steps(table: str):

@@ -34,7 +34,7 @@ def said(quantity: Quantity) -> tuple[Said, ...]:
     >>> from symcomm.units import BYTE
     >>> from fractions import Fraction
     >>> [s.unit for s in said(Quantity(Fraction(3 * 2**30), BYTE))]
-    ['B', 'GB', 'GiB']
+    ['B', 'GiB', 'GB']
     """
     out: list[Said] = []
     for relation, text in quantity.lines():
@@ -128,7 +128,7 @@ def amounts(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], 
 
     >>> from symcomm.units import BYTE
     >>> from fractions import Fraction
-    >>> amounts("latex", Quantity(Fraction(2**30), BYTE))[2]
+    >>> amounts("latex", Quantity(Fraction(2**30), BYTE))[1]
     ('=', '1\\\\ \\\\text{GiB}')
     """
     ways = tuple((RELATIONS[dialect][s.relation], _AMOUNT[dialect](s)) for s in said(quantity))
@@ -149,7 +149,7 @@ def quantity_in(dialect: DialectName, quantity: Quantity) -> str:
     >>> from symcomm.units import BYTE
     >>> from fractions import Fraction
     >>> quantity_in("text", Quantity(Fraction(12 * 2**30), BYTE))
-    '12 884 901 888 B = 12.88 GB = 12 GiB'
+    '12 884 901 888 B = 12 GiB ≈ 12.88 GB'
     """
     joint = "" if dialect == "mathml" else " "
     return joint.join(p for pair in amounts(dialect, quantity) for p in pair if p)

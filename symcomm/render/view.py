@@ -113,7 +113,7 @@ class _PageWriter:
         return RowView(self.bare(left, name), self.bare(sign, mark), right, alt, tall)
 
     def amounts(self, name: str, quantity: Quantity, limit: float) -> RowView:
-        """``= 12 884 901 888 B = 12.88 GB = 12 GiB``, in as many lines as it needs."""
+        """``= 12 884 901 888 B = 12 GiB ≈ 12.88 GB``, in as many lines as it needs."""
         left = printing.name_in(self.dialect, name, self.notation) if name else ""
         ways = list(zip(printing.amounts(self.dialect, quantity), printing.amounts("text", quantity), strict=True))
         lines: list[tuple[str, str]] = []

@@ -47,8 +47,34 @@ def test_a_quantity_is_read_exactly(text: str, value: Fraction | int, unit: str)
     assert Quantity.parse(text) == Quantity(Fraction(value), Unit.parse(unit))
 
 
-def test_bytes_are_said_exactly_then_in_decimal_and_in_binary() -> None:
-    assert str(Quantity(Fraction(21 * 2**30), BYTE)) == "22 548 578 304 B = 22.55 GB = 21 GiB"
+def worth(text: str) -> Fraction:
+    """What a reading says, read with Python's own numbers."""
+    number, unit = text.replace(" ", "").replace("·10^", "e"), ""
+    while number and number[-1] not in "0123456789":
+        number, unit = number[:-1], number[-1] + unit
+    scale = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "s": 1, "ks": 1000, "Ms": 10**6, "Gs": 10**9,
+             "ms": Fraction(1, 10**3), "µs": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}[unit]  # fmt: skip
+    return Fraction(number) * scale
+
+
+@given(st.one_of(st.integers(1, 10**12), st.integers(0, 40).map(lambda n: 2**n + 1), st.fractions(0, 10**9)),
+       st.sampled_from(["byte", "second", "1"]))  # fmt: skip
+def test_an_equals_sign_stands_only_where_no_digit_is_dropped(number: int | Fraction, unit: str) -> None:
+    quantity = Quantity(Fraction(number), Unit.parse(unit))
+    if quantity.value >= 10**12:
+        return
+    relations = [relation for relation, _ in quantity.lines()]
+    assert relations == sorted(relations, key=["", "=", "≈"].index)
+    for relation, text in quantity.lines():
+        assert (worth(text) == quantity.value) == (relation != "≈")
+
+
+def test_a_byte_more_than_16_mib_is_not_16_mib() -> None:
+    assert str(Quantity(Fraction(2**24 + 1), BYTE)) == "16 777 217 B = 16.777217 MB ≈ 16 MiB"
+
+
+def test_bytes_are_said_exactly_and_then_rounded() -> None:
+    assert str(Quantity(Fraction(21 * 2**30), BYTE)) == "22 548 578 304 B = 21 GiB ≈ 22.55 GB"
 
 
 def test_a_rate_is_said_in_decimal_only() -> None:

@@ -48,7 +48,7 @@ def test_text() -> None:
         "       ≈ 25·N_layer·D²   Rounded. (if D is large)\n"
         "\n"
         "  V_AR = 24·32·4096²\n"
-        "       = 12 884 901 888 B = 12.88 GB = 12 GiB\n"
+        "       = 12 884 901 888 B = 12 GiB ≈ 12.88 GB\n"
         "\n"
         "  Calls\n"
         "  tensor   bytes\n"
@@ -68,7 +68,7 @@ def test_latex_is_one_align() -> None:
     assert lines[1] == r"P &= 12\,D^{2} && \text{Six matrices.} \\"
     assert lines[4] == r" &\approx 25\,N_{\text{layer}}\,D^{2} && \text{Rounded. (if D is large)} \\"
     assert lines[5] == r"V_{\text{AR}} &= 24 \cdot 32 \cdot 4096^{2} && \text{with the given numbers} \\"
-    assert lines[6] == r" &= 12\,884\,901\,888\ \text{B} = 12.88\ \text{GB} = 12\ \text{GiB}"
+    assert lines[6] == r" &= 12\,884\,901\,888\ \text{B} = 12\ \text{GiB} \approx 12.88\ \text{GB}"
     assert lines[7] == r"\end{align*}"
 
 

@@ -190,7 +190,7 @@ def test_markdown(written: dict[str, str]) -> None:
     text = written["md"]
     assert "## Question 1. *GPU* performance (20 points)" in text
     assert r"\boxed{\begin{aligned}" in text
-    assert r"12\,884\,901\,888\ \text{B} = 12.88\ \text{GB} = 12\ \text{GiB}" in text
+    assert r"12\,884\,901\,888\ \text{B} = 12\ \text{GiB} \approx 12.88\ \text{GB}" in text
     assert r"24 \cdot 32 \cdot 4096^{2}" in text
     assert "| tensor | call | bytes | at the given values |" in text
     assert "*(if k = N\\_layer)*" in text
