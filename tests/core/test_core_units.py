@@ -52,7 +52,8 @@ def worth(text: str) -> Fraction:
     number, unit = text.replace(" ", "").replace("·10^", "e"), ""
     while number and number[-1] not in "0123456789":
         number, unit = number[:-1], number[-1] + unit
-    scale = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "s": 1, "ks": 1000, "Ms": 10**6, "Gs": 10**9,
+    scale = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
+             "s": 1, "ks": 1000, "Ms": 10**6, "Gs": 10**9,
              "ms": Fraction(1, 10**3), "µs": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}[unit]  # fmt: skip
     return Fraction(number) * scale
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated
 
-from symcomm.derivation import Derivation, Numbers
+from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Power, Ratio, Root, Total, negative, num, product
 from symcomm.quantities.declared import Meaning, OneOf
