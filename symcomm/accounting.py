@@ -6,6 +6,7 @@ was made under, prints the fields that touched it, and refuses to be combined wi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 
 from symcomm.errors import AccountingError, nearest
@@ -50,6 +51,8 @@ CONVENTIONS: tuple[Convention, ...] = (
     ),
     Convention("gradient_sync", "end_of_batch", "Gradients of weights are reduced after the last backward pass."),
     Convention("gradient_sync", "with_backward", "Gradients of weights are reduced while the last backward pass runs."),
+    Convention("accumulation", "reduced_once", "Gradients of microbatches are added on a rank, and reduced once."),
+    Convention("accumulation", "reduced_every_microbatch", "Gradients are reduced for each microbatch."),
     Convention("recomputation", "activations_kept", "Activations are kept for the backward pass."),
     Convention("recomputation", "full_recomputation", "The forward pass of a layer is computed again for backward."),
     Convention(
@@ -73,13 +76,13 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("communication", "sent_and_received_per_rank", "Bytes are those one rank sends plus those it receives."),
     Convention("communication", "all_links", "Bytes are those that all ranks together send over all links."),
     Convention("communication", "contributed", "Bytes are what all ranks together put into the collectives."),
-    Convention("algorithm", "ring", "Collectives run on a ring, which is optimal in bytes sent."),
+    Convention("algorithm", "ring", "Collectives run on a ring: ranks send to their neighbours only."),
     Convention("algorithm", "tree", "Collectives run on a binomial tree."),
     Convention("algorithm", "double_tree", "Collectives run on two binary trees, each for half of the tensor."),
     Convention("algorithm", "recursive_doubling", "Collectives run by recursive doubling."),
     Convention("algorithm", "halving_doubling", "Collectives run by recursive halving and doubling."),
     Convention("algorithm", "bruck", "Collectives run by Bruck's algorithm."),
-    Convention("algorithm", "pairwise", "Collectives exchange between pairs of ranks."),
+    Convention("algorithm", "pairwise", "Ranks send to one another directly, as over a crossbar."),
     Convention("algorithm", "scatter_allgather", "A broadcast scatters the tensor and gathers it again."),
     Convention("algorithm", "chain", "Collectives run in chunks along a chain of ranks."),
     Convention(
@@ -94,6 +97,10 @@ CONVENTIONS: tuple[Convention, ...] = (
         "both_ways",
         "Chunks run both ways round a ring of an even number of ranks at once, each half way: a link carries half of "
         "the tensor in each direction.",
+    ),
+    Convention("torus", "one_axis_at_a_time", "The axes of a torus are used one after the other, by the whole tensor."),
+    Convention(
+        "torus", "all_axes_at_once", "All axes of a torus are used at once, each by a part of the tensor."
     ),
     Convention("chunks", "padded", "A payload that does not divide is padded to equal chunks of whole elements."),
     Convention("chunks", "divisible", "The payload is taken to divide into equal chunks."),
@@ -140,6 +147,12 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("pipeline", "both_directions", "Pipeline traffic is that over one boundary, both directions together."),
     Convention("pipeline", "all_boundaries", "Pipeline traffic is that over all boundaries, both directions together."),
     Convention("pipeline", "per_microbatch", "Pipeline traffic is that of one microbatch over one boundary."),
+    Convention("shards", "mean_shard", "What the ranks do not divide counts as the mean of their parts."),
+    Convention(
+        "shards",
+        "padded_shards",
+        "A weight is cut into parts of whole rows, all as large as the largest: the last ones are filled up.",
+    ),
     Convention("saved", "ideal", "What the derived gradients read is kept; statistics of a row are computed again."),
     Convention("saved", "pytorch", "What eager PyTorch keeps for backward is kept, each storage counted once."),
     Convention("softmax", "library", "Softmax is one function: it keeps its result."),
@@ -178,18 +191,21 @@ class Accounting:
     rate: str = "of_format"
     link: str = "full_duplex"
     gradient_sync: str = "end_of_batch"
+    accumulation: str = "reduced_once"
     recomputation: str = "activations_kept"
     model_flops: str = "training_flops"
     capacity: str = "unnamed"
     communication: str = "payload"
     algorithm: str = "ring"
     rings: str = "one_way"
+    torus: str = "one_axis_at_a_time"
     chunks: str = "padded"
     message_cost: str = "alpha_beta"
     bandwidth: str = "algbw"
     gathered_weights: str = "reshard"
     gathered_activations: str = "regather_sequence"
     pipeline: str = "one_direction"
+    shards: str = "mean_shard"
     saved: str = "ideal"
     softmax: str = "library"
 
@@ -227,6 +243,27 @@ class Accounting:
             if name not in known_fields:
                 raise AccountingError(f"unknown convention field '{name}'", hint=nearest(name, known_fields))
         return replace(made, **named)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The fields in which something else is chosen than the default.
+
+        >>> Accounting.of("all_links", "serial").asked
+        ('time', 'communication')
+        """
+        return tuple(f.name for f in fields(self) if getattr(self, f.name) != f.default)
+
+    def unused(self, asked: Iterable[str], touched: Iterable[str]) -> tuple[str, ...]:
+        """A sentence on the conventions that were asked for, but touched nothing.
+
+        >>> Accounting.of("all_links").unused(["communication"], ["flops"])
+        ('`communication: all_links` was asked for; nothing here depends on it.',)
+        """
+        read = {*touched}
+        idle = [f"`{name}: {getattr(self, name)}`" for name in dict.fromkeys(asked) if name not in read]
+        several = len(idle) > 1
+        said = f"{'were' if several else 'was'} asked for; nothing here depends on {'them' if several else 'it'}."
+        return (f"{' and '.join(idle)} {said}",) if idle else ()
 
     def statements(self, touched: tuple[str, ...]) -> tuple[Convention, ...]:
         """The conventions of the fields that touched a derivation, for the head of a write-up."""

@@ -345,6 +345,7 @@ def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
     told = _quantities(given["at"])
     values = {symbol: number.value for symbol, number in told.items()}
     made = derived(declared.name, model, options, accounting_of(_conventions(given["accounting"])), values)
+    made.check_names(told)
     made.values(**told)  # their units
     _write(_written(made, given["form"], values), given["output"], file)
 
@@ -368,7 +369,7 @@ def quantities(quantity: str | None, as_json: bool) -> None:
     formatter = click.HelpFormatter(width=shutil.get_terminal_size().columns)
     if quantity:
         formatter.write(f"{quantity}: {_plain(chosen[0].summary)}\n\n")
-        formatter.write_dl([(o.name, o.told) for o in chosen[0].options] or [("(no options)", "")])
+        formatter.write_dl([(o.name, o.told) for o in chosen[0].options])
     for group in dict.fromkeys(one.group for one in chosen) if not quantity else ():
         with formatter.section(group):
             formatter.write_dl([(one.name, _plain(one.summary)) for one in chosen if one.group == group])
@@ -417,6 +418,7 @@ _searching = (
     click.option("--seconds", default=600.0, show_default=True, help="The longest that it may take."),
     click.option("--plot", "picture", type=click.Path(path_type=Path), help="A picture of the front: front.svg."),
     click.option("--json", "as_json", is_flag=True, help="For a program."),
+    click.option("--links", help="The links of mesh axes: 'tensor=900 GB/s, data=50 GB/s @ 5 us, pipe=50 GB/s'."),
     *(click.option(f"--{rate}", help="A rate over that of the device.") for rate in
       ("peak", "memory", "network", "latency", "utilisation")),
 )  # fmt: skip

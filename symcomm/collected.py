@@ -14,6 +14,8 @@ from typing import TypeVar
 from symcomm import form as forms
 from symcomm.errors import IrrationalError, ValuesError
 from symcomm.form import (
+    Applied,
+    BinaryOnes,
     Ceiling,
     Floor,
     Form,
@@ -246,11 +248,13 @@ def _shape(form: Form) -> tuple[Form, tuple[Form, ...]]:
             return type(form)(shape), inside
         case Largest() | Smallest():
             return type(form)(names), inside
+        case Applied(rule):
+            return Applied(rule, names), inside
         case Power():
             return Power(*names), inside
         case Logarithm(_, base):
             return Logarithm(names[0], base), inside
-        case Ceiling() | Floor() | Root():
+        case Ceiling() | Floor() | Root() | BinaryOnes():
             return type(form)(names[0]), inside
     raise TypeError(f"no monomials for {type(form).__name__}")
 

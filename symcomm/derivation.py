@@ -6,7 +6,7 @@ unit is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from symcomm import form as forms
 from symcomm.accounting import Accounting, Convention
 from symcomm.collected import Collected, collect
-from symcomm.errors import AccountingError, DerivationError, IrrationalError, Span, ValuesError
+from symcomm.errors import AccountingError, DerivationError, IrrationalError, Span, ValuesError, nearest
 from symcomm.form import Form
 from symcomm.identity import UndecidedError, identical
 from symcomm.irrational import Irrational
@@ -180,6 +180,11 @@ class Relations:
                     x = symbol(unknown[0])
                     equation = forms.value(right, {n: rational(known[n]) for n in forms.names(right) if n in known})
                     solved = sp.solve(equation - rational(known[name]), x) if equation.has(x) else []
+                    if equation.has(x) and not solved:  # a size is a whole number
+                        from symcomm.printing.forms import plain
+
+                        said = ", ".join(f"{n} = {known[n]}" for n in (name, *forms.names(right)) if n in known)
+                        raise ValuesError(f"{said} leaves no whole number for {x} in {name} = {plain(right)}")
                     if len(solved) == 1 and solved[0].is_Rational:
                         known[unknown[0]] = Fraction(int(solved[0].p), int(solved[0].q))
             if len(known) == before:
@@ -274,8 +279,10 @@ class Derivation:
     """Checked steps; the last one's expression is the answer.
 
     ``touched`` names the fields of ``accounting`` that changed this number. ``given`` are values known when it was
-    made; ``at`` takes more, and refuses numbers that break
-    ``where``. Combining derivations under different accountings raises ``AccountingError``.
+    made; ``at`` takes more, and refuses numbers that break ``where`` or one of the ``checks``. ``sizes`` are the
+    symbols of the model, which count things, and ``named`` what else was named in the question: they have a meaning
+    though the answer may not depend on them. Combining derivations under different accountings raises
+    ``AccountingError``.
 
     >>> from symcomm.form import Sym, product
     >>> step = Step("A", product(Sym("D"), Sym("D")), ONE, Reason("area", "side by side."))
@@ -294,6 +301,9 @@ class Derivation:
     notation: Notation = field(default_factory=Notation, compare=False)
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
+    sizes: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    named: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -341,15 +351,47 @@ class Derivation:
 
     def values(self, /, **values: object) -> dict[str, Fraction]:
         """All known numbers: those given before, these, and what the relations imply."""
+        self.check_names(values, slips={*values, *(name for name, _ in self.given)})
         given = {name: self.number(name, value) for name, value in values.items()}
-        return self.relations.complete(dict(self.given) | given)
+        known = self.relations.complete(dict(self.given) | given)
+        if given:
+            for name in known if self.sizes else ():
+                if known[name].denominator != 1 and name in self.sizes:
+                    raise ValuesError(f"{name} is {known[name]}, but a size is a whole number")
+            for check in self.checks:
+                check(known)
+        return known
+
+    def check_names(self, values: Iterable[str], slips: Collection[str] | None = None) -> None:
+        """Raises ``ValuesError`` for a value of a name that means nothing here, with near names.
+
+        Where ``slips`` are the names that have values, only what looks like a slip is refused: a name near to one that
+        has none. Other names are let be, so that one dictionary of numbers serves several questions.
+        """
+        for name in values:
+            if name not in self._names:
+                lacking = sorted(self._names.difference(slips or ()))
+                hint = nearest(name, lacking)
+                if slips is None or (name not in dict(self.given) and hint.startswith("did you mean")):
+                    raise ValuesError(f"{self.title} has no symbol '{name[:60]}'", hint=hint)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """All names that a value may be given for."""
+        used = {name for step in self.steps for name in forms.names(step.form)} - {step.name for step in self.steps}
+        ruled = {n for left, right in self.relations.equations for n in (left, *forms.names(right))}
+        ruled |= {name for condition in self.where for name in condition.names}
+        return frozenset({*used, *ruled, *self.sizes, *self.named, *self.notation.meanings})
 
     def number(self, name: str, value: object) -> Fraction:
         """The exact number that a symbol is given; raises ``ValuesError`` for the unit of something else."""
         found = exact(value, name, self.symbol_unit(name))
         said = Quantity.parse(value) if isinstance(value, str) else value
         unit = said.unit if isinstance(said, Quantity) else ONE
-        if not unit.is_count and any(s.name == name and s.is_integer for s in self.expr.free_symbols):
+        if found < 0:
+            raise ValuesError(f"{name} is {found}, but it cannot be negative")
+        counts = any(s.name == name and s.is_integer for s in self.expr.free_symbols)
+        if counts and not unit.is_count and unit != self.symbol_unit(name):
             raise ValuesError(f"{name} is given in {unit}, but it is a number of things", hint=f"{name}: 8")
         return found
 

@@ -22,6 +22,8 @@ BYTES: dict[str, Fraction] = {
     "int4": Fraction(1, 2),
 }
 
+USUAL_DTYPE = "fp16"  # where nothing says it
+
 
 def element_bytes(dtype: str) -> Num:
     """The bytes of one element, with their unit.

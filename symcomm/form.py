@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from symcomm import notation
@@ -120,6 +121,17 @@ class Floor(Form):
 
 
 @dataclass(frozen=True)
+class BinaryOnes(Form):
+    """The ones in the binary digits of 0, 1, ..., n - 1 together: n/2 log2 n where n is a power of two.
+
+    There is no closed form for other n. Source: Delange, Sur la fonction sommatoire de la fonction somme des chiffres,
+    1975.
+    """
+
+    inside: Form
+
+
+@dataclass(frozen=True)
 class Largest(Form):
     """The largest of several; kept as a form because SymPy's ``Max`` of many is quadratic."""
 
@@ -139,6 +151,26 @@ class Logarithm(Form):
 
     inside: Form
     base: int = 0
+
+
+@dataclass(frozen=True)
+class Worked:
+    """What works out the number of a function that has no formula; two that are equal are the same function."""
+
+    name: str
+    unit: Unit
+
+    def number(self, arguments: tuple[Fraction, ...]) -> Fraction:
+        """The exact number of the function."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Applied(Form):
+    """A function without a formula, of some arguments: its numbers are exact all the same."""
+
+    rule: Worked
+    arguments: tuple[Form, ...]
 
 
 def num(value: int | Fraction, unit: Unit = ONE) -> Num:
@@ -216,15 +248,28 @@ def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
                 return sp.ceiling(go(inside))
             case Floor(inside):
                 return sp.floor(go(inside))
+            case BinaryOnes(inside):
+                return sp.Function(_ONES, integer=True, nonnegative=True)(go(inside))
             case Largest(choices):
                 return _extreme(sp.Max, [go(c) for c in choices])
             case Smallest(choices):
                 return _extreme(sp.Min, [go(c) for c in choices])
             case Logarithm(inside, base):
                 return sp.log(go(inside), base) if base else sp.log(go(inside))
+            case Applied(rule, arguments):
+                return _function(rule)(*(go(one) for one in arguments))
         raise TypeError(f"no value for {type(f).__name__}")
 
     return cast("Expr", go(form))
+
+
+@cache
+def _function(rule: Worked) -> Callable[..., Expr]:
+    """What SymPy calls a function that it knows nothing of; it carries its rule."""
+    from sympy.core.function import AppliedUndef, UndefinedFunction
+
+    made = UndefinedFunction(rule.name, (AppliedUndef,), {"rule": rule}, nonnegative=True)
+    return cast("Callable[..., Expr]", made)
 
 
 def _extreme(kind: type[Expr], choices: list[Expr]) -> Expr:
@@ -299,15 +344,32 @@ def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
                 return Fraction(-((-go(inside)).__floor__()))
             case Floor(inside):
                 return Fraction(go(inside).__floor__())
+            case BinaryOnes(inside):
+                return Fraction(_binary_ones(go(inside)))
             case Largest(choices):
                 return max(go(c) for c in choices)
             case Smallest(choices):
                 return min(go(c) for c in choices)
             case Logarithm(inside, base):
                 return _whole_logarithm(go(inside), base)
+            case Applied(rule, arguments):
+                return rule.number(tuple(map(go, arguments)))
         raise TypeError(f"no value for {type(f).__name__}")
 
     return go(form)
+
+
+_ONES = "ones"
+
+
+def _binary_ones(number: Fraction) -> int:
+    if number.denominator != 1 or number < 0:
+        raise ValuesError(f"{number} is no whole number, whose binary digits could be counted")
+    n, found, bit = int(number), 0, 1
+    while bit < n:  # the digit is one in every other run of so many numbers
+        found += n // (2 * bit) * bit + max(0, n % (2 * bit) - bit)
+        bit *= 2
+    return found
 
 
 _LARGEST_EXPONENT = 100_000  # 2^100000 takes 12 kB; more is a mistake or an attack
@@ -389,9 +451,10 @@ def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
                 unit = go(base)
                 if unit == ONE:
                     return ONE
-                if isinstance(exponent, Num) and exponent.number.denominator == 1:
-                    return unit ** int(exponent.number)
-                raise DerivationError(f"a quantity in {unit} is raised to a power that is not a whole number")
+                power = None if names(exponent) else evaluate(exponent, {})
+                if power is None or any((p * power).denominator != 1 for _, p in unit.powers):
+                    raise DerivationError(f"a quantity in {unit} is raised to a power that is not a whole number")
+                return Unit(tuple((b, int(p * power)) for b, p in unit.powers if power))
             case Root(inside):
                 unit = go(inside)
                 if any(p % 2 for _, p in unit.powers):
@@ -399,8 +462,10 @@ def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
                 return Unit(tuple((b, p // 2) for b, p in unit.powers))
             case Ceiling(inside) | Floor(inside):
                 return go(inside)
-            case Logarithm():
+            case Logarithm() | BinaryOnes():
                 return ONE
+            case Applied(rule):
+                return rule.unit
             case Total() | Largest() | Smallest():
                 return same(f.parts)
         raise TypeError(f"no unit for {type(f).__name__}")
@@ -476,6 +541,10 @@ def from_expr(expr: Expr) -> Form:
             return Floor(go(e.args[0]))
         if isinstance(e, sp.log):
             return Logarithm(go(e.args[0]))
+        if (rule := getattr(e.func, "rule", None)) is not None:
+            return Applied(rule, tuple(go(a) for a in e.args))
+        if e.is_Function and str(e.func) == _ONES:
+            return BinaryOnes(go(e.args[0]))
         if e.has(sp.zoo, sp.nan, sp.oo):
             raise ValuesError("a division by zero")
         raise TypeError(f"no form for {type(e).__name__}")

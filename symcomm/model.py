@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
-from symcomm.dtypes import formats
-from symcomm.errors import AccountingError, StrategyError, TableError, ValuesError, nearest
+from symcomm.dtypes import USUAL_DTYPE, formats
+from symcomm.errors import StrategyError, TableError, ValuesError, nearest
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
@@ -41,6 +43,39 @@ def _whole_ranks(setting: Setting, strategy: object) -> None:
                 raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
 
 
+def _telling(derive: Callable[..., Derivation], asked: tuple[str, ...], setting: Setting, **options: Any) -> Derivation:
+    """A derivation that tells which conventions were asked for and not used."""
+    made = derive(setting, **options)
+    meant = setting.accounting  # an option may come before it: another algorithm
+    kept = [name for name in made.touched if getattr(made.accounting, name) == getattr(meant, name)]
+    notes = meant.unused(asked, kept)
+    return replace(made, notes=(*made.notes, *notes)) if notes else made
+
+
+def _named(options: Mapping[str, object]) -> set[str]:
+    """The names in options: degrees, and symbols that stand for numbers."""
+    found: set[str] = set()
+    for name, value in options.items():
+        if name == "strategy" and value:
+            strategy = parse_strategy(value) if isinstance(value, str) else value
+            cut = strategy.pipeline if isinstance(strategy, Strategy) else None
+            sizes = strategy.sizes.values() if isinstance(strategy, Strategy) else ()
+            stages = (cut.stages, cut.layers_per_stage, cut.microbatches) if cut is not None else ()
+            found |= {n for size in (*sizes, *stages) if size is not None for n in names(size)}
+        elif isinstance(value, str):
+            found |= {*re.findall(r"[^\W\d][\w'^]{0,39}", value)}
+    return found
+
+
+def _numbers(values: Mapping[str, object]) -> dict[str, Fraction]:
+    """Exact numbers; raises ``ValuesError`` for one that is negative."""
+    found = {name: exact(value, name) for name, value in values.items()}
+    for name, value in found.items():
+        if value < 0:
+            raise ValuesError(f"{name} is {value}, but it cannot be negative")
+    return found
+
+
 # What the weights alone tell, where a module tree does not say what feeds what.
 OF_WEIGHTS = ("parameters", "state_memory", "communication")
 
@@ -62,7 +97,7 @@ class Model(DerivedQuantities):
 
     graph: Graph
     name: str = "model"
-    dtype: str = "fp16"
+    dtype: str = USUAL_DTYPE
     values: Mapping[str, Fraction] = field(default_factory=dict)
     notation: Notation = field(default_factory=Notation)
     tables: tuple[str, ...] = field(default=(), compare=False)
@@ -96,8 +131,11 @@ class Model(DerivedQuantities):
         return replace(self, graph=self.graph.region(name), name=name, tables=(), literal=None)
 
     def derive(self, quantity: str, *, accounting: str | Accounting | Mapping[str, str] | None = None,
-               **options: Any) -> Derivation:  # fmt: skip
+               asked: tuple[str, ...] | None = None, **options: Any) -> Derivation:  # fmt: skip
         """The derivation of a quantity by its name; ``accounting`` is a name, a mapping or an ``Accounting``.
+
+        ``asked`` are the conventions of which a note is wanted where they change nothing; all that are not at their
+        default unless told.
 
         Raises ``ValuesError`` for an unknown quantity or option, for a choice that there is not, and for a required
         option left out.
@@ -108,22 +146,24 @@ class Model(DerivedQuantities):
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
         said = {k: v for k, v in options.items() if v is not None}
+        setting = replace(setting, named=frozenset(_named(said)))
         declared = QUANTITIES[quantity]
         declared.check(said)
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
             if not self.graph.flow and (quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy"))):
                 raise ValuesError(
-                    f"{quantity} cannot be derived: the module tree of {self.name} says which weights there are, but "
-                    "not what feeds what",
-                    hint="give a config.json or a layer table; parameters and (fully sharded) data parallelism are "
-                    "known",
+                    f"{quantity} cannot be derived: of {self.name} it is known which weights there are, but not what "
+                    "feeds what",
+                    hint="a layer table, or the config.json of a family that is read, says it; parameters and (fully "
+                    "sharded) data parallelism are known",
                 )  # fmt: skip
-        return derived(quantity, setting, said, declared.derive)
+        asked = chosen.asked if asked is None else asked
+        return derived(quantity, setting, said, partial(_telling, declared.derive, asked))
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""
-        return replace(self, values={**self.values, **{k: exact(v, k) for k, v in values.items()}})
+        return replace(self, values={**self.values, **_numbers(values)})
 
 
 def load(
@@ -133,7 +173,7 @@ def load(
     table: int | None = None,
     repeat: str = "",
     batch: str = "",
-    dtype: str = "fp16",
+    dtype: str = "",
     values: Mapping[str, object] | None = None,
     inputs: Iterable[str] = (),
     weights: Iterable[str] = (),
@@ -143,10 +183,11 @@ def load(
 ) -> Model:
     """The model of a layer table: from a path, a text that holds the table, or a ``Table``.
 
-    A text or file with several layer tables needs ``table`` (1 is the first). Raises ``TableError`` where there is no
-    table with the columns Computation, Input and Output, and the errors of ``symcomm.graph.build.build``.
+    A text or file with several layer tables needs ``table`` (1 is the first). Numbers are in fp16 where ``dtype`` does
+    not say it. Raises ``TableError`` where there is no table with the columns Computation, Input and Output, and the
+    errors of ``symcomm.graph.build.build``.
     """
-    every, named = formats(dtype)
+    every, named = formats(dtype or USUAL_DTYPE)
     if not isinstance(source, Table):
         if isinstance(source, Path) or ("\n" not in source and len(source) < 1000):
             path = Path(source)
@@ -165,35 +206,42 @@ def load(
         if table is not None and not 1 <= table <= len(found):
             raise TableError(f"{file}: there is no layer table {table}", hint=f"there are {len(found)}")
         source = found[(table or 1) - 1]
-    given = {k: exact(v, k) for k, v in (values or {}).items()}
+    given = _numbers(values or {})
     known = {*(notation.meanings if notation else ()), *given}
     rows = parse_layer(source)
     graph = build(
         rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
         notation=notation,
     ).in_formats(named)  # fmt: skip
-    made = Model(graph, name or "layer", every or "fp16", given, notation or Notation(), (as_text(source),))
+    made = Model(graph, name or "layer", every or USUAL_DTYPE, given, notation or Notation(), (as_text(source),))
     graph.relations.complete(given)  # refuses values that contradict one another
     return made
 
 
 def from_blueprint(
-    blueprint: Blueprint, *, dtype: str = "fp16", values: Mapping[str, object] | None = None,
+    blueprint: Blueprint, *, dtype: str = "", values: Mapping[str, object] | None = None,
     notation: Notation | None = None,
 ) -> Model:  # fmt: skip
-    """The model of a blueprint; ``values`` are known numbers besides those the reader found."""
-    every, named = formats(dtype)
+    """The model of a blueprint; ``values`` are known numbers besides those the reader found.
+
+    Numbers are in ``dtype``, or as the blueprint says; where the two differ, a note tells so.
+    """
+    every, named = formats(dtype) if dtype else ("", {})
+    if blueprint.dtype not in ("", every):
+        said = f"asked for; the configuration says {blueprint.dtype}" if every else "the configuration says"
+        said = f"numbers are in {every or blueprint.dtype}, as {said}"
+        blueprint = replace(blueprint, notes=(*blueprint.notes, said))
+    every = every or blueprint.dtype or USUAL_DTYPE
     base = notation or Notation()
     notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
     known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
-    for name, value in (values or {}).items():
-        known[name] = exact(value, name)
+    known |= _numbers(values or {})
     blueprint.graph.relations.complete(known)  # refuses values that contradict one another
     literal = None
     if blueprint.literal is not None:
-        literal = from_blueprint(blueprint.literal, dtype=every or "fp16", notation=notation)
+        literal = from_blueprint(blueprint.literal, dtype=every, notation=notation)
     tables = tuple(part.text for part in blueprint.parts)
-    return Model(blueprint.graph.in_formats(named), blueprint.name, every or "fp16", known, notation, tables, literal)
+    return Model(blueprint.graph.in_formats(named), blueprint.name, every, known, notation, tables, literal)
 
 
 def model_of_parts(
@@ -220,7 +268,7 @@ def model_of_parts(
     return from_blueprint(Blueprint(name, made, {}), dtype=dtype, values={**known, **(values or {})}, notation=notation)
 
 
-def load_known(source: object, *, name: str = "", dtype: str = "fp16", values: Mapping[str, object] | None = None,
+def load_known(source: object, *, name: str = "", dtype: str = "", values: Mapping[str, object] | None = None,
                notation: Notation | None = None, architecture: str = "", leaves: Leaves | None = None,
                loss: bool = False, **other: Any) -> Model | None:  # fmt: skip
     """The model of a configuration or a module; None where the source is something else, such as a layer table.
@@ -243,18 +291,25 @@ def load_known(source: object, *, name: str = "", dtype: str = "fp16", values: M
     return replace(made, name=name) if name else made
 
 
-def ratio(a: Derivation, b: Derivation, title: str = "") -> Derivation:
-    """The quotient of two derivations, with the steps of both; refuses ones under different accountings.
+def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str] = ()) -> Derivation:
+    """The quotient of two derivations, with the steps of both.
 
-    Raises ``AccountingError`` naming both conventions where they differ.
+    ``compared`` names conventions in which the two may differ; the notes say both. Raises ``AccountingError`` naming
+    both conventions where they differ in another one.
+
+    >>> from symcomm.exam.load import load
+    >>> m = load("Computation\\tInput\\tOutput\\ny = x W\\tx [B, D], W [D, F]\\ty [B, F]\\n")
+    >>> payload, sent = (m.communication("data(k)", "all-reduce", accounting=a) for a in ("payload", "sent_per_rank"))
+    >>> print(ratio(sent, payload, compared=["communication"]).notes[0])
+    Compared: communication sent_per_rank with payload.
     """
     from symcomm import form as forms
     from symcomm.derivation import Reason, Relations, Step
+    from symcomm.optimum.pair import comparable, differences
 
-    accounting = a.same_accounting(b)
+    accounting = comparable(a, b, tuple(compared))
+    said = differences(a, b)
     equations = dict(a.relations.equations) | dict(b.relations.equations)
-    if a.unit != b.unit:
-        raise AccountingError(f"'{a.title}' is in {a.unit}, but '{b.title}' is in {b.unit}")
     # Both are counted in one unit, so their quotient is a number; the unit is told once, on each title.
     steps = [
         Step("a", forms.from_expr(a.expr), ONE, Reason("numerator", f"{a.title}, in {a.unit}.")),
@@ -267,8 +322,9 @@ def ratio(a: Derivation, b: Derivation, title: str = "") -> Derivation:
     neat = sp.cancel(relations.expand(a.expr) / relations.expand(b.expr))
     steps.append(Step("r", forms.from_expr(neat), ONE, Reason("algebra", "Cancel."), "="))
     return Derivation(
-        title or f"{a.title} over {b.title}", accounting, tuple(steps), tuple(dict.fromkeys((*a.touched, *b.touched))),
-        relations, (), tuple({**dict(a.given), **dict(b.given)}.items()), a.notation,
+        title or f"{a.title} over {b.title}", accounting, tuple(steps),
+        tuple(f for f in dict.fromkeys((*a.touched, *b.touched)) if f not in said),
+        relations, (), tuple({**dict(a.given), **dict(b.given)}.items()), a.notation, tuple(said.values()),
     )  # fmt: skip
 
 
@@ -282,7 +338,7 @@ def peak_rate(clock: object = None, units: object = None, fma: object = None, ac
     return empty.derive("peak_rate", accounting=accounting, clock=clock, units=units, fma=fma)
 
 
-def broadcast(plan: str, accounting: Any = None, **options: object) -> Derivation:
+def broadcast(plan: str, accounting: Any = None, **options: Any) -> Derivation:
     """The time of a broadcast from the host: the plan ``host``, ``serial``, ``relay`` or ``pipelined``.
 
     ``options`` are those of the quantity; what is not given stays a symbol, a latency of 0 is left out.

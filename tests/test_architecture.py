@@ -55,7 +55,6 @@ MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
 LAZY = {
     ("symcomm.derivation", "symcomm.printing"),  # a derivation prints itself, and the printer knows derivations
     ("symcomm.model", "symcomm.notebook"),  # a model shows itself in a notebook
-    ("symcomm.program.events", "symcomm.program.schedules"),  # a run takes the name of a schedule
 }
 # Names of classes that still stand in two files. This list only ever gets shorter.
 TWICE = {

@@ -11,7 +11,7 @@ run the algorithm in between. ``ceil(log2 k) - floor(log2 k)`` is 1 where someth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from symcomm.collectives.cost import (
@@ -23,6 +23,7 @@ from symcomm.collectives.cost import (
     Phase,
     after,
     alike,
+    binary_ones,
     log_down,
     log_up,
     minus,
@@ -38,20 +39,23 @@ Run = Callable[[Case], Exchange]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm: for each collective it can run, what a ``Case`` of it costs.
+    """An algorithm: for each collective it can run, what a ``Case`` of it costs; the phases say how it goes.
 
     ``inner`` names the sizes it needs besides the number of ranks, ``chunked`` says that its tensor is cut into q
     chunks, ``one_port`` that a rank uses one link at a time in each direction. ``notes`` say where a count is a limit.
     """
 
     name: str
-    statement: str
     runs: Mapping[str, Run]
     source: str
     inner: tuple[str, ...] = ()
     chunked: bool = False
     one_port: bool = True
     notes: Mapping[str, str] = field(default_factory=dict)
+
+    def uses_at_once(self, torus: str) -> bool:
+        """Whether it uses all axes of a torus at once, by the convention of that name."""
+        return not self.one_port and torus == "all_axes_at_once"
 
     def run(self, kind: str, case: Case) -> Exchange:
         """What it costs to run a collective; raises ``AccountingError`` where it cannot run it."""
@@ -64,7 +68,7 @@ class Algorithm:
 
 
 def _message(case: Case) -> Exchange:
-    return Exchange((Phase("One message.", ONE, case.n),), case.n, case.n, case.n, case.n)
+    return Exchange((Phase("A message goes from one rank to the next.", ONE, case.n),), case.n, case.n, case.n, case.n)
 
 
 # -- ring --------------------------------------------------------------------------------------------
@@ -76,13 +80,15 @@ def _ring_rounds(case: Case, reduces: bool) -> Exchange:
     if case.directions == 2:
         # Chunks travel both ways, so half the way is enough; a round moves a chunk over each of the two ports.
         half = Ratio(k, TWO) if case.even else Floor(Ratio(k, TWO))
-        what = "Chunks are passed to both neighbours at once, each half way round."
+        what = "Each rank passes chunks to both neighbours at once, each half way round the ring" + (
+            "; who gets one adds its own." if reduces else "."
+        )
         phase = Phase(what, half, times(half, chunk), rounds if reduces else ZERO)
         return alike(case, phase, sent=rounds)
     what = (
-        "Each rank passes a chunk to its neighbour, which adds its own."
+        "Each rank passes a chunk to its neighbour, which adds its own and passes the sum on, round the ring."
         if reduces
-        else "Each rank passes on the chunk that it received last."
+        else "Each rank passes on the chunk that it received last, until each has been round the ring."
     )
     return alike(case, Phase(what, minus(k, 1), rounds, rounds if reduces else ZERO))
 
@@ -97,6 +103,24 @@ def _ring_all_gather(case: Case) -> Exchange:
 
 def _ring_all_reduce(case: Case) -> Exchange:
     return after(_ring_reduce_scatter(case), _ring_all_gather(case))
+
+
+def _ring_all_to_all(case: Case) -> Exchange:
+    # Each rank holds 1/k of the tensor and has a block of 1/k of that for each other rank, which crosses every link on
+    # its way: a rank passes on k - 1, k - 2, ..., 1 blocks.
+    k = case.k
+    if case.directions == 2:
+        # By the shorter way i or k - i links; half of a block for the opposite rank goes either way.
+        half = case.split(case.n, times(TWO, Power(k, TWO)))
+        rounds = Ratio(k, TWO) if case.even else Floor(Ratio(k, TWO))
+        crossed: Form = Ratio(Power(k, TWO), num(4))
+        path = times(crossed if case.even else Floor(crossed), half)
+        what = "Each block is passed on from neighbour to neighbour by the shorter way; half of one goes either way "
+        what += "to the opposite rank."
+        return alike(case, Phase(what, rounds, path), sent=times(TWO, path))
+    block = case.split(case.n, Power(k, TWO))
+    what = "Each rank passes on all blocks that have not arrived yet: a block crosses every link on its way."
+    return alike(case, Phase(what, minus(k, 1), times(Ratio(product(k, minus(k, 1)), TWO), block)))
 
 
 def _pairwise_all_to_all(case: Case) -> Exchange:
@@ -147,7 +171,7 @@ def _tree_scatter(case: Case) -> Exchange:
     last = power_of_two(minus(deep, 1))
     subtree = Largest((Total((k, times(num(-1), last))), power_of_two(minus(deep, 2))))
     phase = Phase("Each rank sends on the half of its chunks that belongs to the other half of its ranks.", deep, root)
-    return Exchange((phase,), root, times(subtree, chunk), root, times(case.digits(), chunk))
+    return Exchange((phase,), root, times(subtree, chunk), root, times(binary_ones(case.k), chunk))
 
 
 def _tree_gather(case: Case) -> Exchange:
@@ -263,7 +287,7 @@ def _bruck_all_gather(case: Case) -> Exchange:
 def _bruck_all_to_all(case: Case) -> Exchange:
     block = case.split(case.n, Power(case.k, TWO))
     what = "In round j each rank sends the blocks whose way has the binary digit 2^j that far."
-    return alike(case, Phase(what, log_up(case.k), times(case.digits(), block)))
+    return alike(case, Phase(what, log_up(case.k), times(binary_ones(case.k), block)))
 
 
 # -- compositions ------------------------------------------------------------------------------------
@@ -315,26 +339,52 @@ def _levels(names: tuple[str, ...]) -> Callable[[bool, bool], Run]:
             inner = case.nodes[: len(names) - 1]
             outer = case.let(_OUTER[len(names), names[0]], times(case.k, Ratio(ONE, product(*inner))),
                              f"the ranks of the last level, {names[-1]}")  # fmt: skip
-            sizes, payload = [*inner, outer], case.n
-            scatter: list[Exchange] = []
-            gather: list[Exchange] = []
-            for name, size in zip(names, sizes, strict=True):
-                level = replace(case, n=payload, k=size)
-                for wanted, ring, found in (
-                    (scatters, _ring_reduce_scatter, scatter),
-                    (gathers, _ring_all_gather, gather),
-                ):
-                    if wanted:
-                        made = ring(level)
-                        named = tuple(replace(p, what=f"{name.capitalize()}: {p.what}", link=name) for p in made.phases)
-                        found.append(replace(made, phases=named))
-                payload = case.split(payload, size)
-            made = after(*scatter, *reversed(gather))
+            sizes = [*inner, outer]
+            ways = len(sizes) if case.at_once else 1
+            # Where all axes are used at once, each part of the tensor takes them in an order of its own.
+            part = case.split(case.n, num(ways)) if ways > 1 else case.n
+            scatter: list[list[Exchange]] = [[] for _ in sizes]
+            gather: list[list[Exchange]] = [[] for _ in sizes]
+            for first in range(ways):
+                payload = part
+                for stage in range(len(sizes)):
+                    name, size = names[(first + stage) % len(names)], sizes[(first + stage) % len(sizes)]
+                    level = replace(case, n=payload, k=size)
+                    for wanted, ring, found in (
+                        (scatters, _ring_reduce_scatter, scatter),
+                        (gathers, _ring_all_gather, gather),
+                    ):
+                        if wanted:
+                            made = ring(level)
+                            (phase,) = made.phases
+                            what = f"{name.capitalize()}: {phase.what}"
+                            found[stage].append(replace(made, phases=(replace(phase, what=what, link=name),)))
+                    payload = case.split(payload, size)
+            made = after(*(_beside(stage) for stage in (*scatter, *reversed(gather)) if stage))
             return replace(made, total=product(case.k, made.sent))
 
         return run
 
     return make
+
+
+def _beside(exchanges: list[Exchange]) -> Exchange:
+    """Exchanges on links of their own that run at once: they are over when the longest of them is."""
+    if len(exchanges) == 1:
+        return exchanges[0]
+    phases = [phase for exchange in exchanges for phase in exchange.phases]
+
+    def longest(forms: Iterable[Form]) -> Form:
+        every = tuple(dict.fromkeys(forms))
+        return every[0] if len(every) == 1 else Largest(every)
+
+    what = "Each part of the tensor along an axis of its own, at once. " + " ".join(
+        sorted(p.what for p in phases)
+    )
+    reduced = [p.reduced for p in phases if p.reduced != ZERO]
+    phase = Phase(what, longest(p.rounds for p in phases), longest(p.path for p in phases),
+                  longest(reduced) if reduced else ZERO)  # fmt: skip
+    return replace(after(*exchanges), phases=(phase,))
 
 
 _OUTER = {(2, "inside a node"): "m", (2, "along x"): "k_y", (3, "along x"): "k_z"}
@@ -351,19 +401,16 @@ def _level_runs(names: tuple[str, ...]) -> dict[str, Run]:
 _RECORDS = (
     Algorithm(
         "ring",
-        "On a ring each rank passes `k` − 1 chunks of 1/`k` of the tensor to its neighbour, once to reduce and once to "
-        "gather.",
         {
             "all-reduce": _ring_all_reduce,
             "reduce-scatter": _ring_reduce_scatter,
             "all-gather": _ring_all_gather,
-            "all-to-all": _pairwise_all_to_all,
+            "all-to-all": _ring_all_to_all,
         },
         "Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009",
     ),
     Algorithm(
         "tree",
-        "On a binomial tree the whole tensor moves in each of ⌈log₂ `k`⌉ rounds, once up and once down.",
         {
             "all-reduce": _tree_all_reduce,
             "broadcast": _tree_broadcast,
@@ -375,8 +422,6 @@ _RECORDS = (
     ),
     Algorithm(
         "double_tree",
-        "Each half of the tensor goes up and down its own binary tree in q chunks; a leaf of one tree is an inner "
-        "rank of the other.",
         {"all-reduce": _double_tree_all_reduce},
         "Sanders, Speck and Träff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, 2009",
         chunked=True,
@@ -384,14 +429,11 @@ _RECORDS = (
     ),
     Algorithm(
         "recursive_doubling",
-        "Ranks 1, 2, 4, ... apart exchange all that they have; extra ranks beyond a power of two are folded.",
         {"all-reduce": _doubling_all_reduce, "all-gather": _doubling_all_gather},
         "Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, 2005",
     ),
     Algorithm(
         "halving_doubling",
-        "Ranks exchange and add halves, quarters, ... and gather them the same way back; extra ranks beyond a power of "
-        "two are folded.",
         {
             "all-reduce": _halving_all_reduce,
             "reduce-scatter": _halving_reduce_scatter,
@@ -401,17 +443,15 @@ _RECORDS = (
     ),
     Algorithm(
         "bruck",
-        "In round j ranks send over a distance of 2^j all that has to go that way, in ⌈log₂ `k`⌉ rounds for every `k`.",
         {"all-gather": _bruck_all_gather, "all-to-all": _bruck_all_to_all},
         "Bruck, Ho, Kipnis, Upfal and Weathersby, Efficient algorithms for all-to-all communications, 1997",
         notes={
-            "all-to-all": "The blocks have a closed form for powers of two of ranks; for others a divisor of it is "
-            "zero, and they are counted where the number of ranks is known."
+            "all-to-all": "ones(`k`) are the ones in the binary digits of 0, 1, ..., `k` − 1 together: a block is sent "
+            "once for each one in its way. For powers of two that is half of `k` log₂ `k`."
         },
     ),
     Algorithm(
         "pairwise",
-        "In each of `k` − 1 rounds every rank sends to one rank, and receives from one, what belongs there.",
         {
             "all-to-all": _pairwise_all_to_all,
             "reduce-scatter": _pairwise(True),
@@ -421,36 +461,28 @@ _RECORDS = (
     ),
     Algorithm(
         "scatter_allgather",
-        "The root scatters the tensor over a binomial tree, then the chunks are gathered on a ring.",
         {"broadcast": _scatter_all_gather},
         "Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, Interprocessor collective communication library, 1994",
     ),
     Algorithm(
         "chain",
-        "The tensor is cut into q chunks that follow one another along a chain of ranks.",
         {"broadcast": _chain(False), "reduce": _chain(True), "all-reduce": _chain_all_reduce},
         "Chan, Heimlich, Purkayastha and van de Geijn, Collective communication: theory, practice, experience, 2007",
         chunked=True,
     ),
     Algorithm(
         "owner_multicast",
-        "Each rank sends every chunk to its owner, which adds them; the network multicasts the sums, which is not "
-        "counted as sent.",
         {"all-reduce": _owner_multicast_all_reduce},
         "Graham et al., Scalable hierarchical aggregation protocol (SHArP), 2016, with multicast in the network",
     ),
     Algorithm(
         "hierarchical",
-        "Rings inside the nodes of g ranks reduce and scatter, rings between the nodes work on the chunks, and rings "
-        "inside gather.",
         _level_runs((INSIDE, BETWEEN)),
         "Mikami et al., Massively distributed SGD, 2018 (arXiv 1811.05233)",
         inner=("g",),
     ),
     Algorithm(
         "torus_2d",
-        "On a torus with `k_x` ranks along its first axis, rings along each axis work on what the axis before has "
-        "left.",
         _level_runs(("along x", "along y")),
         "Ying et al., Image classification at supercomputer scale, 2018 (arXiv 1811.06992)",
         inner=("k_x",),
@@ -458,8 +490,6 @@ _RECORDS = (
     ),
     Algorithm(
         "torus_3d",
-        "On a torus with `k_x` and `k_y` ranks along two of its three axes, rings along each axis work on what the "
-        "axis before has left.",
         _level_runs(("along x", "along y", "along z")),
         "Jouppi et al., TPU v4: an optically reconfigurable supercomputer, 2023 (arXiv 2304.01433)",
         inner=("k_x", "k_y"),

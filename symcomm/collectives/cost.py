@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm.form import (
+    BinaryOnes,
     Ceiling,
     Floor,
     Form,
@@ -24,10 +25,8 @@ from symcomm.form import (
     Total,
     evaluate,
     names,
-    negative,
     num,
     product,
-    walk,
 )  # fmt: skip
 
 ZERO, ONE, TWO = num(0), num(1), num(2)
@@ -120,6 +119,15 @@ def power_of_two(exponent: Form) -> Form:
     return _settled(Power(TWO, exponent), exponent)
 
 
+def binary_ones(k: Form) -> Form:
+    """The ones in the binary digits of 0, 1, ..., k - 1 together: k/2 log2 k for powers of two.
+
+    >>> binary_ones(num(6)) == num(7)
+    True
+    """
+    return _settled(BinaryOnes(k), k)
+
+
 def _settled(form: Form, on: Form) -> Form:
     return form if names(on) else Num(evaluate(form, {}))
 
@@ -142,7 +150,7 @@ class Case:
     ``split(of, parts)`` is one of so many equal chunks of something; ``let(name, form, text)`` may give a form a name
     of its own. ``chunks`` is how many chunks a pipeline uses, ``nodes`` the sizes of the inner levels (ranks of a node,
     ranks along the first axes), ``directions`` how many ways a ring runs at once, ``even`` says that its number of
-    ranks is even, so that half of them is a whole number.
+    ranks is even, so that half of them is a whole number. ``at_once`` says that all axes of a torus are used at once.
     """
 
     n: Form
@@ -153,36 +161,7 @@ class Case:
     nodes: tuple[Form, ...] = (_NODE,)
     directions: int = 1
     even: bool = False
-
-    def digits(self) -> Form:
-        """The ones in the binary digits of 0, 1, ..., k - 1 together: k/2 log2 k for powers of two.
-
-        There is no closed form for other k: the one of a symbol divides by ``one_for_powers_of_two``, so that it has no
-        value where it would be wrong.
-
-        >>> Case(Sym("n"), num(6)).digits() == num(7)
-        True
-        """
-        if isinstance(self.k, Num):
-            return num(sum(i.bit_count() for i in range(int(self.k.number))))
-        return Ratio(Product((self.k, log_down(self.k))), Product((TWO, one_for_powers_of_two(self.k))))
-
-
-def one_for_powers_of_two(k: Form) -> Total:
-    """A form that is 1 for powers of two and 0 for all other numbers."""
-    return Total((ONE, log_down(k), negative(log_up(k))))
-
-
-def only_powers_of_two(form: Form) -> bool:
-    """Whether a form has a value for powers of two only: it divides by ``one_for_powers_of_two``."""
-    return any(
-        isinstance(piece, Total)
-        and len(piece.terms) == 3
-        and isinstance(piece.terms[1], Floor)
-        and isinstance(piece.terms[1].inside, Logarithm)
-        and piece == one_for_powers_of_two(piece.terms[1].inside.inside)
-        for piece in walk(form)
-    )
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,6 +193,11 @@ class Exchange:
     received: Form
     moved: Form
     total: Form
+
+    @property
+    def told(self) -> str:
+        """How it goes, as sentences."""
+        return " ".join(dict.fromkeys(p.what for p in self.phases))
 
     @property
     def rounds(self) -> Form:

@@ -76,7 +76,7 @@ def compile_sweep(costs: Mapping[str, Derivation] | Sequence[Derivation]) -> Swe
     needs = tuple(str(s.name) for s in symbols)
     if len(set(needs)) < len(needs):
         raise ValuesError("two costs use one name for a whole number and for an amount")
-    modules = [{"ceil_log2": ceil_log2, "floor_log2": floor_log2}, "numpy"]
+    modules = [{"ceil_log2": ceil_log2, "floor_log2": floor_log2, "ones": binary_ones}, "numpy"]
     return Sweep(tuple(named), needs, sp.lambdify(symbols, expressions, modules=modules, cse=True, dummify=True))
 
 
@@ -105,3 +105,14 @@ def ceil_log2(x: Any) -> Any:
 
     fraction, exponent = np.frexp(x)
     return exponent - (fraction == 0.5)
+
+
+def binary_ones(x: Any) -> Any:
+    """The ones in the binary digits of all whole numbers below x together."""
+    import numpy as np
+
+    found, bit = np.zeros_like(np.asarray(x, dtype=np.float64)), 1.0
+    while (bit < x).any() if isinstance(x, np.ndarray) else bit < x:
+        found = found + x // (2 * bit) * bit + np.maximum(0, x % (2 * bit) - bit)
+        bit *= 2
+    return found

@@ -32,11 +32,12 @@ def no_model(notation: Notation | None = None) -> Model:
 
 def derive(
     quantity: str | DeclaredQuantity, model: Model, options: Mapping[str, Any], accounting: Accounting,
-    values: Mapping[str, Fraction],
+    values: Mapping[str, Fraction], asked: tuple[str, ...] | None = None,
 ) -> Derivation:  # fmt: skip
     """Derives one quantity, by its name or as an author's worksheet says it.
 
-    ``values`` are known besides the model's own, and come before them.
+    ``values`` are known besides the model's own, and come before them; ``asked`` are the conventions of which a note is
+    wanted where they change nothing.
     """
     known = replace(model, values={**model.values, **values})
     sizes = {s.name for axis in model.graph.axes.values() for s in axis.size.free_symbols}
@@ -48,4 +49,4 @@ def derive(
         from symcomm.quantities.setting import Setting
 
         return quantity.derive(Setting(known.graph, accounting, known.dtype, known.notation, known.values), **options)
-    return known.derive(quantity, accounting=accounting, **options)
+    return known.derive(quantity, accounting=accounting, asked=asked, **options)

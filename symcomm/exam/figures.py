@@ -69,7 +69,7 @@ class Request:
 
         known = {option.name for option in QUANTITIES[name].options}
         options = {key: value for key, value in self.options.items() if key in known} | changed
-        made = derive(name, self.model, options, self.accounting, self.values)
+        made = derive(name, self.model, options, self.accounting, self.values, ())
         check_units(made, self.given)
         needed = {symbol.name for symbol in made.expr.free_symbols}
         known_too = {symbol: value for symbol, value in self.values.items() if symbol in needed}
@@ -122,8 +122,8 @@ def _times(text: str, name: str, stages: int) -> tuple[list[Fraction], Unit]:
 
 def _pipeline_schedule(request: Request) -> tuple[Any, str]:
     from symcomm.plots.schedule import says, schedule_plot
-    from symcomm.program.events import RANK_LIMIT, Times, run
-    from symcomm.program.schedules import find
+    from symcomm.program.events import Times
+    from symcomm.program.schedules import RANK_LIMIT, find, run
 
     stages, options = request.size("stages"), request.options
     if stages > RANK_LIMIT:

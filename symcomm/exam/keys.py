@@ -202,6 +202,11 @@ def convert(value: Any, option: Option) -> Any:
     if kind == "choice":
         option.check(str(value))
         return str(value)
+    if kind == "recipe":
+        from symcomm.quantities.recipes import recipe_of
+
+        own = recipe_of(value if isinstance(value, dict) else str(value))
+        return own.name if isinstance(value, dict) else str(value)
     if kind == "schedule":
         from symcomm.program.schedules import find
 

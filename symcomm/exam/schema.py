@@ -62,6 +62,7 @@ _READ: dict[str, Schema] = {
     "strategy": {"type": ["string", "object"]},
     "schedule": {"type": "string"},
     "links": {"type": ["string", "object"]},
+    "recipe": {"type": ["string", "object"]},
 }
 
 

@@ -57,7 +57,7 @@ def load_model(problem: Problem, name: str = "", **reading: str) -> Model:
         name=Path(problem.file).stem,
         repeat=reading.get("repeat", ""),
         batch=reading.get("batch", ""),
-        dtype=reading.get("dtype", "fp16"),
+        dtype=reading.get("dtype", ""),
     )
 
 
@@ -131,6 +131,12 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
             made.append(_picture(problem, item, models.get(item.model), extra))
         else:
             made.append(item)
+    if not any(isinstance(item, (Ask, Figure)) for item in problem.items):
+        raise DocumentError(
+            f"{problem.file} asks nothing, so there is no solution to write",
+            hint="ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive "
+            "QUANTITY --model FILE",
+        )
     if progress:
         progress(done, total, "")
     compare(problem, beside, made)
@@ -153,7 +159,8 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
     values = _numbers(known)
     try:
         asked, about = ask.sheet or ask.quantity, model or no_model(problem.notation)
-        derivation = derive(asked, about, dict(ask.options), chosen, values)
+        own = tuple(name for name, _ in (*ask.conventions, *extra))  # those of the document hold where they matter
+        derivation = derive(asked, about, dict(ask.options), chosen, values, own)
         check_units(derivation, known)
         complete = derivation.values(**values)
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None

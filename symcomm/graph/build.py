@@ -161,8 +161,8 @@ class _Builder(Reader):
     def settle(self, value: Value, target: DraftTensor, span: Span) -> None:
         """Makes the value of a row its declared result: same families, same shape."""
         made = value.tensor
-        named = any(made is known for known in self.tensors.values())  # ``h = x``: x is still there
-        fresh = self.ops and self.ops[-1].output is made and not made.virtual and not named
+        # ``h = x`` adds no op: x is what an earlier row made, and is still there.
+        fresh = self.ops and self.ops[-1].row == self.row and self.ops[-1].output is made and not made.virtual
         letters = dict(value.family)
         if set(letters) != set(target.indices):
             missing = set(target.indices) ^ set(letters)

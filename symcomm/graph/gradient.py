@@ -37,10 +37,16 @@ def differentiable(graph: Graph, inputs: frozenset[str] | None = None) -> frozen
     return frozenset(needed)
 
 
-def training(graph: Graph, needed: bool = True, frozen: frozenset[str] = frozenset()) -> Graph:
-    """Forward and backward ops of a step; ``needed`` is that of ``inputs_to_train``, ``frozen`` weights get none."""
+def training(
+    graph: Graph, needed: bool = True, frozen: frozenset[str] = frozenset(), inputs: frozenset[str] | None = None
+) -> Graph:
+    """Forward and backward ops of a step; ``needed`` is that of ``inputs_to_train``, ``frozen`` weights get none.
+
+    ``inputs`` are those that get a gradient, where that is said.
+    """
     held = {name: replace(graph.tensors[name], role="constant") for name in frozen}
-    both = backward(replace(graph, tensors={**graph.tensors, **held}), inputs_to_train(graph, needed))
+    both = backward(replace(graph, tensors={**graph.tensors, **held}),
+                    inputs_to_train(graph, needed) if inputs is None else inputs)  # fmt: skip
     return replace(both, tensors={n: graph.tensors[n] if n in frozen else t for n, t in both.tensors.items()})
 
 

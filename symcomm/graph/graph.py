@@ -304,11 +304,24 @@ class Graph:
             if t.role == "activation" and t.name not in self.consumers and not t.virtual
         )
 
-    def elements(self, name: str) -> Expr:
-        """The number of elements of a tensor."""
+    def volume(self, name: str) -> Expr:
+        """The product of a tensor's sizes."""
         import sympy as sp
 
         return sp.Mul(*(self.axes[a].size for a in self.tensors[name].axes))
+
+    def elements(self, name: str) -> Expr:
+        """The number of elements of a tensor; of one with a place for each token and slot those that are filled."""
+        axes = self.tensors[name].axes
+        return self.routed[axes] if axes in self.routed else self.volume(name)
+
+    @cached_property
+    def routed(self) -> dict[tuple[str, ...], Expr]:
+        """The shapes of routing tensors (tokens, experts, slots), and their entries that are not zero: k a token."""
+        import sympy as sp
+
+        found = [(op, self.tensors[op.output].axes) for op in self.ops if op.kind == "route"]
+        return {axes: sp.Mul(op.attribute("k"), *(self.axes[a].size for a in axes[:-2])) for op, axes in found}
 
     def index_axes(self, op: Op) -> dict[int, str]:
         """The axis behind each loop index of an op; the output's name for it where the two differ."""

@@ -7,6 +7,7 @@ operations, the gradient and what the gradient reads follow from the expression.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,6 +16,7 @@ import sympy as sp
 
 # u is the operand, y the result, dy the gradient of the result; the rest are further operands by name.
 u, y, dy, c, s, t = sp.symbols("u y dy c s t", real=True)
+HALF = sp.Rational(1, 2)
 EPSILON = sp.Symbol("epsilon", positive=True)
 
 
@@ -43,6 +45,61 @@ class Rotate(sp.Function):  # type: ignore[misc]  # SymPy has no type hints
 
 
 REDUCTIONS = (AlongSum, AlongMax, AlongMean)
+_RESULT_KEPT = {"tanh": sp.tanh, "sigmoid": lambda x: 1 / (1 + sp.exp(-x))}
+
+
+class WrittenOut:
+    """A value of a function of each element that is written out in eager PyTorch; ``kept`` is what gradients read.
+
+    A product keeps both tensors, a power and erf their operand, tanh and sigmoid their result; sums and numbers keep
+    nothing (PyTorch's tools/autograd/derivatives.yaml).
+    """
+
+    def __init__(self, kept: dict[WrittenOut, None]) -> None:
+        self.kept = kept
+
+    def _made(self, *keeps: WrittenOut) -> WrittenOut:
+        self.kept |= dict.fromkeys(keeps)
+        return WrittenOut(self.kept)
+
+    def __add__(self, other: object) -> WrittenOut:
+        return self._made()
+
+    def __mul__(self, other: object) -> WrittenOut:
+        return self._made(*((self, other) if isinstance(other, WrittenOut) else ()))
+
+    def __pow__(self, power: object) -> WrittenOut:
+        return self._made(self)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def of(self, function: str) -> WrittenOut:
+        """A function of the value."""
+        result = self._made(*([] if function in _RESULT_KEPT else [self]))
+        return result._made(result) and result if function in _RESULT_KEPT else result
+
+
+def _of(function: str, value: Any) -> Any:
+    if isinstance(value, WrittenOut):
+        return value.of(function)
+    return _RESULT_KEPT[function](value) if function in _RESULT_KEPT else sp.erf(value)
+
+
+def _gelu_new(x: Any) -> Any:
+    return HALF * x * (1 + _of("tanh", sp.sqrt(2 / sp.pi) * (x + sp.Rational(44715, 10**6) * x**3)))
+
+
+def _gelu_fast(x: Any) -> Any:
+    scale, cubic = sp.Rational(7978845608, 10**10), sp.Rational(44715, 10**6)
+    return HALF * x * (1 + _of("tanh", x * scale * (1 + cubic * x * x)))
+
+
+def _gelu_python(x: Any) -> Any:
+    return x * HALF * (1 + _of("erf", x * (1 / sp.sqrt(2))))
+
+
+def _quick_gelu(x: Any) -> Any:
+    return x * _of("sigmoid", sp.Rational(1702, 1000) * x)
 
 
 @dataclass(frozen=True)
@@ -55,8 +112,10 @@ class MapKind:
     ``operands`` names the further operands; they get no gradient. ``collapses`` says the axis is gone in the result.
 
     ``eager`` is what eager PyTorch keeps, where it is not what the gradient reads: operands by name, ``copy`` (a tensor
-    as large as the operand), ``row`` or ``row:dtype`` (a number a row), ``one`` (a number). ``fused_gain`` says that a
-    gain belongs to the library's function, so that the normalised values are not kept for the gain's gradient.
+    as large as the operand), ``row`` (a number a row), ``one`` (a number), each with a format where it is not that of
+    the model: ``:int64``, or ``:wide`` for fp32 where the model's has fewer bits. ``fused_gain`` says that a gain
+    belongs to the library's function, so that the normalised values are not kept for the gain's gradient. ``inside``
+    is how many gradients there are of such copies, besides that of the operand, where most are.
     """
 
     name: str
@@ -71,6 +130,21 @@ class MapKind:
     source: str = ""
     eager: tuple[str, ...] | None = None
     fused_gain: bool = False
+    inside: int = 1
+
+    @classmethod
+    def written(cls, name: str, function: Callable[[Any], Any], source: str = "") -> MapKind:
+        """A function of each element that eager PyTorch has no kernel for: what is kept follows from how it is written.
+
+        >>> MapKind.written("cube", lambda x: x * x * x).eager  # x, and x * x
+        ('u', 'copy')
+        """
+        kept: dict[WrittenOut, None] = {}
+        operand = WrittenOut(kept)
+        function(operand)
+        eager, expression = tuple("u" if value is operand else "copy" for value in kept), function(u)
+        inside = 3 if expression.has(sp.erf) else 1  # the derivative of erf is made in steps, a product's is not
+        return cls(name, (name.replace("_", ""), name), expression, source=source, eager=eager, inside=inside)
 
     @property
     def derivative(self) -> Any:
@@ -99,6 +173,10 @@ MAPS: tuple[MapKind, ...] = (
     MapKind("relu", ("relu",), sp.Max(u, 0), dy * sp.Heaviside(y, 0)),
     MapKind("squared_relu", ("squaredrelu", "squared_relu", "relu2"), sp.Max(u, 0) ** 2, dy * 2 * sp.Max(u, 0)),
     MapKind("gelu", ("gelu",), u / 2 * (1 + sp.erf(u / sp.sqrt(2))), source="Hendrycks and Gimpel, arXiv 1606.08415"),
+    MapKind.written("gelu_new", _gelu_new, source="transformers.activations.NewGELUActivation"),
+    MapKind.written("gelu_fast", _gelu_fast, source="transformers.activations.FastGELUActivation"),
+    MapKind.written("gelu_python", _gelu_python, source="transformers.activations.GELUActivation"),
+    MapKind.written("quick_gelu", _quick_gelu, source="transformers.activations.QuickGELUActivation"),
     MapKind("silu", ("silu", "swish"), u / (1 + sp.exp(-u)), source="Elfwing et al., arXiv 1702.03118"),
     MapKind("sigmoid", ("sigmoid", "sigma"), 1 / (1 + sp.exp(-u)), dy * y * (1 - y)),
     MapKind("tanh", ("tanh",), sp.tanh(u), dy * (1 - y**2)),
@@ -111,7 +189,7 @@ MAPS: tuple[MapKind, ...] = (
         _norm_gradient(_CENTRED / _SPREAD, _SPREAD, centred=True),
         along=True,
         source="Ba et al., arXiv 1607.06450",
-        eager=("u", "row", "row"),
+        eager=("u", "row:wide", "row:wide"),
         fused_gain=True,
     ),
     MapKind(
@@ -121,7 +199,7 @@ MAPS: tuple[MapKind, ...] = (
         _norm_gradient(u / _SIZE, _SIZE, centred=False),
         along=True,
         source="Zhang and Sennrich, arXiv 1910.07467",
-        eager=("u", "row"),
+        eager=("u:wide", "row:wide"),
     ),
     MapKind(
         "rope",
@@ -148,6 +226,7 @@ MAPS: tuple[MapKind, ...] = (
 )
 # What hand-written versions of a function keep in eager PyTorch: exp(u - max), its sums, the places of the maxima.
 BY_HAND: dict[str, tuple[str, ...]] = {"softmax": ("copy", "row", "row:int64")}
+INSIDE_BY_HAND = 3  # of the quotient a/b not only dy/b, but also a/b, -dy and their product
 MAP: dict[str, MapKind] = {kind.name: kind for kind in MAPS}
 SPELLED: dict[str, MapKind] = {spelling: kind for kind in MAPS for spelling in kind.spellings}
 

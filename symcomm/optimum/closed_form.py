@@ -22,21 +22,18 @@ def show_slope(working: Working, slope: Terms) -> None:
     import sympy as sp
 
     cost = working.cost
-    unit = cost.step_unit / cost.x_unit
-    first = cost.write(sp.Add(*(c * cost.x**e for e, c in slope)), unit)
+    unit = cost.unit / cost.x_unit
+    first = cost.write(sp.Add(*(c * cost.x**e for e, c in slope)))
     working.define("f'", first, unit, "differentiate", f"With respect to `{cost.over}`.")
 
 
-def derivation(working: Working, found: Terms, runs: Monotonicity, numeric: bool) -> Derivation:
-    """The optimum of a sum of powers whose course is known; ``numeric`` says that it took the given numbers to know it.
+def derivation(working: Working, found: Terms, runs: Monotonicity) -> Derivation:
+    """The optimum of a sum of powers whose course is known.
 
     Raises ``ValuesError`` where there is no optimum.
     """
     cost, question = working.cost, working.question
     slope = slope_of(found)
-    if numeric:
-        text = "The signs of the terms follow from the given numbers only; they are put in from here on."
-        working.step(working.f, cost.form, cost.step_unit, "numbers", text, "=")
     if not runs.sure and not cost.missing:  # the numbers tell whether a coefficient is zero
         told = course(_times(question.sense, slope_of(terms(cost.numbers, cost.x) or ())))
         runs = told if told.kind in ("rises", "falls", "flat") else runs
@@ -44,8 +41,7 @@ def derivation(working: Working, found: Terms, runs: Monotonicity, numeric: bool
         return _at_an_end(working, runs)
     if runs.kind == "hill":
         return _at_one_of_two_ends(working, runs)
-    if not numeric:
-        _second_order(working, slope)
+    _second_order(working, slope)
     solved = root(slope)
     if solved is None:
         comparison.needs_numbers(working, "its slope has no root in closed form")
@@ -83,14 +79,14 @@ def _second_order(working: Working, slope: Terms) -> None:
             "Its sign may change, but that of the slope changes once: below the stationary point the cost "
             f"{ways[0]}, above it it {ways[1]}."
         )
-    unit = cost.step_unit / cost.x_unit**2
-    curve = cost.write(sp.Add(*(c * cost.x**e for e, c in second)), unit)
+    unit = cost.unit / cost.x_unit**2
+    curve = cost.write(sp.Add(*(c * cost.x**e for e, c in second)))
     working.define("f''", curve, unit, "second order", why)
 
 
 def _power(working: Working, inside: Expr, degree: Expr) -> Form:
     cost = working.cost
-    base = cost.write(inside, cost.x_unit ** int(degree) if degree.is_Integer else cost.x_unit)
+    base = cost.write(inside)
     if degree == 1:
         return base
     if degree == 2:
@@ -103,11 +99,11 @@ def _show_value(working: Working, found: Terms, worth: Expr, degree: Expr) -> No
 
     cost, words = working.cost, working.question.words
     text = f"The {words[0]} cost over the real numbers, at `{working.place}`."
-    working.value = working.define("f^*", working.put(working.place), cost.step_unit, words[1], text)
+    working.value = working.define("f^*", working.put(working.place), cost.unit, words[1], text)
     if degree in (1, 2):
         flat = sp.expand(sp.Add(*(c * worth**e for e, c in found)))
-        form = cost.write(_gathered(found, worth, flat), cost.step_unit)
-        working.rewrite(working.value, form, cost.step_unit, "Put the place in and collect.")
+        form = cost.write(_gathered(found, worth, flat))
+        working.rewrite(working.value, form, cost.unit, "Put the place in and collect.")
 
 
 def _gathered(found: Terms, worth: Expr, flat: Expr) -> Expr:

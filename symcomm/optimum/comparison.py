@@ -10,8 +10,8 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form
 from symcomm.optimum import bracket, candidates
 from symcomm.optimum.cost import written
+from symcomm.optimum.dimension import in_unit
 from symcomm.optimum.powers import Monotonicity
-from symcomm.optimum.unit_repair import with_unit
 from symcomm.optimum.working import Working
 from symcomm.units import Quantity, decimal_text
 
@@ -75,7 +75,7 @@ def _real(working: Working) -> Derivation:
     if "bound" in best.kind:
         extreme = "least" if question.sense > 0 else "most"
         reason = f"Of the bounds, kinks and stationary points, the {what} costs {extreme}.{others}"
-    form = with_unit(written(best.number), cost.x_unit)
+    form = in_unit(written(best.number), cost.x_unit)
     working.place = working.define(f"{cost.over}^*", form, cost.x_unit, "compare", reason)
     return working.finish(working.place)
 

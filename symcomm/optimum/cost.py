@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Relations, Step, exact, put
+from symcomm.derivation import Condition, Derivation, Reason, Relations, Step, exact, put
 from symcomm.errors import DerivationError, ValuesError, nearest
 from symcomm.form import Form, Sym
 from symcomm.graph.drafts import size_form
 from symcomm.notation import Notation, amount
-from symcomm.optimum.unit_repair import with_unit
+from symcomm.optimum.dimension import counted, times, with_units, worth
 from symcomm.text.formula import parse_answer
-from symcomm.units import ONE, Unit
+from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Cost:
     """A form as a function of the name ``over``, which is treated as a real, positive number.
 
-    ``bare`` is true where units cannot be followed through the algebra; the cost is then a plain number, counted in
-    ``unit``. ``units`` are those of the names, as they were said.
+    ``counts`` says that it is a number of things, of which there is at least one. ``where`` is what has to hold of the
+    names for the signs to be as they were taken; ``said`` is a sentence about the form.
     """
 
     title: str
@@ -40,8 +40,9 @@ class Cost:
     touched: tuple[str, ...] = ()
     relations: Relations = field(default_factory=Relations)
     notation: Notation = field(default_factory=Notation)
-    bare: bool = False
-    units: Mapping[str, Unit] = field(default_factory=dict)
+    counts: bool = False
+    where: tuple[Condition, ...] = ()
+    said: str = ""
 
     @property
     def x(self) -> Symbol:
@@ -50,23 +51,19 @@ class Cost:
 
     @cached_property
     def expr(self) -> Expr:
-        """The worth of the form."""
-        return forms.value(self.form)
+        """The worth of the form, its units as symbols."""
+        when = "with these numbers" if self.said else f"for any {self.over}"
+        return _defined(forms.value(counted(self.form)), when)
 
-    @property
-    def syms(self) -> dict[str, Sym]:
-        """The names of the form, with their units."""
-        return {s.name: s for s in forms.walk(self.form) if isinstance(s, Sym)}
-
-    @property
-    def step_unit(self) -> Unit:
-        """The unit that steps with the cost's value have."""
-        return ONE if self.bare else self.unit
+    @cached_property
+    def units(self) -> dict[str, Unit]:
+        """The unit of each name that has one."""
+        return units_of(self.form)
 
     @property
     def x_unit(self) -> Unit:
-        """The unit that steps with the variable's value have."""
-        return self.syms[self.over].unit
+        """The unit of the variable."""
+        return self.units.get(self.over, ONE)
 
     def number(self, value: object, name: str, of: str) -> Fraction:
         """An exact number for a name of the cost; raises ``ValuesError`` where it is given in another unit."""
@@ -79,69 +76,108 @@ class Cost:
 
     @cached_property
     def numbers(self) -> Expr:
-        """The cost with the given numbers: a function of the variable alone, where no name is missing."""
-        return _defined(self.expr.subs(put(self.given, self.over)), "with these numbers")
+        """The cost with the given numbers, without units: of the variable alone, where no name is missing."""
+        return _defined(worth(self.expr.subs(put(self.given, self.over))), "with these numbers")
 
-    def write(self, expr: Expr, unit: Unit) -> Form:
-        """An expression as a form in a unit, square roots gathered and units put back (not where the cost is bare)."""
-        syms = self.syms
-        form = forms.substitute(written(expr), lambda s: replace(s, unit=syms[s.name].unit) if s.name in syms else s)
-        return form if self.bare else with_unit(form, unit)
-
-    def without_units(self) -> Cost:
-        """The same cost as a plain number."""
-        bare = forms.substitute(self.form, lambda s: Sym(s.name, s.whole))
-        return replace(self, form=_without_units(bare), bare=True)
+    def write(self, expr: Expr) -> Form:
+        """An expression as a form, square roots gathered and units put back."""
+        return with_units(written(expr), self.units)
 
     def derivation(self, title: str, steps: Sequence[Step], **more: object) -> Derivation:
         """The steps as a derivation under the cost's accounting."""
         return Derivation(
             title, self.accounting, tuple(steps), self.touched, self.relations, given=tuple(self.given.items()),
-            notation=self.notation, **more,  # type: ignore[arg-type]
+            notation=self.notation, where=self.where, **more,  # type: ignore[arg-type]
         )  # fmt: skip
 
     def free(self, name: str, *taken: str) -> str:
         """A name for a step that no symbol has."""
-        while name in self.syms or name in taken:
+        names = forms.names(self.form)
+        while name in names or name in taken:
             name += "'"
         return name
 
 
-def read(cost: Derivation | Form | Expr | str, over: str, given: Mapping[str, object] | None, title: str = "") -> Cost:
-    """A cost from a derivation, a form, a SymPy expression or a formula in plain text or LaTeX.
+Formula = Derivation | Form | str  # or a SymPy expression
 
-    In text, ``over`` and the given names are known names. Raises ``ValuesError`` where it does not depend on one of
-    them, or a given number is not positive; ``FormulaError`` for a text that is no formula.
+
+def derived(
+    cost: Formula | Expr, given: Mapping[str, object] | None = None, title: str = "", over: str = ""
+) -> Derivation:
+    """A derivation of a cost, whatever a person has at hand: a derivation, a form, an expression, or text.
+
+    In a text ``over`` and the given names are known names, and a symbol has the unit of the number that is given for it
+    (also that of the variable, whose number is not used). Raises ``ValuesError`` where amounts of different units are
+    added, ``FormulaError`` for a text that is no formula.
+
+    >>> str(derived("s/w + o", {"s": "8 GB", "w": "1 GB/s", "o": "1 ms"}).unit)
+    's'
+    """
+    if isinstance(cost, Derivation):
+        return replace(cost, title=title) if title else cost
+    if isinstance(cost, str):
+        units = {name: _said_unit(value) for name, value in (given or {}).items()}
+        cost = forms.substitute(
+            size_form(parse_answer(cost, None, {over, *units} - {""})),
+            lambda s: Sym(s.name, False, units.get(s.name, ONE)),
+        )
+    form = cost if isinstance(cost, Form) else forms.from_expr(cost)
+    _bounded(form)
+    try:
+        unit = forms.unit_of(form, {})
+    except DerivationError as error:
+        raise ValuesError(
+            f"the cost makes no sense: {error.message}", hint="give each number its unit, or none of them one"
+        ) from None
+    said = Step("f", form, unit, Reason("given", "As it is given."))
+    while said.name in forms.names(form):
+        said = replace(said, name=said.name + "'")
+    return Derivation(title or _title(form), Accounting(), (said,))
+
+
+def _said_unit(value: object) -> Unit:
+    unit = Quantity.parse(value).unit if isinstance(value, str) else value.unit if isinstance(value, Quantity) else ONE
+    return ONE if unit.is_count else unit
+
+
+def _title(form: Form) -> str:
+    from symcomm.printing import plain
+
+    text = plain(form)
+    return text if len(text) <= 60 else "Cost"
+
+
+def closed(cost: Derivation) -> Form:
+    """The answer with the steps put in; a number has the unit that its step says of what it counts."""
+    made: dict[str, Form] = {}
+    units: dict[str, Unit] = {}
+
+    def in_symbols(step: Step) -> Form:
+        missing = step.unit / forms.unit_of(step.form, units)
+        return times(forms.substitute(step.form, lambda s: made.get(s.name, s)), missing)
+
+    for step in cost.steps:
+        if step.relation == ":=":
+            made[step.name], units[step.name] = in_symbols(step), step.unit
+    return in_symbols(cost.answer)
+
+
+def read(
+    cost: Formula | Expr, over: str, given: Mapping[str, object] | None, title: str = ""
+) -> Cost:
+    """A cost as a function of one name, with numbers for others.
+
+    Raises ``ValuesError`` where it does not depend on ``over``, or a given number is not positive, and the errors of
+    ``derived``.
 
     >>> read("n o + s/(n w)", "n", None).expr
     n*o + s/(n*w)
     """
-    if isinstance(cost, str):
-        answer = parse_answer(cost, None, {over, *(given or ())})
-        cost = forms.substitute(size_form(answer), lambda s: Sym(s.name, False))
-    known: dict[str, Fraction] = {}
-    more: dict[str, object] = {}
-    if isinstance(cost, Derivation):
-        known = dict(cost.given)
-        defined = {step.name: step.form for step in cost.steps if step.relation == ":="}
-
-        def unfold(s: Sym) -> Form:
-            return forms.substitute(defined[s.name], unfold) if s.name in defined else s
-
-        form = forms.substitute(cost.answer.form, unfold)
-        unit, title = cost.unit, title or cost.title
-        more = {"accounting": cost.accounting, "touched": cost.touched, "relations": cost.relations,
-                "notation": cost.notation}  # fmt: skip
-    elif isinstance(cost, Form):
-        form = cost
-        try:
-            unit = forms.unit_of(form, {})
-        except DerivationError:
-            unit = ONE
-    else:
-        form, unit = forms.from_expr(cost), ONE
+    made = derived(cost, given, title if isinstance(cost, Derivation) else title or "Cost", over)
+    form = closed(made)
     _bounded(form)
     units = units_of(form)
+    known = dict(made.given)
     for name, value in (given or {}).items():
         known[name] = exact(value, name, units.get(name, ONE))
         if known[name] <= 0:
@@ -150,19 +186,21 @@ def read(cost: Derivation | Form | Expr | str, over: str, given: Mapping[str, ob
     names = forms.names(form)
     if over not in names:
         raise ValuesError(f"the cost does not depend on '{over[:60]}'", hint=nearest(over, [*names]))
+    counts = any(isinstance(piece, Sym) and piece.name == over and piece.whole for piece in forms.walk(form))
+    used(given, over, names)
+    form = forms.substitute(form, lambda s: Sym(s.name, False, s.unit) if s.name == over else s)
+    return Cost(
+        made.title, form, over, made.unit, known, made.accounting, made.touched, made.relations, made.notation, counts
+    )
+
+
+def used(given: Mapping[str, object] | None, over: str, names: Iterable[str]) -> None:
+    """Raises ``ValuesError`` for a given name that is not among those of the cost."""
+    names = [*names]
     unused = next((n for n in given or () if n != over and n not in names), None)
     if unused is not None:
         problem = f"'{unused[:60]}' is given, but the cost does not depend on it"
-        raise ValuesError(problem, hint=nearest(unused, [*names]))
-    form = forms.substitute(form, lambda s: Sym(s.name, False, s.unit) if s.name == over else s)
-    made = Cost(title or "Cost", form, over, unit, known, units=units, **more)  # type: ignore[arg-type]
-    _defined(made.expr, f"for any {over}")
-    try:
-        # The algebra takes terms apart and adds them again: units must survive that.
-        made.write(made.expr.expand(), unit)
-    except DerivationError:
-        return made.without_units()
-    return made
+        raise ValuesError(problem, hint=nearest(unused, names))
 
 
 _MOST_CHOICES = 12  # SymPy compares all pairs of a maximum
@@ -194,23 +232,6 @@ def _defined(expr: Expr, when: str) -> Expr:
 def units_of(form: Form) -> dict[str, Unit]:
     """The unit of each name that has one."""
     return {piece.name: piece.unit for piece in forms.walk(form) if isinstance(piece, Sym) and piece.unit != ONE}
-
-
-def _without_units(form: Form) -> Form:
-    from dataclasses import fields
-
-    if isinstance(form, forms.Num):
-        return forms.num(form.number)
-    if not form.parts:
-        return form
-    changed: dict[str, object] = {}
-    for f in fields(form):
-        value = getattr(form, f.name)
-        if isinstance(value, Form):
-            changed[f.name] = _without_units(value)
-        elif isinstance(value, tuple):
-            changed[f.name] = tuple(_without_units(v) for v in value)
-    return replace(form, **changed)
 
 
 # -- writing ----------------------------------------------------------------------------------------

@@ -6,17 +6,23 @@ by a scan of whole numbers or by bisection with fractions. No float takes part i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
 from symcomm.errors import ValuesError
 from symcomm.form import Num
-from symcomm.optimum.pair import Pair, comparable
-from symcomm.optimum.sign_changes import Crossing, bisect, exact_roots, points, real_changes, scan, signs_between
+from symcomm.optimum.cost import Formula, derived, used
+from symcomm.optimum.pair import Pair, comparable, differences
+from symcomm.optimum.patience import patience
+from symcomm.optimum.sign_changes import Crossing, bisect, changes, points, real_changes, signs_between
 from symcomm.units import ONE, Quantity, Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 
 @dataclass(frozen=True)
@@ -31,43 +37,56 @@ class Crossovers:
 
 
 def crossover(
-    a: Derivation,
-    b: Derivation,
+    a: Formula | Expr,
+    b: Formula | Expr,
     over: str,
     between: tuple[object, object] | None = None,
     compared: Iterable[str] = ("algorithm",),
+    given: Mapping[str, object] | None = None,
 ) -> Derivation:
     """The value of ``over`` at which two costs are equal, with steps; see ``crossovers``."""
-    return crossovers(a, b, over, between, compared).derivation
+    return crossovers(a, b, over, between, compared, given).derivation
 
 
 def crossovers(
-    a: Derivation,
-    b: Derivation,
+    first: Formula | Expr,
+    second: Formula | Expr,
     over: str,
     between: tuple[object, object] | None = None,
     compared: Iterable[str] = ("algorithm",),
+    given: Mapping[str, object] | None = None,
 ) -> Crossovers:
     """Every value of ``over`` in a range at which one of two costs overtakes the other.
 
-    A value of ``over`` that the derivations were given is not used. Without ``between`` the range is 2 to 4096 for a
+    The costs are derivations, forms or text; ``given`` are numbers besides those of the derivations. A value of
+    ``over`` that they were given is not used. Without ``between`` the range is 2 to 4096 for a
     whole number without a unit, 1 to 2^60 for one with a unit, and 2^-60 to 2^60 for any other amount. Raises
     ``AccountingError`` where the two are counted differently in another field than ``compared``, ``ValuesError`` where
     ``over`` appears in neither or numbers are missing that would decide.
 
-    >>> from symcomm.accounting import Accounting
-    >>> from symcomm.form import Sym, Total, product
-    >>> def cost(title, form):
-    ...     return Derivation(title, Accounting(), (Step("T", form, ONE, Reason("given", "A test.")),))
-    >>> flat, steep = cost("flat", Total((Sym("a"), Sym("n")))), cost("steep", product(forms.num(3), Sym("n")))
-    >>> crossover(flat, steep, "n").expr
+    >>> crossover("a + n", "3n", "n").expr
     a/2
     """
+    with patience(f"the search for where they cross over {over[:40]}", "give a narrower range (between)"):
+        a, b = (derived(cost, given, "", over) for cost in (first, second))
+        return _crossovers(a, b, over, between, compared, given or {})
+
+
+def _crossovers(
+    a: Derivation,
+    b: Derivation,
+    over: str,
+    between: tuple[object, object] | None,
+    compared: Iterable[str],
+    given: Mapping[str, object],
+) -> Crossovers:
     accounting = comparable(a, b, tuple(compared))
     pair = Pair.of(a, b, over)
     low, high = _range(pair, between)
-    given = {name: value for name, value in pair.given.items() if name != over}
-    missing = [name for name in pair.names if name not in given and name != over]
+    used(given, over, pair.names)
+    known = {name: exact(value, name, pair.units.get(name, ONE)) for name, value in given.items()}
+    known = {name: value for name, value in (pair.given | known).items() if name != over}
+    missing = [name for name in pair.names if name not in known and name != over]
     steps = pair.first_steps()
     solved = pair.solution()
     crossings: tuple[Crossing, ...] = ()
@@ -75,15 +94,15 @@ def crossovers(
     notes: list[str] = []
     exhibits: tuple[Exhibit, ...] = ()
     if not missing:
-        sign = pair.sign(given)
-        roots = exact_roots(pair.numbers(given), pair.variable, low, high)
-        crossings = tuple(scan(sign, low, high, pair.whole)) if roots is None else roots
-        less = signs_between(sign, crossings, low, high, pair.whole)
-        crossings, less = real_changes(crossings, less)
+        sign = pair.sign(known)
+        found = changes(sign, pair.numbers(known), pair.variable, low, high, pair.whole)
+        less = signs_between(sign, found.crossings, low, high, pair.whole)
+        crossings, less = real_changes(found.crossings, less)
         exhibits = (_table(pair, crossings, less, low, high),)
+        notes += [_unsure(pair, *stretch) for stretch in found.unsure]
         if not crossings:
             steps = steps[:2] + steps[3:]  # the equation has no solution to be found
-            notes.append(_always(pair, less[0], low, high, given))
+            notes.append(_always(pair, less[0], low, high))
     elif solved is None:
         raise ValuesError(
             f"the crossover over {over} has no closed form, and {', '.join(missing)} have no value",
@@ -97,10 +116,11 @@ def crossovers(
         steps += _bracketed(pair, crossings)
     if len(crossings) > 1:
         notes.append(f"They cross {len(crossings)} times; the last crossing is the answer above, all are in the table.")
+    said = differences(a, b)
     derivation = Derivation(
         f"Crossover of {pair.titles[0]} and {pair.titles[1]} over {over}", accounting, tuple(steps),
-        tuple(dict.fromkeys(f for f in (*a.touched, *b.touched) if f not in pair.differing)), pair.relations, exhibits,
-        tuple(given.items()), pair.notation, (*pair.differences(), *notes),
+        tuple(dict.fromkeys(f for f in (*a.touched, *b.touched) if f not in said)), pair.relations, exhibits,
+        tuple(known.items()), pair.notation, (*said.values(), *notes),
     )  # fmt: skip
     return Crossovers(over, (low, high), crossings, less, derivation)
 
@@ -130,7 +150,7 @@ def _bracketed(pair: Pair, crossings: Sequence[Crossing]) -> list[Step]:
         elif pair.whole:
             text = f"The first whole number on the other side: at {c.low} the sign of the difference is still another."
         else:
-            text = f"Bisection with exact fractions: the sign changes between {float(c.low):.9g} and this value."
+            text = f"Bisection: the sign, proved at both ends, changes between {float(c.low):.12g} and this value."
         name = pair.free(tag)
         steps.append(Step(name, Num(c.high, unit), unit, Reason("bracket", text, witness=pair.meet(name))))
     return steps
@@ -147,13 +167,21 @@ def _table(pair: Pair, crossings: Sequence[Crossing], less: Sequence[int], low: 
     return Exhibit(f"Which is less, by {pair.over}", ("from", "to", "less"), rows)
 
 
-def _always(pair: Pair, side: int, low: Fraction, high: Fraction, given: dict[str, Fraction]) -> str:
+def _always(pair: Pair, side: int, low: Fraction, high: Fraction) -> str:
     unit = pair.units.get(pair.over, ONE)
     span = f"for every {pair.over} from {_said(low, unit)} to {_said(high, unit)}"
     if not side:
         return f"Both are equal {span}."
     better, worse = pair.titles if side < 0 else pair.titles[::-1]
     return f"There is no crossover: {better} is less than {worse} {span}."
+
+
+def _unsure(pair: Pair, low: Fraction, high: Fraction) -> str:
+    unit = pair.units.get(pair.over, ONE)
+    return (
+        f"From {_said(low, unit)} to {_said(high, unit)} not every {pair.over} was tried: there the costs may change "
+        "places more often than is listed."
+    )
 
 
 @dataclass(frozen=True)

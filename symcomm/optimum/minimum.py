@@ -11,16 +11,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symcomm.derivation import Derivation
-from symcomm.errors import DerivationError
 from symcomm.form import Form
 from symcomm.optimum import closed_form, comparison
-from symcomm.optimum.cost import read
-from symcomm.optimum.powers import Monotonicity, Terms, course, slope_of, terms
+from symcomm.optimum.cost import Cost, read
+from symcomm.optimum.patience import patience
+from symcomm.optimum.powers import Monotonicity, course, slope_of, terms, told_more
 from symcomm.optimum.question import OptimumQuestion, Wanted, ask
 from symcomm.optimum.working import Working
 
 if TYPE_CHECKING:
     from sympy import Expr
+
+
+_NARROW = "give a narrower range (lower, upper), or numbers for all names"
 
 
 def minimise(
@@ -48,7 +51,8 @@ def minimise(
     >>> str(minimise(overhead, over="n", given={"s": 8, "w": 1, "o": 1}).at())
     '3'
     """
-    return _answer(ask(read(cost, over, given, title), 1, integer, lower, upper, divides, wanted))
+    with patience(f"the search for the least value over {over[:40]}", _NARROW):
+        return _answer(ask(read(cost, over, given, title), 1, integer, lower, upper, divides, wanted))
 
 
 def maximise(
@@ -71,38 +75,26 @@ def maximise(
     >>> str(maximise(gain, over="n").at())
     '3'
     """
-    return _answer(ask(read(cost, over, given, title), -1, integer, lower, upper, divides, wanted))
+    with patience(f"the search for the greatest value over {over[:40]}", _NARROW):
+        return _answer(ask(read(cost, over, given, title), -1, integer, lower, upper, divides, wanted))
 
 
 def _answer(question: OptimumQuestion) -> Derivation:
-    try:
-        return _working(question)
-    except DerivationError:  # the units cannot be followed: the cost is taken as a plain number
-        if question.cost.bare:
-            raise
-        return _working(replace(question, cost=question.cost.without_units()))
-
-
-def _working(question: OptimumQuestion) -> Derivation:
     """In closed form where the signs of the slope's terms are known, else by comparing with known numbers."""
     cost, working = question.cost, Working(question)
-
-    def runs(slope: Terms) -> Monotonicity:
-        return course(tuple((e, question.sense * c) for e, c in slope))
-
     found = terms(cost.expr, cost.x)
     if found is None:
         return comparison.derivation(working, Monotonicity("unknown", "the cost is not a sum of powers"))
-    slope = slope_of(found)
-    closed_form.show_slope(working, slope)
-    way = runs(slope)
-    if question.divides is not None:
+
+    def runs(one: Cost) -> Monotonicity:
+        return course(tuple((e, question.sense * c) for e, c in slope_of(terms(one.expr, one.x) or ())))
+
+    way = runs(cost)
+    if way.kind == "unknown" and question.divides is None:
+        told = next((one for one in told_more(cost) if runs(one).kind != "unknown"), None)
+        if told is not None:
+            return _answer(replace(question, cost=told))
+    closed_form.show_slope(working, slope_of(found))
+    if question.divides is not None or way.kind == "unknown":
         return comparison.derivation(working, way)
-    if way.kind == "unknown" and cost.given and not cost.missing:
-        known = terms(cost.numbers, cost.x) or ()
-        way_known = runs(slope_of(known))
-        if way_known.kind != "unknown":
-            return closed_form.derivation(working, known, way_known, True)
-    if way.kind == "unknown":
-        return comparison.derivation(working, way)
-    return closed_form.derivation(working, found, way, False)
+    return closed_form.derivation(working, found, way)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Numbers, Reason, Relations, Step, Witness, put, worked_out
-from symcomm.errors import AccountingError, DerivationError, ValuesError, nearest
+from symcomm.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest
 from symcomm.form import Form, Sym, Total, negative
-from symcomm.notation import Notation
-from symcomm.optimum.unit_repair import with_unit
+from symcomm.notation import Notation, amount, symbol
+from symcomm.optimum.cost import closed, units_of
+from symcomm.optimum.dimension import counted, with_units, worth
+from symcomm.optimum.sign_changes import sign_of
 from symcomm.units import ONE, Unit
 
 _HAIR = Fraction(1, 10**6)  # of a crossing
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 def comparable(a: Derivation, b: Derivation, compared: tuple[str, ...]) -> Accounting:
     """The accounting of two costs that may be compared; raises ``AccountingError`` where they may not."""
-    for name in dict.fromkeys((*a.touched, *b.touched)):
+    for name in (field for field in dict.fromkeys(a.touched) if field in b.touched):
         mine, theirs = getattr(a.accounting, name), getattr(b.accounting, name)
         if mine != theirs and name not in compared:
             raise AccountingError(
@@ -34,6 +36,12 @@ def comparable(a: Derivation, b: Derivation, compared: tuple[str, ...]) -> Accou
     if a.unit != b.unit:
         raise AccountingError(f"'{a.title}' is in {a.unit}, but '{b.title}' is in {b.unit}")
     return a.accounting
+
+
+def differences(a: Derivation, b: Derivation) -> dict[str, str]:
+    """The conventions in which two costs that are compared differ, each with a sentence that says both."""
+    found = {f: (getattr(a.accounting, f), getattr(b.accounting, f)) for f in (*a.touched, *b.touched)}
+    return {f: f"Compared: {f} {one} with {two}." for f, (one, two) in found.items() if one != two}
 
 
 @dataclass(frozen=True)
@@ -47,42 +55,33 @@ class Pair:
     units: dict[str, Unit]
     given: dict[str, Fraction]
     relations: Relations
+    first: Expr  # the two costs, their units as symbols
+    second: Expr
 
     @classmethod
     def of(cls, a: Derivation, b: Derivation, over: str) -> Pair:
         relations = Relations(tuple((dict(a.relations.equations) | dict(b.relations.equations)).items()))
-        symbols = {s.name: s for d in (a, b) for s in d.expr.free_symbols}
-        if over not in symbols:
-            raise ValuesError(f"neither cost depends on '{over[:40]}'", hint=nearest(over, [*symbols]))
-        units = {
-            piece.name: piece.unit
-            for d in (a, b) for step in d.steps for piece in forms.walk(step.form)
-            if isinstance(piece, Sym) and piece.unit != ONE
-        }  # fmt: skip
+        one, two = (closed(d) for d in (a, b))
+        syms = [piece for form in (one, two) for piece in forms.walk(form) if isinstance(piece, Sym)]
+        if all(s.name != over for s in syms):
+            near = nearest(over, list(dict.fromkeys(s.name for s in syms)))
+            raise ValuesError(f"neither cost depends on '{over[:40]}'", hint=near)
+        counts = {s.name for s in syms if s.whole}  # a number of things in one is one in the other, too
+        units = {**units_of(one), **units_of(two)}
+        one, two = (forms.substitute(f, lambda s: Sym(s.name, s.name in counts, s.unit)) for f in (one, two))
+        variable = symbol(over) if over in counts else amount(over)
         given = dict(a.given)
         for name, value in b.given:
             if given.setdefault(name, value) != value and name != over:
                 raise ValuesError(f"{name} is {given[name]} in '{a.title}', but {value} in '{b.title}'")
-        return cls(a, b, over, symbols[over], units, given, relations)
+        first, second = (forms.value(counted(form)) for form in (one, two))
+        return cls(a, b, over, variable, units, given, relations, first, second)
 
     @property
     def titles(self) -> tuple[str, str]:
         """What the two are called; told apart where their titles are equal."""
         one, two = (t[:1].lower() + t[1:] if t[1:2].islower() else t for t in (self.a.title, self.b.title))
         return (one, two) if one != two else (f"{one} (first)", f"{two} (second)")
-
-    @property
-    def differing(self) -> tuple[str, ...]:
-        """The conventions in which they differ."""
-        touched = dict.fromkeys((*self.a.touched, *self.b.touched))
-        return tuple(f for f in touched if getattr(self.a.accounting, f) != getattr(self.b.accounting, f))
-
-    def differences(self) -> tuple[str, ...]:
-        """What is compared, as sentences."""
-        return tuple(
-            f"Compared: {f} {getattr(self.a.accounting, f)} with {getattr(self.b.accounting, f)}."
-            for f in self.differing
-        )
 
     @property
     def whole(self) -> bool:
@@ -92,7 +91,7 @@ class Pair:
     @property
     def difference(self) -> Expr:
         """The first cost less the second."""
-        return self.a.expr - self.b.expr
+        return self.first - self.second
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,35 +110,27 @@ class Pair:
             name += "'"
         return name
 
-    def dressed(self, form: Form, unit: Unit) -> tuple[Form, Unit]:
-        """A form with the units of its symbols, and its unit; none where a unit was said by a step only."""
-        named = forms.substitute(form, lambda s: Sym(s.name, s.whole, self.units.get(s.name, ONE)))
-        try:
-            found = forms.unit_of(named, {})
-            if found == unit or (unit / found).is_count:
-                return named, unit
-        except DerivationError:
-            pass
-        try:
-            return with_unit(named, unit), unit
-        except DerivationError:
-            return form, ONE
+    def written(self, expr: Expr) -> Form:
+        """An expression as a form with its units."""
+        return with_units(forms.from_expr(expr), self.units)
+
+    def shown(self, cost: Derivation, expr: Expr) -> Form:
+        """A cost in symbols alone: as it is written, where no step is named in it; its value otherwise."""
+        form = cost.answer.form
+        if {step.name for step in cost.steps} & {*forms.names(form)}:
+            return self.written(expr)
+        return closed(cost)
 
     def first_steps(self) -> list[Step]:
         """Both costs, and their difference."""
-        (one, unit_one), (two, unit_two) = (
-            self.dressed(d.answer_form(), d.unit) for d in (_Closed(self.a), _Closed(self.b))
-        )
-        unit = self.a.unit if unit_one == unit_two == self.a.unit else ONE
-        said = "" if unit != ONE else f", in {self.a.unit}"
         x, y, d = (self.free(name) for name in ("X_1", "X_2", "X_diff"))
+        one, two, unit = self.shown(self.a, self.first), self.shown(self.b, self.second), self.a.unit
+        less = Total((Sym(x), negative(Sym(y))))
         return [
-            Step(x, one, unit, Reason("first cost", f"{self.titles[0]}{said}.", witness=self.a.again)),
-            Step(y, two, unit, Reason("second cost", f"{self.titles[1]}{said}.", witness=self.b.again)),
-            Step(
-                d, Total((Sym(x), negative(Sym(y)))), unit, Reason("difference", "Both are equal where this is zero.",
-                       witness=lambda numbers: self.a.again(numbers) - self.b.again(numbers))
-            ),
+            Step(x, one, unit, Reason("first cost", f"{self.titles[0]}.", witness=self.a.again)),
+            Step(y, two, unit, Reason("second cost", f"{self.titles[1]}.", witness=self.b.again)),
+            Step(d, less, unit, Reason("difference", "Both are equal where this is zero.",
+                                       witness=lambda numbers: self.a.again(numbers) - self.b.again(numbers))),
         ]
 
     def sign(self, given: dict[str, Fraction]) -> Callable[[Fraction], int]:
@@ -148,20 +139,25 @@ class Pair:
 
         def at(x: Fraction) -> int:
             values = self.relations.complete({**given, self.over: x})
-            gap = forms.evaluate(one, values) - forms.evaluate(two, values)
+            try:
+                gap = forms.evaluate(one, values) - forms.evaluate(two, values)
+            except IrrationalError:
+                return sign_of(worth(self.difference).xreplace(put(values, self.over)), self.variable, x)
             return (gap > 0) - (gap < 0)
 
         return at
 
     def numbers(self, given: dict[str, Fraction]) -> Expr:
         """The difference with numbers put in."""
-        return self.difference.xreplace(put(given))
+        return worth(self.difference).xreplace(put(given))
 
     def polynomial(self) -> list[Expr] | None:
         """The coefficients of the difference's numerator, highest power first; None where it is no polynomial."""
         import sympy as sp
 
         x = self.variable
+        if not self.difference.is_rational_function(x):
+            return None
         top, _ = sp.fraction(sp.together(self.difference))
         top = sp.expand(top)
         if not top.is_polynomial(x):
@@ -197,10 +193,9 @@ class Pair:
 
         if sp.cancel(sp.together(sp.expand(left))) != 0:
             raise DerivationError(f"{root} does not make {self.titles[0]} and {self.titles[1]} equal")
-        form, unit = self.dressed(forms.from_expr(root), self.units.get(self.over, ONE))
         text = "Set the difference to zero and solve for it."
-        name = self.free(f"{self.over}_cross")
-        return [Step(name, form, unit, Reason("solve", text, witness=self.meet(name)))]
+        unit, name = self.units.get(self.over, ONE), self.free(f"{self.over}_cross")
+        return [Step(name, self.written(root), unit, Reason("solve", text, witness=self.meet(name)))]
 
     def meet(self, name: str) -> Witness:
         """Whether the costs are equal at what a step says, or change places within a hair of it."""
@@ -229,23 +224,6 @@ class Pair:
             f"Where the crossover is positive, the costs change places there; where it is not, one of {first} and "
             f"{second} is less for every {self.over}. Which one, the other numbers decide."
         )
-
-
-@dataclass(frozen=True)
-class _Closed:
-    """A derivation whose answer is written in symbols alone."""
-
-    derivation: Derivation
-
-    @property
-    def unit(self) -> Unit:
-        return self.derivation.unit
-
-    def answer_form(self) -> Form:
-        """The answer as it is written, where no step is named in it; its value otherwise."""
-        form = self.derivation.answer.form
-        steps = {step.name for step in self.derivation.steps}
-        return form if not steps & {*forms.names(form)} else forms.from_expr(self.derivation.expr)
 
 
 def _readable(root: Expr) -> Expr:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from symcomm import form as forms
+from symcomm.derivation import Condition
 from symcomm.errors import ValuesError
+from symcomm.form import Num, Sym
 from symcomm.optimum.cost import written
+from symcomm.optimum.dimension import with_units
+from symcomm.units import ONE
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol
+
+    from symcomm.optimum.cost import Cost
 
 Terms = tuple[tuple["Expr", "Expr"], ...]  # (exponent, coefficient), exponents growing
 
@@ -81,6 +89,34 @@ def at_least(expr: Expr) -> bool:
     return bool(expr.is_positive or expr.is_negative)
 
 
+def told_more(cost: Cost) -> Iterator[Cost]:
+    """The cost with more known of the signs of its terms: the given numbers put in, or names that count things.
+
+    A name that may count something is taken to be at least one; that is a condition of what is derived from it.
+
+    >>> from symcomm.optimum.cost import read
+    >>> [str(one.where[0]) for one in told_more(read("(m + p - 1) o", "m", None)) if one.where][:2]
+    ['p >= 1', 'o >= 1']
+    """
+    if {*cost.given} & {*forms.names(cost.form)}:
+        cost = replace(
+            cost,
+            form=forms.substitute(cost.form, lambda s: Num(cost.given[s.name], s.unit) if s.name in cost.given else s),
+            said=" The signs of its terms follow from the given numbers only; they are put in.",
+        )
+        yield cost
+    syms = dict.fromkeys(piece for piece in forms.walk(cost.form) if isinstance(piece, Sym))
+    amounts = [s for s in syms if not s.whole and s.unit == ONE and s.name != cost.over]
+    for chosen in (*((s,) for s in amounts), tuple(amounts)):
+        names = {s.name for s in chosen}
+
+        def count(s: Sym, names: set[str] = names) -> Sym:
+            return Sym(s.name, s.name in names or s.whole, s.unit)
+
+        where = tuple(Condition(Sym(s.name), ">=", forms.num(1)) for s in chosen)
+        yield replace(cost, form=forms.substitute(cost.form, count), where=(*cost.where, *where))
+
+
 @dataclass(frozen=True)
 class Monotonicity:
     """How a sum of powers runs for positive ``x``, by Descartes' rule of signs.
@@ -104,7 +140,7 @@ def course(slope: Terms) -> Monotonicity:
     for _, coefficient in slope:
         way = sign(coefficient)
         if way is None:
-            return Monotonicity("unknown", f"the sign of {plain(written(coefficient))} is not known")
+            return Monotonicity("unknown", f"the sign of {plain(with_units(written(coefficient), {}))} is not known")
         if way:
             signs.append(way)
             sure = sure and at_least(coefficient)

@@ -18,8 +18,8 @@ _LARGEST_DIVIDED = 10**15  # factored in milliseconds
 class OptimumQuestion:
     """A cost and the range over which it is made small (``sense`` 1) or large (-1).
 
-    ``low`` and ``high`` are the bounds, None where there is none; with ``integer`` they are whole, and ``low`` is at
-    least one. ``divides`` allows only the divisors of a number.
+    ``low`` and ``high`` are the bounds, None where there is none; with ``integer`` they are whole. There is at
+    least one of what is counted, where no lower bound is given. ``divides`` allows only the divisors of a number.
     """
 
     cost: Cost
@@ -48,6 +48,10 @@ def ask(
         high = None if high is None else Fraction(high.__floor__())
         if high is not None and low > high:
             raise ValuesError(f"there is no whole {cost.over} from {low} to {high}")
+    elif cost.counts and low is None:
+        low = Fraction(1)
+        if high is not None and low > high:
+            raise ValuesError(f"there is no {cost.over} from {low} to {high}", hint="there is at least one")
     if wanted not in ("place", "value"):
         raise ValuesError(f"'{str(wanted)[:40]}' cannot be asked of an optimum", hint="wanted is place or value")
     return OptimumQuestion(cost, sense, integer, low, high, _divided(divides, integer), wanted)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
-from symcomm.errors import AccountingError, ValuesError
+from symcomm.errors import ValuesError
 from symcomm.form import Form
 from symcomm.notation import amount, symbol
-from symcomm.optimum.cost import Cost, read, written
-from symcomm.optimum.pair import Pair
-from symcomm.optimum.powers import course, neat, root, terms
+from symcomm.optimum.cost import Cost, Formula, derived, read, used, written
+from symcomm.optimum.pair import Pair, comparable
+from symcomm.optimum.patience import patience
+from symcomm.optimum.powers import course, neat, root, terms, told_more
 from symcomm.units import ONE
 
 if TYPE_CHECKING:
@@ -47,17 +48,16 @@ def sensitivity(cost: Derivation | Form | Expr | str, to: str, given: Mapping[st
     if given and to in given:
         known[to] = made.number(given[to], to, to)
     made = replace(made, given=known)
-    bare = replace(made, bare=True)
     elasticity = _elasticity(made, to)
     steps = [
-        Step("f", made.form, made.unit if not made.bare else ONE, Reason("the answer", f"{made.title}.")),
+        Step("f", made.form, made.unit, Reason("the answer", f"{made.title}.")),
         Step(
             f"e_{to.replace('_', ',').replace('^', ',')}", forms.from_expr(elasticity), ONE,
             Reason("elasticity", f"`{to}` times the slope with respect to `{to}`, over f: the share by which f moves "
                    f"when `{to}` moves by a small share."),
         ),
     ]  # fmt: skip
-    return bare.derivation(f"Elasticity to {to}: {made.title}", steps)
+    return made.derivation(f"Elasticity to {to}: {made.title}", steps)
 
 
 def elasticities(cost: Derivation, given: Mapping[str, object] | None = None) -> Exhibit:
@@ -75,32 +75,31 @@ def elasticities(cost: Derivation, given: Mapping[str, object] | None = None) ->
     return Exhibit("By what share the answer moves, for each share of the parameter", ("parameter", "elasticity"), rows)
 
 
-def break_even(a: Derivation, b: Derivation, over: str, title: str = "") -> Derivation:
+def break_even(
+    first: Formula | Expr, second: Formula | Expr, over: str, given: Mapping[str, object] | None = None, title: str = ""
+) -> Derivation:
     """The one positive value of ``over`` at which two costs are equal, in closed form, and which is below before it.
 
-    Raises ``ValuesError`` where they are not equal exactly once for sure, or there is no closed form.
+    The costs are derivations, forms or text. Raises ``ValuesError`` where they are not equal exactly once for sure, or
+    there is no closed form.
 
-    >>> from symcomm.accounting import Accounting
-    >>> from symcomm.form import Product, Ratio, Sym
-    >>> n = Sym("n", False)
-    >>> def cost(form: Form) -> Derivation:
-    ...     return Derivation("cost", Accounting(), (Step("T", form, ONE, Reason("r", "t.")),))
-    >>> break_even(cost(Product((Sym("o", False), n))), cost(Ratio(Sym("s", False), n)), over="n").expr
+    >>> break_even("o n", "s/n", over="n").expr
     sqrt(s)/sqrt(o)
     """
-    accounting = a.same_accounting(b)
-    if a.unit != b.unit:
-        raise AccountingError(f"'{a.title}' is in {a.unit}, but '{b.title}' is in {b.unit}")
+    with patience(f"the search for where they are equal over {over[:40]}", "give numbers for all names"):
+        return _break_even(derived(first, given, "", over), derived(second, given, "", over), over, given or {}, title)
+
+
+def _break_even(a: Derivation, b: Derivation, over: str, given: Mapping[str, object], title: str) -> Derivation:
+    accounting = comparable(a, b, ())
     pair = Pair.of(a, b, over)
-    (one, _), (two, _) = (pair.dressed(forms.from_expr(d.expr), d.unit) for d in (a, b))
-    difference = forms.Total((one, forms.negative(two)))
-    known = {n: v for n, v in pair.given.items() if n in forms.names(difference)}
-    cost = read(difference, over, known, title or f"{a.title} and {b.title}")
-    found = terms(cost.expr, cost.x)
-    runs = course(found) if found is not None else None
-    if found is not None and runs is not None and runs.kind == "unknown" and not cost.missing:
-        found = terms(cost.numbers, cost.x)
-        runs = course(found) if found is not None else None
+    used(given, over, pair.names)
+    gap = pair.written(pair.difference)
+    known = {n: v for n, v in {**pair.given, **given}.items() if n in forms.names(gap)}
+    cost = read(gap, over, known, title or f"{a.title} and {b.title}")
+    told = [(one, f, course(f)) for one in (cost, *told_more(cost)) if (f := terms(one.expr, one.x)) is not None]
+    sure = next((one for one in told if one[2].kind != "unknown"), told[0] if told else None)
+    cost, found, runs = sure or (cost, None, None)
     if found is None or runs is None or runs.kind == "unknown":
         why = runs.why if runs else "a cost is not a sum of powers"
         raise ValuesError(f"where the costs are equal has no closed form: {why}", hint="use crossover with numbers")
@@ -111,14 +110,14 @@ def break_even(a: Derivation, b: Derivation, over: str, title: str = "") -> Deri
     if solved is None:
         raise ValuesError("where the costs are equal has no closed form", hint="use crossover with numbers")
     _, inside, degree = solved
-    base = cost.write(neat(inside), cost.x_unit ** int(degree) if degree.is_Integer else cost.x_unit)
+    base = cost.write(neat(inside))
     form = base if degree == 1 else forms.Root(base) if degree == 2 else forms.Power(base, written(1 / degree))
-    first = a.title if runs.kind == "valley" else b.title
+    less = a.title if runs.kind == "valley" else b.title
     steps = (
-        Step("g", cost.form, cost.step_unit, Reason("difference", f"{a.title} less {b.title}.")),
+        Step("g", cost.form, cost.unit, Reason("difference", f"{a.title} less {b.title}.")),
         Step(
-            f"{over}^*", form, cost.x_unit if not cost.bare else ONE,
-            Reason("equal", f"The signs of the terms change once: there is one root; below it, '{first}' costs less."),
+            f"{over}^*", form, cost.x_unit,
+            Reason("equal", f"The signs of the terms change once: there is one root; below it, '{less}' costs less."),
         ),
     )  # fmt: skip
     return replace(cost, accounting=accounting).derivation(title or f"Break-even of `{over}`", steps)

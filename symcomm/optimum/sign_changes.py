@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from symcomm.derivation import rational
+from symcomm.errors import ValuesError
+from symcomm.notation import amount
+from symcomm.optimum.bracket import sign_at
+from symcomm.optimum.candidates import pieces
+from symcomm.optimum.powers import Terms, terms
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol
 
 _SCAN = 5000  # so many whole numbers are tried one by one; a wider range on a grid
+_MOST_STEPS = 6  # roundings in one expression
 _FINE = Fraction(1, 2**40)  # relative width of a bracket of a number that need not be whole
 
 
@@ -27,6 +36,105 @@ class Crossing:
         return self.low == self.high
 
 
+@dataclass(frozen=True)
+class SignChanges:
+    """The crossings in a range, and the stretches in which there may be more of them."""
+
+    crossings: tuple[Crossing, ...]
+    unsure: tuple[tuple[Fraction, Fraction], ...] = ()
+
+
+def changes(
+    sign: Callable[[Fraction], int], expr: Expr, x: Symbol, low: Fraction, high: Fraction, whole: bool
+) -> SignChanges:
+    """Where the sign of an expression changes. Every change is found, but in the stretches that are named.
+
+    ``sign`` says the sign of the expression at a fraction. A quotient of polynomials has its roots; a sum of real
+    powers changes its sign at most once between two zeros of its slope; of steps and maxima see ``_steps``.
+    """
+    roots = _roots(expr, x, low, high)
+    if roots is not None:
+        return SignChanges(roots)
+    if whole and high - low <= _SCAN:
+        return SignChanges(tuple(scan(sign, points(low, high, whole), whole)))
+    doubtful = _steps(expr, x, low, high)
+    tried: set[Fraction] = {low, high}
+    unsure: list[tuple[Fraction, Fraction]] = []
+    for start, stop in doubtful:
+        if whole:
+            start, stop = max(low, Fraction(start.__floor__())), min(high, Fraction(stop.__ceil__()))
+        stretch = points(start, stop, whole)
+        tried |= {*stretch}
+        if not whole or stop - start > _SCAN:
+            unsure.append((start, stop))
+    return SignChanges(tuple(scan(sign, sorted(tried), whole)), tuple(unsure))
+
+
+def _roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...] | None:
+    """The roots of a quotient of polynomials, or of a sum of real powers; None for anything else."""
+    roots = exact_roots(expr, x, low, high)
+    found = terms(expr, x) if roots is None else None
+    if found is not None and all(e.is_number and c.is_number for e, c in found):
+        return power_roots(found, x, low, high)
+    return roots
+
+
+def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[Fraction, Fraction]]:
+    """The stretches in which rounding, or which piece of a maximum counts, may decide the sign of an expression.
+
+    A number rounded up is at least itself and less than one more, and a maximum is one of its choices. Where all the
+    expressions that are so made have one sign, that is the sign. The whole range, where they cannot be solved.
+    """
+    import sympy as sp
+
+    made: list[Expr] = [expr]
+    thetas: list[Symbol] = []
+    for _ in range(_MOST_STEPS):
+        atom = next((a for a in _inside_out(made[0]) if isinstance(a, (sp.ceiling, sp.floor)) and a.has(x)), None)
+        if atom is None:
+            break
+        thetas.append(amount(f"rounding*{len(thetas)}"))  # no name of a person's has it
+        more = thetas[-1] if isinstance(atom, sp.ceiling) else -thetas[-1]
+        made = [made[0].xreplace({atom: atom.args[0] + more})]
+    try:
+        made = [*pieces(made[0])]
+    except ValuesError:
+        return [(low, high)]
+    for theta in thetas:
+        if any(sp.diff(e, theta, 2) != 0 for e in made):
+            return [(low, high)]
+        made = [e.subs(theta, end) for e in made for end in (0, 1)]
+    if len(made) > 2**_MOST_STEPS:
+        return [(low, high)]
+    solved: list[Crossing] = []
+    for e in made:
+        roots = _roots(e, x, low, high)
+        if roots is None:
+            return [(low, high)]
+        solved += roots
+    ends = sorted({low, high, *(end for c in solved for end in (c.low, c.high))})
+    found: list[tuple[Fraction, Fraction]] = []
+    for start, stop in pairwise(ends):
+        if len({sign_of(e, x, (start + stop) / 2) for e in made}) > 1 or stop - start < start * _FINE:
+            joined = bool(found) and found[-1][1] == start
+            found = [*found[:-1], (found[-1][0], stop)] if joined else [*found, (start, stop)]
+    return found + [(c.low, c.high) for c in solved if c.exact]
+
+
+def _inside_out(expr: Expr) -> Iterator[Expr]:
+    import sympy as sp
+
+    yield from sp.postorder_traversal(expr)
+
+
+def sign_of(expr: Expr, x: Symbol, at: Fraction) -> int:
+    """The sign of an expression at a fraction, proved; raises ``ValuesError`` where it is too small to be told."""
+    way = sign_at(expr, x, at) or sign_at(expr, x, at, 640)
+    if not way and not expr.subs(x, rational(at)).equals(0):
+        raise ValuesError(f"the two costs are too near to one another at {x.name} = {float(at):.9g} to tell them apart")
+    return way
+
+
 def exact_roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...] | None:
     """The roots in a range of a quotient of polynomials: rational ones exactly, others in brackets; None for others.
 
@@ -37,6 +145,8 @@ def exact_roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[C
     """
     import sympy as sp
 
+    if not expr.is_rational_function(x):
+        return None
     top, _ = sp.fraction(sp.together(expr))
     top = sp.expand(top)
     if not top.is_polynomial(x) or not all(c.is_Rational for c in sp.Poly(top, x).all_coeffs()):
@@ -44,10 +154,11 @@ def exact_roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[C
     poly = sp.Poly(top, x)
     if poly.is_zero or poly.degree() < 1:
         return ()
+    rational_roots = _rational_roots(poly)
     found: list[Crossing] = []
     for (left, right), _ in poly.intervals(eps=sp.Rational(1, 2**60)):
         lo, hi = Fraction(int(left.p), int(left.q)), Fraction(int(right.p), int(right.q))
-        exactly = [r for r in _rational_roots(poly) if lo <= r <= hi]
+        exactly = [r for r in rational_roots if lo <= r <= hi]
         root = Crossing(exactly[0], exactly[0]) if exactly else Crossing(lo, hi)
         if low <= root.low and root.high <= high:
             found.append(root)
@@ -67,10 +178,33 @@ def _rational_roots(poly: object) -> list[Fraction]:
     return roots
 
 
-def scan(sign: Callable[[Fraction], int], low: Fraction, high: Fraction, whole: bool) -> list[Crossing]:
-    """Every change of sign between neighbouring points of a scan, narrowed by bisection."""
+def power_roots(found: Terms, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...]:
+    """Where a sum of real powers changes its sign: in brackets, each end's sign proved by interval arithmetic.
+
+    Divided by its lowest power it has a slope with a term less, so that between the roots of that slope it only rises
+    or falls (the proof of Descartes' rule of signs).
+
+    >>> import sympy as sp
+    >>> from symcomm.notation import amount
+    >>> half, third = sp.Rational(1, 2), sp.Rational(1, 3)
+    >>> [root] = power_roots(((third, sp.Integer(-2)), (half, sp.Integer(1))), amount("x"), Fraction(1), Fraction(99))
+    >>> bool(root.low <= 64 <= root.high)
+    True
+    """
+    import sympy as sp
+
+    if len(found) < 2:
+        return ()
+    lowest = found[0][0]
+    slope = tuple((e - lowest - 1, (e - lowest) * c) for e, c in found[1:])
+    expr = sp.Add(*(c * x ** (e - lowest) for e, c in found))
+    ends = sorted({low, high, *(end for c in power_roots(slope, x, low, high) for end in (c.low, c.high))})
+    return tuple(scan(lambda at: sign_of(expr, x, at), ends, whole=False))
+
+
+def scan(sign: Callable[[Fraction], int], tried: Sequence[Fraction], whole: bool) -> list[Crossing]:
+    """Every change of sign between neighbouring points, narrowed by bisection."""
     found: list[Crossing] = []
-    tried = points(low, high, whole)
     before, last = tried[0], sign(tried[0])
     if last == 0:
         found.append(Crossing(before, before))
@@ -101,12 +235,19 @@ def points(low: Fraction, high: Fraction, whole: bool) -> list[Fraction]:
 def bisect(sign: Callable[[Fraction], int], low: Fraction, high: Fraction, left: int, whole: bool) -> Crossing:
     """The change of a sign between two points, narrowed; ``left`` is the sign at ``low``."""
     while (high - low > 1) if whole else (high - low > low * _FINE):
-        middle = Fraction((low + high) // 2) if whole else (low + high) / 2
+        middle = Fraction((low + high) // 2) if whole else _decimal_between(low, high)
         here = sign(middle)
         if here == 0:
             return Crossing(middle, middle)
         low, high = (middle, high) if here == left else (low, middle)
     return Crossing(low, high)
+
+
+def _decimal_between(low: Fraction, high: Fraction) -> Fraction:
+    """A number near the middle of two others with few decimal digits."""
+    width = (high - low) / 4
+    step = Fraction(10) ** (len(str(width.numerator)) - len(str(width.denominator)) - 1)
+    return round((low + high) / 2 / step) * step
 
 
 def signs_between(

@@ -11,6 +11,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
 from symcomm.optimum import comparison
 from symcomm.optimum.cost import written
+from symcomm.optimum.dimension import counted
 from symcomm.optimum.powers import Monotonicity, Terms, course, neat, terms
 from symcomm.optimum.working import Working
 from symcomm.units import Quantity
@@ -29,8 +30,12 @@ def derivation(working: Working, found: Terms, runs: Monotonicity) -> Derivation
     import sympy as sp
 
     cost, x, question = working.cost, working.cost.x, working.question
-    difference = _difference(found, x)
-    solved = _whole_root(tuple((e, question.sense * c) for e, c in difference)) if difference is not None else None
+    one = forms.Num(Fraction(1), cost.x_unit)
+    unit = forms.value(counted(one))  # one more of what is counted, such as a byte
+    difference = _difference(found, x, unit)
+    solved = None
+    if difference is not None:
+        solved = _whole_root(tuple((e, question.sense * c) for e, c in difference), unit)
     if solved is None:
         if cost.missing:
             raise ValuesError(
@@ -39,17 +44,16 @@ def derivation(working: Working, found: Terms, runs: Monotonicity) -> Derivation
             )
         return comparison.derivation(working, runs)
     after, condition = solved
-    one = forms.Num(Fraction(1), cost.x_unit)
     following = forms.Total((Sym(cost.over, False, cost.x_unit), one))
     shifted = forms.substitute(cost.form, lambda s: following if s.name == cost.over else s)
     change = working.define(
-        "Delta", forms.Total((shifted, forms.negative(cost.form))), cost.step_unit, "one more",
+        "Delta", forms.Total((shifted, forms.negative(cost.form))), cost.unit, "one more",
         f"What one more `{cost.over}` costs: f at `{cost.over}` + 1 less f at `{cost.over}`.",
     )  # fmt: skip
-    short = cost.write(sp.Add(*(_shift(e, c, x) for e, c in found if e != 0)), cost.step_unit)
-    working.rewrite(change, short, cost.step_unit, "Cancel the terms that do not change.")
+    short = cost.write(sp.Add(*(_shift(e, c, x, unit) for e, c in found if e != 0)))
+    working.rewrite(change, short, cost.unit, "Cancel the terms that do not change.")
     less, more = ("below", "above") if question.sense > 0 else ("above", "below")
-    form: Form = forms.Ceiling(cost.write(after, cost.x_unit))
+    form: Form = forms.Ceiling(cost.write(after))
     assert question.low is not None
     if question.low > 1 or not (runs.sure and after.is_positive):  # one more may cost more from the first number on
         form = forms.Largest((forms.Num(question.low, cost.x_unit), form))
@@ -79,7 +83,7 @@ def _show_condition(working: Working, condition: tuple[Expr, Expr, Expr]) -> Non
         Exhibit(
             f"A whole `{cost.over}` is optimal exactly when the ratio is not outside these bounds",
             ("at least", "ratio", "at most"),
-            ((low, cost.write(middle, cost.x_unit**2), high),),
+            ((low, cost.write(middle), high),),
         )
     )
     working.notes.append(
@@ -102,17 +106,17 @@ def _show_neighbours(working: Working) -> None:
     working.exhibits.append(Exhibit("The cost at neighbouring whole numbers", (cost.over, "cost", ""), tuple(rows)))
 
 
-def _shift(e: Expr, c: Expr, x: Expr) -> Expr:
+def _shift(e: Expr, c: Expr, x: Expr, unit: Expr) -> Expr:
     """What one more does to a term."""
     if e == 1:
-        return c
+        return c * unit
     if e == -1:
-        return -c / (x * (x + 1))
-    return c * (x + 1) ** e - c * x**e
+        return -c * unit / (x * (x + unit))
+    return c * (x + unit) ** e - c * x**e
 
 
-def _difference(found: Terms, x: Expr) -> Terms | None:
-    """The numerator of f(x + 1) - f(x) as a polynomial, lowest power first; None for powers that are not whole."""
+def _difference(found: Terms, x: Expr, unit: Expr) -> Terms | None:
+    """The numerator of f(x + unit) - f(x) as a polynomial, lowest power first; None for powers that are not whole."""
     import sympy as sp
 
     if not all(e.is_Integer for e, _ in found):
@@ -121,13 +125,13 @@ def _difference(found: Terms, x: Expr) -> Terms | None:
     if k + max(int(e) for e, _ in found) > _HIGHEST_POWER:
         return None
     numerator = sp.expand(
-        sp.Add(*(c * ((x + 1) ** (e + k) * x**k - x ** (e + k) * (x + 1) ** k) for e, c in found if e != 0))
+        sp.Add(*(c * ((x + unit) ** (e + k) * x**k - x ** (e + k) * (x + unit) ** k) for e, c in found if e != 0))
     )
     made = terms(numerator, x)
     return None if made is None else tuple((e - made[0][0], c) for e, c in made if c != 0)
 
 
-def _whole_root(difference: Terms) -> tuple[Expr, tuple[Expr, Expr, Expr] | None] | None:
+def _whole_root(difference: Terms, unit: Expr) -> tuple[Expr, tuple[Expr, Expr, Expr] | None] | None:
     """The positive root of a difference with one change of sign, and (lower, ratio, upper) of the exact condition."""
     import sympy as sp
 
@@ -147,7 +151,7 @@ def _whole_root(difference: Terms) -> tuple[Expr, tuple[Expr, Expr, Expr] | None
         after = -below
         return after, None
     after = -middle / 2 + sp.sqrt(middle**2 + 4 * neat(-below)) / 2
-    if middle != 1:
+    if middle != unit:
         return after, None
     n = amount("n")
     return after, (n * (n - 1), neat(-below), n * (n + 1))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
-from symcomm.errors import DerivationError, IrrationalError
+from symcomm.errors import IrrationalError
 from symcomm.form import Form, Sym
 from symcomm.optimum.cost import Cost
 from symcomm.optimum.question import OptimumQuestion
@@ -30,9 +30,8 @@ class Working:
         self.place = ""  # the names of the steps that say where the optimum is, and what it is worth there
         self.value = ""
         cost = self.cost
-        counted = f", counted in {cost.unit}" if cost.bare and cost.unit != ONE else ""
-        text = f"{cost.title}, a function of `{cost.over}`{counted}."
-        self.f = self.define("f", cost.form, cost.step_unit, "the cost", text)
+        text = f"{cost.title}, a function of `{cost.over}`.{cost.said}"
+        self.f = self.define("f", cost.form, cost.unit, "the cost", text)
 
     def step(self, name: str, form: Form, unit: Unit, rule: str, text: str, relation: Relation = ":=") -> str:
         """Adds a step; its name."""
@@ -46,13 +45,8 @@ class Working:
         return self.step(self.cost.free(name, *(s.name for s in self.steps)), form, unit, rule, text)
 
     def rewrite(self, name: str, form: Form, unit: Unit, text: str) -> None:
-        """Adds another way to write a step, where the check of identities and units takes it."""
-        more = Step(name, form, unit, Reason("algebra", text), "=")
-        try:
-            self.cost.derivation("check", [*self.steps, more])
-        except DerivationError:
-            return
-        self.steps.append(more)
+        """Adds another way to write a step."""
+        self.steps.append(Step(name, form, unit, Reason("algebra", text), "="))
 
     def put(self, place: str) -> Form:
         """The cost at the place that a step names."""
@@ -77,10 +71,7 @@ class Working:
         if question.wanted == "value":
             if place != self.place or last.name != self.value:
                 text = f"The cost at `{place}`."
-                self.define("f^best", self.put(place), cost.step_unit, question.words[1], text)
-            self._counted("f^counted", self.steps[-1].name, cost.unit)
-        elif self._counted(f"{cost.over}^counted", place, cost.units.get(cost.over, ONE)):
-            pass
+                self.define("f^best", self.put(place), cost.unit, question.words[1], text)
         elif last.name != place:
             step = next(s for s in reversed(self.steps) if s.name == place)
             self.step(place, step.form, step.unit, "answer", f"There the cost is {question.words[0]}.", "=")
@@ -89,11 +80,3 @@ class Working:
         return cost.derivation(
             f"{kind}: {cost.title}", self.steps, exhibits=tuple(self.exhibits), notes=tuple(self.notes)
         )
-
-    def _counted(self, name: str, of: str, unit: Unit) -> bool:
-        """Gives an answer of a bare cost its unit back."""
-        if not self.cost.bare or unit == ONE:
-            return False
-        form = forms.product(Sym(of, False), forms.Num(Fraction(1), unit))
-        self.define(name, form, unit, "unit", f"`{of}` is counted in {unit}.")
-        return True

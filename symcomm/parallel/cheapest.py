@@ -75,6 +75,7 @@ class Problem:
     """The question: steps and tensors, wanted places, and the sizes at which prices are compared.
 
     ``memory`` are (tensor, mesh axis) that a rule puts somewhere to save memory, ``resting`` those that rest there;
+    ``whole`` are the axes of the mesh along which gradients of weights rest as they are wanted;
     ``shards`` those of weights, gradients and states that are stored in parts but not computed with in parts.
     ``keeps`` says whether copies of a tensor are kept from one phase to the next. ``slots`` gives for an axis of
     experts' slots that of the tokens that fill them: where tokens are cut, each rank's tokens fill its own slots.
@@ -91,6 +92,7 @@ class Problem:
     keeps: Callable[[str, str], bool]
     sizes: Mapping[str, int]
     slots: Mapping[str, str] = field(default_factory=dict)
+    whole: frozenset[str] = frozenset()
     made: dict[str, int] = field(init=False, default_factory=dict)
     readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
     known: dict[object, tuple[int, int]] = field(init=False, default_factory=dict)
@@ -205,6 +207,8 @@ class Problem:
         op, own = step.op, self.own(step, mesh)
         if op.kind == "onehot":
             return [Mode()]  # never stored: every rank makes the part that is read
+        if own is not None and op.kind == "update":
+            return [Mode(own[0])]  # the states of an optimizer are updated where they are
         summing = step.part == "whole" and (op.kind == "convolution" or (op.kind == "contraction" and bool(op.summed)))
         made = self.graph.tensors[step.output]
         weight = made.role == "gradient" and self.graph.tensors[made.of].role == "weight"
@@ -280,7 +284,7 @@ class Problem:
         if step.reduces == "max":  # the largest of parts is no sum, so it never rests in parts
             return [*dict.fromkeys((wish, WHOLE))]
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
-        if weight and wish != WHOLE and name == f"d({tensor.of})":
+        if weight and (wish != WHOLE or mesh in self.whole) and name == f"d({tensor.of})":
             return [wish]
         fixed = (name, mesh) in self.resting
         found = [wish] if fixed else [wish, *sorted(needed | {*self.positions(name, mesh)}, reverse=True), WHOLE]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 Values = tuple[int, ...]
 
@@ -56,9 +57,14 @@ def cheapest(tables: Iterable[Table], count: int) -> tuple[int, list[int]] | Non
     for table in tables:
         put(table)
     order: list[tuple[int, Table]] = []
+    # The variable with the fewest neighbours comes next; an entry of the queue that is out of date is passed over.
+    queue = [(len(near[v]), v) for v in range(count)]
+    heapify(queue)
     left = set(range(count))
     while left:
-        v = min(left, key=lambda v: (len(near[v]), v))
+        size, v = heappop(queue)
+        if v not in left or size != len(near[v]):
+            continue
         left.discard(v)
         mine = sorted(held[v], key=lambda t: len(t.prices))
         if not mine:
@@ -84,6 +90,8 @@ def cheapest(tables: Iterable[Table], count: int) -> tuple[int, list[int]] | Non
             near[w] = {u for t in held[w] for u in t.variables}
         if rest:
             put(Table(rest, {key: price for key, (price, _) in best.items()}))
+            for w in rest:
+                heappush(queue, (len(near[w]), w))
         else:
             total += best[()][0]
     chosen = [0] * count

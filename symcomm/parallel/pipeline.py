@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from symcomm.derivation import Condition
 from symcomm.errors import StrategyError
-from symcomm.form import Form, Ratio, Sym, Total, evaluate, names, num
+from symcomm.form import Form, Num, Ratio, Sym, Total, evaluate, names, negative, num
 from symcomm.graph.gradient import differentiable
 from symcomm.graph.graph import Graph, Region, Tensor
 from symcomm.parallel.strategy import PipelineCut
@@ -55,20 +56,21 @@ def messages(graph: Graph) -> tuple[Message, ...]:
     return (*forward, *back)
 
 
-def stacked(graph: Graph) -> Region:
-    """The region that is cut into stages: the one that is repeated.
+def stacked(graph: Graph) -> tuple[Region, ...]:
+    """The regions that are cut into stages: those that are repeated, in order.
 
-    Raises ``StrategyError`` where none is, or where several are and a stage would hold layers of two kinds.
+    Raises ``StrategyError`` where none is.
     """
-    found = [region for region in graph.regions if region.times]
+    found = tuple(region for region in graph.regions if region.times)
     if not found:
         raise StrategyError("one layer cannot be cut into stages", hint="say 'repeat: N_layer'")
-    if len(found) > 1:
-        raise StrategyError(
-            f"{' and '.join(r.name for r in found)} are stacked behind one another, so that stages differ",
-            hint="a pipeline cuts one kind of layer; ask one of them: part(...)",
-        )
-    return found[0]
+    return found
+
+
+def layer_count(graph: Graph) -> Form:
+    """The number of layers, those of all kinds together."""
+    counts = tuple(Sym(region.times) for region in stacked(graph))
+    return counts[0] if len(counts) == 1 else Total(counts)
 
 
 def stage_count(cut: PipelineCut, graph: Graph) -> Form:
@@ -76,43 +78,51 @@ def stage_count(cut: PipelineCut, graph: Graph) -> Form:
     if cut.stages is not None:
         return cut.stages
     assert cut.layers_per_stage is not None
-    return Ratio(Sym(stacked(graph).times), cut.layers_per_stage)
+    return Ratio(layer_count(graph), cut.layers_per_stage)
 
 
 def check_stages(graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction]) -> None:
     """Raises ``StrategyError`` where layers and stages are known numbers and the stages do not divide the layers."""
-    layers, stages = stacked(graph).times, stage_count(cut, graph)
-    if cut.layers:
-        if layers in values and values[layers] != sum(cut.layers):
-            listed = " + ".join(map(str, cut.layers))
-            raise StrategyError(f"the stages have {listed} = {sum(cut.layers)} layers, but the model {values[layers]}",
-                                hint=f"{layers} is {values[layers]}")  # fmt: skip
+    counted, stages = layer_count(graph), stage_count(cut, graph)
+    if not {*names(counted)} <= values.keys():
         return
-    if layers not in values or not {*names(stages)} <= values.keys():
+    layers = evaluate(counted, values)
+    if cut.layers:
+        if layers != sum(cut.layers):
+            listed = " + ".join(map(str, cut.layers))
+            said = " + ".join(names(counted))
+            raise StrategyError(f"the stages have {listed} = {sum(cut.layers)} layers, but the model {layers}",
+                                hint=f"{said} is {layers}")  # fmt: skip
+        return
+    if not {*names(stages)} <= values.keys():
         return
     count = evaluate(stages, values)
-    if count.denominator != 1 or values[layers] % count:
-        fitting = [n for n in range(1, int(values[layers]) + 1) if values[layers] % n == 0]
+    if count.denominator != 1 or layers % count:
+        fitting = [n for n in range(1, int(layers) + 1) if layers % n == 0]
         raise StrategyError(
-            f"{values[layers]} layers are not divisible into {count} stages",
-            hint=f"{values[layers]} layers make {', '.join(map(str, fitting[:-1]))} or {fitting[-1]} equal stages"
+            f"{layers} layers are not divisible into {count} stages",
+            hint=f"{layers} layers make {', '.join(map(str, fitting[:-1]))} or {fitting[-1]} equal stages"
             if len(fitting) > 1 else "one layer makes one stage",
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a rank holds of a model: the regions, and how many repetitions of a repeated one (all, where not said)."""
+    """What a rank holds of a model: regions, and how often the repeated ones stand there (always, where not said).
+
+    ``where`` are the conditions under which it does.
+    """
 
     regions: frozenset[str]
-    layers: Form | None = None
+    counts: tuple[tuple[str, Form], ...] = ()
     notes: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
 
     def times(self, region: Region, every: bool = True) -> Form:
         """How often a region stands on the rank; one less where the first repetition is left out."""
         if not region.times:
             return num(1) if every else num(0)
-        count = self.layers or Sym(region.times)
+        count = dict(self.counts).get(region.name, Sym(region.times))
         return count if every else Total((count, num(-1)))
 
     def weights(self, graph: Graph) -> Iterator[tuple[Region, list[Tensor]]]:
@@ -125,37 +135,120 @@ class Held:
                 yield region, mine
 
 
+def kinds(graph: Graph, cut: PipelineCut | None, values: Mapping[str, Fraction] | None = None) -> dict[str, Held]:
+    """What the stages of a pipeline hold, those that are alike together: the only kind, or the ``first`` one, those
+    between (``middle``) and the ``last`` one, or each one by its number, from 1.
+
+    What stands before the layers is on the first stage, what stands behind them on the last one, and what stands
+    between two kinds of layers with the layer before it. Of several kinds of layers all but the last kind are on the
+    first stage, or the numbers of layers and stages have to be known. Raises ``StrategyError`` where they are not.
+    """
+    every = [region.name for region in graph.regions] or [graph.name]
+    if cut is None:
+        return {"only": Held(frozenset(every))}
+    layers, known = stacked(graph), graph.relations.complete(values or {})
+    check_stages(graph, cut, known)
+    stages = stage_count(cut, graph)
+    if stages == num(1) and not cut.layers:
+        return {"only": Held(frozenset(every))}
+    numbers = [known.get(region.times) for region in layers]
+    counts = [int(number) for number in numbers if number is not None]
+    each = evaluate(layer_count(graph), known) / evaluate(stages, known) if (
+        len(counts) == len(layers) and {*names(stages)} <= known.keys()) else None  # fmt: skip
+    if cut.layers and (len(layers) == 1 or len(counts) == len(layers)):
+        return _listed(graph, list(cut.layers), counts)
+    early = layers[:-1]
+    fits = each is None or sum(counts[:-1]) <= each
+    if cut.layers or not fits:
+        if each is not None and isinstance(stages, Num):
+            return _listed(graph, [int(each)] * int(stages.number), counts)
+        said = " and ".join([*(region.times for region in layers), *(["the stages"] if not cut.layers else [])])
+        raise StrategyError(
+            f"{' and '.join(r.name for r in layers)} stand behind one another, and which of them a stage holds hangs "
+            "on how many there are", hint=f"give numbers for {said}, such as pipeline(4)",
+        )  # fmt: skip
+    share = cut.layers_per_stage or Ratio(layer_count(graph), stages)
+    others = [Sym(region.times) for region in early]
+    where: tuple[Condition, ...] = ()
+    if others:
+        condition = Condition(Total(tuple(others)) if len(others) > 1 else others[0], "<=", share)
+        where = (condition,) if each is None else ()
+    at, last = every.index(layers[0].name), layers[-1].name
+    behind = every.index(last)
+    middle = Held(frozenset([last]), ((last, share),), (), where)
+    if every == [last]:
+        return {"only": middle}
+    mixed = Total((share, *map(negative, others))) if others else share
+    first = (*((region.name, Sym(region.times)) for region in early), (last, mixed))
+    found = {"first": Held(frozenset(every[: behind + 1]), first, (), where), "middle": middle,
+             "last": Held(frozenset(every[behind:]), ((last, share),), (), where)}  # fmt: skip
+    return found if at or behind + 1 < len(every) or others else {"only": middle}
+
+
+def _listed(graph: Graph, stages: list[int], counts: list[int]) -> dict[str, Held]:
+    """What each stage holds of a chain of layers that is cut into stages of so many layers."""
+    every, layers = [region.name for region in graph.regions], stacked(graph)
+    counts = counts if len(counts) == len(layers) else [sum(stages)]
+    ends = [sum(counts[: n + 1]) for n in range(len(counts))]
+    found: dict[str, Held] = {}
+    begin = 0
+    for number, size in enumerate(stages, 1):
+        end = begin + size
+        mine: list[tuple[str, Form]] = []
+        regions: list[str] = []
+        seen = 0  # the layers before what stands once
+        for name in every:
+            at = next((n for n, region in enumerate(layers) if region.name == name), None)
+            if at is None:
+                here = begin < seen <= end if seen else begin == 0
+            else:
+                shared = min(end, ends[at]) - max(begin, ends[at] - counts[at])
+                here, seen = shared > 0, ends[at]
+                mine += [(name, num(shared))] if here else []
+            regions += [name] if here else []
+        found[str(number)] = Held(frozenset(regions), tuple(mine))
+        begin = end
+    return found
+
+
 def held(
     graph: Graph, cut: PipelineCut | None, stage: object = None, values: Mapping[str, Fraction] | None = None,
     schedule: Schedule | None = None,
 ) -> Held:  # fmt: skip
     """What a rank holds: everything, or its stage of a pipeline (0 is the first, where the embedding is).
 
-    What stands before the layers is on the first stage, what stands behind them on the last one; a ``schedule`` may
-    place both on one rank. Raises ``StrategyError`` for a stage that there is not.
+    A ``schedule`` may place the first and the last stage on one rank. Raises ``StrategyError`` for a stage that there
+    is not, and where what it holds is not known (see ``kinds``).
     """
-    every = [region.name for region in graph.regions] or [graph.name]
     if cut is None:
-        return Held(frozenset(every))
-    layers = stacked(graph)
-    check_stages(graph, cut, values or {})
+        return kinds(graph, None)["only"]
+    if cut.layers and schedule is not None and schedule.chunks not in (None, 1):
+        raise StrategyError(
+            f"layers are given for each stage, and a rank of {schedule.name} has several", hint="say how many stages"
+        )
+    known = graph.relations.complete(values or {})
+    found = kinds(graph, cut, known)
     stages = stage_count(cut, graph)
-    mine = cut.layers_per_stage or Ratio(Sym(layers.times), stages)
-    at = every.index(layers.name)
-    count = evaluate(stages, values or {}) if {*names(stages)} <= {*(values or {})} else None
+    count = evaluate(stages, known) if {*names(stages)} <= known.keys() else None
     number = _stage_number(stage, count)
-    if cut.layers:
-        mine = num(cut.layers[number])
-    before, after = every[:at], every[at + 1 :]
-    first, last = number == 0, number == -1 or (count is not None and number == count - 1)
-    if schedule is not None and schedule.chunks:
-        first, last = schedule.ends(number, 4 if count is None else int(count))
-    regions = [*(before if first else []), layers.name, *(after if last else [])]
-    notes: tuple[str, ...] = ()
-    if before or after:
+    last = number == -1 or (count is not None and number == count - 1)
+    if "only" in found:
+        mine = found["only"]
+    elif "first" not in found:
+        mine = [*found.values()][number]
+    else:
+        first = number == 0
+        if schedule is not None and schedule.chunks:
+            first, last = schedule.ends(number, 4 if count is None else int(count))
+        mine = found["first" if first else "last" if last else "middle"]
+        if first and last:
+            mine = replace(mine, regions=mine.regions | found["last"].regions)
+    every = [region.name for region in graph.regions]
+    if len(every) > 1 and count != 1:
         which = "first" if number == 0 else "last" if last else f"{number + 1}."
-        notes = (f"Counted for the {which} stage, which holds {', '.join(regions)}.",)
-    return Held(frozenset(regions), mine, notes)
+        listed = ", ".join(name for name in every if name in mine.regions)
+        mine = replace(mine, notes=(f"Counted for the {which} stage, which holds {listed}.",))
+    return mine
 
 
 def _stage_number(stage: object, count: Fraction | None) -> int:

@@ -212,9 +212,8 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     wishes |= {name: wish(t) for name, t in statistics.items()}
     wanted = {name: {p.rule.mesh: position for p, position in found} for name, found in wishes.items()}
     # Which token is in which slot of which expert is known of a few of all pairs: nothing of that shape is stored.
-    sparse = {graph.tensors[op.output].axes for op in graph.ops if op.kind == "route"}
     memory = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.rule.rests)
-    stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in sparse}
+    stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in graph.routed}
     resting = frozenset((name, mesh) for name, mesh in memory if name in stored)
     shards = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.axes is None)
     # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier.
@@ -227,7 +226,10 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
             return (name, mesh) not in resting
         return accounting.gathered_activations == "keep"
 
-    problem = Problem(graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph), slots)
+    whole = frozenset(p.rule.mesh for p in rules if p.rule.axis == "whole")
+    problem = Problem(
+        graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph), slots, whole
+    )
     return _Planner(problem, problem.solve(), strategy).run()
 
 
@@ -355,7 +357,7 @@ class _Planner:
             return f"`{self.graph.axes[tensor.axes[position]].label}`"
 
         for kind, group, after in moves(have, need, self.meshes):
-            elements = self.graph.elements(name)
+            elements = self.graph.volume(name)
             for mesh in self.meshes:
                 if mesh not in group and now.get(mesh, PARTIAL) != PARTIAL:
                     elements = elements / self.degree(mesh)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from symcomm.errors import StrategyError, nearest
@@ -26,8 +26,9 @@ class Rule:
     """``axis -> mesh``: the first axis of a tensor that ``axis`` names is cut along the mesh axis.
 
     ``axis`` is a label of the table (``"L"``), or ``batch``, ``sequence``, ``paired``, ``experts``, ``vocabulary``,
-    which are found in the graph (``symcomm.graph.axis_roles``), or ``first``: whichever axis comes first. ``on`` says
-    which tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer. ``rests``
+    which are found in the graph (``symcomm.graph.axis_roles``), or ``first``: whichever axis comes first, or ``whole``:
+    none, so that gradients of weights rest whole on each rank, wherever a part would be cheaper. ``on`` says which
+    tensors take the rule: activations, weights, the gradients of weights, the states of the optimizer. ``rests``
     says that the cut is there to save memory: what it cuts rests so between ops, wherever it would be cheaper.
     """
 
@@ -160,6 +161,18 @@ def Zero1(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
     Source: Rajbhandari et al., arXiv 1910.02054, section 5.1.
     """
     return _shard("ZeRO-1", size, mesh, frozenset({"state"}), "optimizer states are")
+
+
+def OptimizerSharded(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
+    """Sharded optimizer states beside plain data parallelism: gradients are all-reduced, updated weights broadcast.
+
+    Each rank updates a part of the weights and sends it to all, so a ring carries 3 times the weights, where ZeRO-1,
+    which reduces a gradient only where it is used, carries 2.
+
+    Source: the assignment that wraps an optimizer (CS336, assignment 2, optimizer_state_sharding).
+    """
+    made = _shard("Optimizer sharded", size, mesh, frozenset({"state"}), "gradients are whole, optimizer states are")
+    return replace(made, rules=(*made.rules, (_SHARD, Rule("whole", mesh, frozenset({"gradient"})))))
 
 
 def Zero2(size: Size = "N_DP", mesh: str = "data") -> Strategy:  # noqa: N802
@@ -299,6 +312,7 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "data": Data,
     "fully-sharded": FullySharded,
     "zero-1": Zero1,
+    "optimizer-sharded": OptimizerSharded,
     "zero-2": Zero2,
     "zero-3": FullySharded,
     "hybrid-sharded": HybridSharded,
@@ -398,6 +412,8 @@ def resolve(strategy: Strategy, graph: Graph) -> tuple[Placed, ...]:
     for _, rule in strategy.rules:
         if rule.axis == "first":
             found.append(Placed(rule, None))
+        elif rule.axis == "whole":
+            found.append(Placed(rule, ()))
         elif rule.axis in _SELECTORS:
             found.append(Placed(rule, _SELECTORS[rule.axis](graph)))
         else:

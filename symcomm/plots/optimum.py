@@ -60,8 +60,8 @@ def optimum_plot(
     best = worth(place)
     axes.axvline(place, color=SOFT, linewidth=0.8, linestyle=":", zorder=0)
     axes.plot([place], [best], "o", color="black", markersize=6, zorder=5)
-    said = f"{sense} at {maths(Sym(over), cost.notation)} {_equal(place)} {_short(place, unit)}"
-    said += f"\n{_short(best, cost.unit)}"
+    at = f"{maths(Sym(over), cost.notation)} {_equal(place)} {_short(place, unit)}"
+    said = f"{sense} at {at}\n{_short(best, cost.unit)}"
     axes.annotate(said, (place, best), xytext=(0, 26 if sense == "least" else -34), textcoords="offset points",
                   fontsize=8, ha="center", bbox=_WHITE,
                   arrowprops={"arrowstyle": "-", "color": SOFT, "lw": 0.6})  # fmt: skip

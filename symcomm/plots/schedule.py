@@ -80,7 +80,7 @@ def schedule_plot(
 def says(made: Execution, unit: Unit = ONE) -> str:
     """What the picture shows, as a sentence: the time and the share of it in which ranks work.
 
-    >>> from symcomm.program.events import run
+    >>> from symcomm.program.schedules import run
     >>> says(run("gpipe", 4, 4, backward=False))
     'Finished after 7; the stages work 4/7 ≈ 57.1 % of the time.'
     """
@@ -108,7 +108,7 @@ def timetable(made: Execution) -> str:
 
     Of two chunks of a rank the second has small letters. Raises ``ValuesError`` where times are no whole numbers.
 
-    >>> from symcomm.program.events import run
+    >>> from symcomm.program.schedules import run
     >>> print(timetable(run("1f1b", 2, 2)))
     r0 F0 F1 .  .  D0 =  .  D1 =
     r1 .  F0 D0 =  F1 D1 =

@@ -17,7 +17,6 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
 from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.recomputation import RERUN
-from symcomm.quantities.memory.activation_memory import named
 from symcomm.quantities.memory.peak_memory import KINDS
 from symcomm.quantities.memory.region_memory import RegionMemory, StepOptions, add
 from symcomm.quantities.memory.state_memory import recipe_of
@@ -67,12 +66,11 @@ def timeline(
     model.peak_memory(placed, accounting=accounting, **options)  # refuses what does not fit
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
     known = model.graph.relations.complete(model.values)
-    setting = Setting(model.graph, chosen, model.dtype, model.notation, known).in_format(dtype)
+    setting = Setting(model.graph, chosen, model.dtype, model.notation, known).in_format(dtype).freeze(frozen)
     run = StepOptions(
         placed or ONE_RANK,
         recipe_of(recipe),
         recomputation or RERUN[chosen.recomputation],
-        named(frozen),
         step,
         tables=tables == "per_layer",
         single_unit=units == "model",

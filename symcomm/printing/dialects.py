@@ -42,6 +42,9 @@ class Dialect:
     flat: bool = False
 
 
+_FUNCTIONS = ("max", "min", "ln", "log")  # what LaTeX and Typst have commands for
+
+
 def _tex_glyph(g: Glyph) -> str:
     match g.style:
         case "greek":
@@ -205,7 +208,7 @@ LATEX = Dialect(
     root=lambda inside: rf"\sqrt{{{inside.strip()}}}",
     ceiling=lambda inside: rf"\left\lceil {inside} \right\rceil ",
     floor=lambda inside: rf"\left\lfloor {inside} \right\rfloor ",
-    function=lambda name: f"\\{name}",
+    function=lambda name: f"\\{name}" if name in _FUNCTIONS else rf"\operatorname{{{name}}}",
     based=lambda name, base: f"\\{name}_{{{base}}}",
     apply="",
 )
@@ -231,7 +234,7 @@ TYPST = Dialect(
     root=lambda inside: f"sqrt({inside})",
     ceiling=lambda inside: f"ceil({inside})",
     floor=lambda inside: f"floor({inside})",
-    function=lambda name: name,
+    function=lambda name: name if name in _FUNCTIONS else f'op("{name}")',
     based=lambda name, base: f"{name}_({base})",
     apply=" ",
 )

@@ -9,6 +9,8 @@ from fractions import Fraction
 
 from symcomm import form as forms
 from symcomm.form import (
+    Applied,
+    BinaryOnes,
     Ceiling,
     Floor,
     Form,
@@ -254,6 +256,16 @@ class _Printer:
                 out = self.go(inside)
                 head = d.based("log", str(base)) if base else d.function("ln")
                 return _Out(head + d.apply + d.parens(out.text, out.tall), _POWER, False, out.tall, out.width + 2.5)
+            case Applied(rule, arguments):
+                outs_ = [self.go(one) for one in arguments]
+                tall = any(o.tall for o in outs_)
+                head = self.go(Sym("T_" + "".join(filter(str.isalnum, rule.name)))).text
+                text = head + d.apply + d.parens(d.comma.join(o.text for o in outs_), tall)
+                return _Out(text, _ATOM if d.flat else _POWER, False, tall, sum(o.width + 0.5 for o in outs_) + 2.4)
+            case BinaryOnes(inside):
+                out = self.go(inside)
+                text = d.function("ones") + d.apply + d.parens(out.text, out.tall)
+                return _Out(text, _ATOM if d.flat else _POWER, False, out.tall, out.width + 2.9)
         raise TypeError(f"no printing of {type(form).__name__}")
 
     def small(self, form: Form) -> _Out:

@@ -119,7 +119,7 @@ def cone(columns: tuple[Sym, ...], where: tuple[Condition, ...]) -> tuple[tuple[
     for point in pairs(range(4), repeat=len(columns)):
         heights = [sum(map(mul, wall, point)) for wall in walls]
         if gcd(*point) == 1 and min(heights) >= 0:
-            solver = _Solver()
+            solver = Solver()
             for wall, height in zip(walls, heights, strict=True):
                 if not height:
                     solver.add(wall, Fraction(0))
@@ -128,7 +128,7 @@ def cone(columns: tuple[Sym, ...], where: tuple[Condition, ...]) -> tuple[tuple[
     return (tuple(map(sum, zip(*edges, strict=True))), *edges)
 
 
-class _Solver:
+class Solver:
     """Equations one by one: each says something new, or confirms those before it, or contradicts them."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class _Solver:
 
 def _solved(samples: Iterable[tuple[list[Fraction], Fraction]]) -> tuple[list[Fraction], int] | None:
     """The coefficients of a sum that all samples agree with, and how many these are; None where there are none."""
-    solver = _Solver()
+    solver = Solver()
     if not all(solver.add(left, right) for left, right in samples) or solver.confirmed < _CONFIRMING:
         return None
     return solver.solution(), solver.confirmed + len(solver.rows)
@@ -228,7 +228,8 @@ def time(schedule: Schedule, measure: Measure = "makespan", besides: tuple[Sym, 
             if found is not None:
                 table: dict[tuple[Form, Form], Fraction] = {}
                 table.update(zip(pairs(columns, monomials), found[0], strict=True))
-                return ClosedForm(_written(table, columns, monomials), (*schedule.conditions, *where, *times), found[1])
+                form = written_sum(table, columns, monomials)
+                return ClosedForm(form, (*schedule.conditions, *where, *times), found[1])
     return None
 
 
@@ -255,7 +256,9 @@ def _monomials(schedule: Schedule, floors: bool = False, mean: bool = False) -> 
     return (*found, *([Ratio(num(1), P)] if mean else []), P, num(1))
 
 
-def _written(table: Mapping[tuple[Form, Form], Fraction], columns: Sequence[Form], monomials: Sequence[Form]) -> Form:
+def written_sum(
+    table: Mapping[tuple[Form, Form], Fraction], columns: Sequence[Form], monomials: Sequence[Form]
+) -> Form:
     """A sum of products of a size and a sum of times, as one would write it: m (F + B + W) + (p - 1) (F + B)."""
     rows = {size: [table[column, size] for column in columns] for size in monomials}
     for shift in (1, 2):
@@ -325,7 +328,7 @@ def held(schedule: Schedule, until: str = "W", rank: bool = True) -> ClosedForm 
             table: dict[tuple[Form, Form], Fraction] = {
                 (num(1), one): a for one, a in zip(monomials, found[0], strict=True)
             }
-            form = _written(table, (num(1),), monomials)
+            form = written_sum(table, (num(1),), monomials)
             form = Smallest((form, work)) if capped else form
             if not capped or all(forms.evaluate(form, at) == most(at) for at in places):
                 return ClosedForm(form, (*schedule.conditions, *conditions(text)), len(places))

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from typing import NamedTuple, NoReturn
 
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.program.orders import Item, Schedule, forward_only, in_flight, written
+from symcomm.program.orders import Item, in_flight, written
 
-RANK_LIMIT, EVENT_LIMIT = 256, 1_000_000
 Time = Sequence[Fraction | int] | Fraction | int  # of every stage, or of each one
 
 
@@ -163,7 +162,7 @@ def simulate(orders: Sequence[Sequence[Item]], times: Times | None = None, name:
     ('21', '3/7', '3/4')
     """
     times = times or Times()
-    plan = _Plan(orders)
+    plan = Needs(orders)
     lengths, scale = plan.lengths(times)
     hop = int(Fraction(times.hop) * scale)
     ends, where = [-1] * len(plan.where), plan.where
@@ -221,7 +220,7 @@ def once(stages: int, microbatches: int, times: Times, backward: bool = True) ->
     return times
 
 
-class _Plan:
+class Needs:
     """What every item of the orders needs and makes, by keys that are whole numbers."""
 
     def __init__(self, orders: Sequence[Sequence[Item]]) -> None:
@@ -354,29 +353,3 @@ class _Plan:
             ]
             text = "; ".join(told) + f", behind {standing[0]}"
         return OrderError(f"the ranks wait for one another: {text}" if len(cycle) > 1 else text, cycle[0], at[cycle[0]])
-
-
-def run(
-    schedule: str | Schedule, stages: int, microbatches: int, chunks: int | None = None, times: Times | None = None,
-    backward: bool = True,
-) -> Execution:  # fmt: skip
-    """The events of a schedule (or of its name), on so many ranks (``stages``), with a rank's ``chunks``.
-
-    ``times`` are per action, that is for one chunk of a rank. Raises ``ValuesError`` and ``StrategyError`` for what
-    ``Schedule.fitting`` and ``simulate`` refuse, and for more work than can be followed.
-
-    >>> str(run("1f1b", 4, 8).makespan)
-    '33'
-    """
-    from symcomm.program.schedules import find
-
-    found = find(schedule)
-    v = found.fitting(stages, microbatches, chunks)
-    if stages > RANK_LIMIT or 3 * stages * microbatches * v > EVENT_LIMIT:
-        raise ValuesError(
-            f"{stages} stages and {microbatches} microbatches are too many to be followed one by one",
-            hint=f"at most {RANK_LIMIT} stages and {EVENT_LIMIT:,} pieces of work",
-        )
-    orders = found.ranks(stages, microbatches, v)
-    made = simulate(orders if backward else forward_only(orders), times, found.name)
-    return replace(made, name=found.name)

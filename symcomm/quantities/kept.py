@@ -18,13 +18,12 @@ from typing import Any
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation
 from symcomm.errors import SymcommError
-from symcomm.form import Form, Num, Sym, evaluate, from_expr, names
+from symcomm.form import Form, Num, Sym, evaluate, names
 from symcomm.graph.graph import Graph
 from symcomm.parallel.pipeline import check_stages
-from symcomm.parallel.placement import cut_axes
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program.program import Same, unstaged
-from symcomm.quantities.setting import Setting
+from symcomm.quantities.setting import Setting, cuts
 from symcomm.units import Quantity
 
 # What is derived from the degrees as forms; it neither compares them nor solves for them.
@@ -111,7 +110,7 @@ def derived(quantity: str, setting: Setting, options: Options, derive: Derive) -
     if not known.settled:
         known.settled = True
         with suppress(SymcommError):  # a node of so many ranks, for one, needs the number of each degree
-            found = derive(setting, **symbolic)
+            found = derive(replace(setting, named=setting.named | degrees.keys(), checks=[]), **symbolic)
             known.by_symbols = found if _agree(known.first, found, known.degrees) else None
     if known.by_symbols is None:
         return derive(setting, **options)
@@ -157,12 +156,8 @@ def _cuts(
 ) -> tuple[tuple[Fraction, tuple[Form, ...]], ...]:
     """The known sizes that a strategy cuts, each with the degrees that must divide it."""
     known = dict(values)
-    found: dict[tuple[Fraction, tuple[Form, ...]], None] = {}
-    for _, axis, meshes in cut_axes(held.it, strategy):
-        size = from_expr(axis.size)
-        if {*names(size)} <= known.keys():
-            found[evaluate(size, known), tuple(strategy.sizes[mesh] for mesh in meshes)] = None
-    return tuple(found)
+    sizes = ((size, parts) for size, parts in cuts(held, strategy) if {*names(size)} <= known.keys())
+    return tuple(dict.fromkeys((evaluate(size, known), parts) for size, parts in sizes))
 
 
 def _divides(setting: Setting, strategy: Strategy, degrees: Mapping[str, Fraction]) -> bool:

@@ -13,6 +13,7 @@ class DerivedQuantities:
         self,
         scope: Literal["forward", "backward", "training"] = "forward",
         op: object = None,
+        frozen: object = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -29,6 +30,7 @@ class DerivedQuantities:
 
     def parameters(
         self,
+        of: Literal["all", "active"] = "all",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -94,10 +96,11 @@ class DerivedQuantities:
         capacity: object,
         capacity_is: str | None = None,
         strategy: Strategy | str | None = None,
-        recipe: str = "mixed_adam",
+        recipe: str | Mapping[str, object] = "mixed_adam",
         include: Literal["states", "activations", "states and activations"] = "states and activations",
         recomputation: object = None,
         frozen: object = None,
+        sharded: object = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -106,7 +109,7 @@ class DerivedQuantities:
     def peak_memory(
         self,
         strategy: Strategy | str | None = None,
-        recipe: str = "mixed_adam",
+        recipe: str | Mapping[str, object] = "mixed_adam",
         dtype: str | None = None,
         recomputation: object = None,
         every: int | str | None = None,
@@ -130,9 +133,13 @@ class DerivedQuantities:
     def state_memory(
         self,
         strategy: Strategy | str | None = None,
-        recipe: str = "mixed_adam",
+        recipe: str | Mapping[str, object] = "mixed_adam",
         frozen: object = None,
         stage: object = None,
+        schedule: str | None = None,
+        of: Literal["all", "weights", "gradients", "states"] = "all",
+        rounding: Literal["requests", "none"] = "none",
+        units: Literal["weight", "model"] = "weight",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -262,6 +269,8 @@ class DerivedQuantities:
         dtype: str | None = None,
         gradient_dtype: str | None = None,
         stage: object = None,
+        frozen: object = None,
+        microbatches: int | str | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -374,6 +383,7 @@ class DerivedQuantities:
         strategy: Strategy | str,
         devices: int | str,
         least: Literal["communication", "batch"] = "communication",
+        want: Literal["split", "least"] = "split",
         numbers: Literal["real", "whole"] = "real",
         phase: Literal["forward", "backward", "training"] = "forward",
         links: str | None = None,
@@ -426,6 +436,7 @@ class DerivedQuantities:
         phase: Literal["forward", "backward", "microbatch", "end_of_batch"] = "forward",
         strategy: Strategy | str | None = None,
         dtype: str | None = None,
+        frozen: object = None,
         *,
         device: object = None,
         peak: object = None,
@@ -445,6 +456,8 @@ class DerivedQuantities:
         microbatches: int | str | None = None,
         dtype: str | None = None,
         gradient_dtype: str | None = None,
+        schedule: str | None = None,
+        chunks: int | str | None = None,
         *,
         device: object = None,
         peak: object = None,
@@ -474,6 +487,7 @@ class DerivedQuantities:
         gradient_dtype: str | None = None,
         schedule: str | None = None,
         chunks: int | str | None = None,
+        frozen: object = None,
         *,
         device: object = None,
         peak: object = None,
@@ -491,11 +505,16 @@ class DerivedQuantities:
         strategy: Strategy | str | None = None,
         of: Literal["tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device_hours", "devices"] = "tokens_per_second",
         microbatches: int | str | None = None,
+        step: object = None,
+        achieved: object = None,
         mfu: object = None,
         devices_used: int | str | None = None,
         budget: object = None,
         dtype: str | None = None,
         gradient_dtype: str | None = None,
+        frozen: object = None,
+        schedule: str | None = None,
+        chunks: int | str | None = None,
         *,
         device: object = None,
         peak: object = None,
@@ -516,6 +535,7 @@ class DerivedQuantities:
         op: object = None,
         dtype: str | None = None,
         gradient_dtype: str | None = None,
+        frozen: object = None,
         *,
         device: object = None,
         peak: object = None,
@@ -540,7 +560,7 @@ class DerivedQuantities:
 
     def scaling_law(
         self,
-        want: Literal["parameters", "tokens", "tokens_per_parameter", "exponent_parameters", "exponent_tokens", "coefficient_parameters", "coefficient_tokens", "doubling", "loss", "break_even", "rule_compute", "rule_tokens_per_parameter", "same_compute"] = "parameters",
+        want: Literal["parameters", "tokens", "tokens_per_parameter", "exponent_parameters", "exponent_tokens", "coefficient_parameters", "coefficient_tokens", "doubling", "loss", "break_even", "rule_compute", "rule_crossover", "rule_tokens_per_parameter", "same_compute"] = "parameters",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

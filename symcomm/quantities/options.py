@@ -56,7 +56,13 @@ Dtype = Annotated[
 ElementDtype = Annotated[str, Reads("dtype"), Meaning("the number format of an element")]
 GradientDtype = Annotated[str, Reads("dtype"), Meaning("the number format in which gradients of weights are reduced")]
 OpName = Annotated[str, Meaning("only the row that computes this tensor")]
-RecipeName = Annotated[str, OneOf(RECIPES), Meaning("the bytes that are kept for each parameter")]
+RecipeName = Annotated[
+    str | Mapping[str, object], Reads("recipe"), OneOf(RECIPES, open=True),
+    Meaning(
+        "the bytes that are kept for each parameter: a recipe, or one of one's own such as 2+2+12 (weights, gradients, "
+        "states) or weights=2, gradients=2, master=4, states=2"
+    ),
+]
 Frozen = Annotated[str | Iterable[str], Meaning("weights that are not trained, with commas between them")]
 Recomputation = Annotated[
     str | Iterable[str],
@@ -73,7 +79,13 @@ StageNumber = Annotated[int | str, Meaning("the stage of a pipeline, the first o
 Chunks = Annotated[Whole, Meaning("the chunks of layers per rank, for a schedule that has several")]
 Microbatches = Annotated[Whole, Meaning("how many microbatches a batch is cut into")]
 CapacityIs = Annotated[str, OneOf(_capacities), Meaning("what the capacity means; must be said")]
-Held = Annotated[str | Iterable[str], Meaning("tensors that the program still refers to, with commas between them")]
+Held = Annotated[
+    str | Iterable[str],
+    Meaning(
+        "tensors that the program still refers to, with commas between them; of one outside the model its shape, such "
+        "as labels [B, L] int64"
+    ),
+]
 
 Phase = Annotated[Literal["forward", "backward", "microbatch", "end_of_batch"], Meaning("what is timed")]
 MeshPhase = Annotated[Literal["forward", "backward", "training"], Meaning("what is timed")]

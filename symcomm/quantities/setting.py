@@ -14,10 +14,13 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, worked_out
 from symcomm.dtypes import formats
-from symcomm.errors import ValuesError
-from symcomm.form import Form, Num, Sym, num, product
-from symcomm.graph.graph import Graph, Op, Region
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form, Num, Ratio, Sym, num, product
+from symcomm.graph.graph import Graph, Op, Region, bare
 from symcomm.notation import Notation
+from symcomm.parallel.pipeline import check_stages
+from symcomm.parallel.placement import check_divisible, cut_axes
+from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import Same
 from symcomm.units import Unit
 
@@ -34,6 +37,32 @@ class Setting:
     dtype: str = "fp16"
     notation: Notation = field(default_factory=Notation)
     values: Mapping[str, Fraction] = field(default_factory=dict)
+    frozen: frozenset[str] = frozenset()
+
+    def freeze(self, said: str | Iterable[str] | None) -> Setting:
+        """The same with weights that are not trained; ``W*`` means all whose names begin with W.
+
+        Raises ``ValuesError`` for a name that no weight has, and where nothing is left to train.
+        """
+        if said is None:
+            return self
+        weights = [t.name for t in self.graph.weights]
+        found: set[str] = set()
+        for name in named(said):
+            mine = [w for w in weights if named_by(name, w)]
+            if not mine:
+                raise ValuesError(f"no weight is called '{name[:60]}'", hint=nearest(name, weights))
+            found.update(mine)
+        if found and len(found) == len(weights):
+            raise ValuesError("all weights are frozen: there is nothing to train", hint="leave out some of 'frozen'")
+        return replace(self, frozen=frozenset(found))
+    named: frozenset[str] = frozenset()  # what the options of a question name
+    checks: list[Callable[[Mapping[str, Fraction]], None]] = field(default_factory=list, compare=False)
+
+    def check_divisible(self, strategy: Strategy) -> None:
+        """Raises ``StrategyError`` where a degree does not divide a size, as soon as both are known."""
+        check_divisible(self.graph, strategy, self.values)
+        self.checks.append(partial(_check_sizes, self.graph, strategy))
 
     def in_format(self, dtype: str | None) -> Setting:
         """The same in other number formats: one for all, or ``X=fp8, Y=fp32``; as it is where none is said."""
@@ -63,7 +92,7 @@ class Setting:
         found = {s.name for axis in self.graph.axes.values() for s in axis.size.free_symbols}
         for name, right in self.graph.relations.equations:
             found |= {name, *forms.names(right)}
-        return frozenset({*found, *(region.times for region in self.graph.regions)})
+        return frozenset({*found, *(region.times for region in self.graph.regions if region.times)})
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -110,9 +139,13 @@ class Setting:
         notes: Sequence[str] = (),
     ) -> Derivation:  # fmt: skip
         """A derivation with this setting's conventions, relations and names."""
+        if self.frozen:
+            listed = ", ".join(f"`{t.name}`" for t in self.graph.weights if t.name in self.frozen)
+            notes = (*notes, f"Not trained, so without gradient and update: {listed}.")
         return Derivation(
             title, self.accounting, tuple(steps), tuple(dict.fromkeys(touched)), self.graph.relations, tuple(exhibits),
-            tuple(self.values.items()), self.notation, tuple(notes),
+            tuple(self.values.items()), self.notation, tuple(notes), sizes=self.symbols, named=self.named,
+            checks=tuple(self.checks),
         )  # fmt: skip
 
     def worth(self, form: Form, known: Mapping[str, Expr]) -> Expr:
@@ -130,11 +163,31 @@ class Setting:
     def _neat(self, form: Form, known: Mapping[str, Expr]) -> Form:
         """A form with its terms collected; what holds the largest of several keeps its shape and names."""
         import sympy as sp
+        from sympy.core.function import AppliedUndef
 
         worth = forms.value(form, known)
-        if not worth.has(sp.Max, sp.Min):
+        if not worth.has(sp.Max, sp.Min, AppliedUndef):
             return forms.from_expr(_collected(worth, self.graph.relations.gather))
         return form
+
+
+@lru_cache(maxsize=256)
+def cuts(held: Same[Graph], strategy: Strategy) -> tuple[tuple[Form, tuple[Form, ...]], ...]:
+    """The sizes that a strategy cuts, each with the degrees that must divide it."""
+    found: dict[tuple[Form, tuple[Form, ...]], None] = {}
+    for _, axis, meshes in cut_axes(held.it, strategy):
+        found[forms.from_expr(axis.size), tuple(strategy.sizes[mesh] for mesh in meshes)] = None
+    return tuple(found)
+
+
+def _check_sizes(graph: Graph, strategy: Strategy, known: Mapping[str, Fraction]) -> None:
+    """Raises ``StrategyError`` where a degree does not divide a size, both known."""
+    if strategy.pipeline is not None:
+        check_stages(graph, strategy.pipeline, known)
+    for size, parts in cuts(Same(graph), strategy):
+        form = Ratio(size, product(*parts))
+        if {*forms.names(form)} <= known.keys() and forms.evaluate(form, known).denominator != 1:
+            check_divisible(graph, strategy, known)  # says which tensor it is
 
 
 @lru_cache(maxsize=64)
@@ -239,8 +292,33 @@ def _common_factor(total: Expr) -> Expr:
     return sp.Mul(*([] if content == 1 else [content]), *outside, inside, evaluate=False)
 
 
+def named(said: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Names in a list, or in a text with commas between them.
+
+    >>> named("W, b"), named("z, r [B, L] int64"), named(["W"]), named(None)
+    (('W', 'b'), ('z', 'r [B, L] int64'), ('W',), ())
+    """
+    if said is None:
+        return ()
+    found = re.split(r",(?![^\[]*\])", said) if isinstance(said, str) else [str(name) for name in said]
+    return tuple(name.strip() for name in found if name.strip())
+
+
+def named_by(said: str, name: str) -> bool:
+    """Whether a person means a weight: by its name, with its region's mark or not, or by how the name begins.
+
+    >>> named_by("W*", "head:W^U"), named_by("W", "W^U")
+    (True, False)
+    """
+    return any(said == one or (said.endswith("*") and one.startswith(said[:-1])) for one in (name, bare(name)))
+
+
 class Work:
     """The steps of a derivation while they are written down."""
+
+    def reused(self, name: str) -> Form | None:
+        """The name of a step that is there already; None where there is none."""
+        return Sym(name) if name in self.known else None
 
     def called(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
         """A form under a name; a symbol has one already."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 # Functions that a configuration may name, as they are spelled in a layer table.
 ACTIVATIONS = {
-    "gelu": "gelu", "gelu_new": "gelu", "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu", "quick_gelu": "gelu",
-    "gelu_python": "gelu", "silu": "silu", "swish": "silu", "relu": "relu", "relu2": "squared_relu", "tanh": "tanh",
+    "gelu": "gelu", "gelu_new": "gelu_new", "gelu_fast": "gelu_fast", "gelu_pytorch_tanh": "gelu",
+    "quick_gelu": "quick_gelu", "gelu_python": "gelu_python",
+    "silu": "silu", "swish": "silu", "relu": "relu", "relu2": "squared_relu", "tanh": "tanh",
 }  # fmt: skip
 
 # What the symbols of every blueprint mean, over the usual meanings.
@@ -17,8 +18,11 @@ MEANINGS = {
     "n_pos": "number of learned positions",
     "n_type": "number of token types",
     "n_label": "number of labels",
+    "n_bucket": "number of relative positions",
     "D_q": "query heads times head dimension",
     "D_kv": "key/value heads times head dimension",
+    "D_E": "width of the word embedding",
+    "C_P": "numbers of a patch: channels times its pixels",
     "n_top": "experts each token goes to",
     "F_E": "hidden dimension of an expert",
     "F_S": "hidden dimension of the shared experts",
@@ -28,14 +32,25 @@ MEANINGS = {
     "r_KV": "rank of the keys and values",
     "N_dense": "number of layers without experts",
     "N_moe": "number of layers with experts",
+    "N_enc": "number of layers of the encoder",
+    "N_dec": "number of layers of the decoder",
 }
 
-_COMMON = {
+Keys = Mapping[str, str]
+HeadKind = Literal["none", "pooler", "masked", "causal", "classes", "first", "score", "tokens"]
+
+_HEADS: Mapping[str, HeadKind] = {"ForCausalLM": "causal", "Model": "none", "ForSequenceClassification": "score"}
+_COMMON: Keys = {
     "D": "hidden_size", "N_layer": "num_hidden_layers", "n_H": "num_attention_heads", "F": "intermediate_size",
     "V": "vocab_size",
 }  # fmt: skip
-_GPT2 = {"D": "n_embd", "N_layer": "n_layer", "n_H": "n_head", "V": "vocab_size", "n_pos": "n_positions"}
-_LATENT = {
+_BERT: Keys = {**_COMMON, "n_pos": "max_position_embeddings", "n_type": "type_vocab_size"}
+_ROUTED: Keys = {s: k for s, k in _COMMON.items() if s != "F"}
+_GPT2: Keys = {"D": "n_embd", "N_layer": "n_layer", "n_H": "n_head", "F": "n_inner", "V": "vocab_size"}
+_EXPERTS: Keys = {
+    "F_E": "moe_intermediate_size", "E": "num_experts|num_local_experts", "n_top": "num_experts_per_tok",
+}  # fmt: skip
+_LATENT: Keys = {
     "r_KV": "kv_lora_rank", "H": "qk_nope_head_dim", "H_R": "qk_rope_head_dim", "H_V": "v_head_dim",
     "F_E": "moe_intermediate_size", "E": "n_routed_experts", "n_top": "num_experts_per_tok",
 }  # fmt: skip
@@ -53,104 +68,227 @@ class Choice:
 class Architecture:
     """A family of models: the keys of its sizes and the choices of its layers.
 
-    ``sizes`` maps each symbol to the key it must stand under. ``prefix`` is how the class names begin.
+    ``sizes`` maps each symbol to the key it must stand under (``a|b``: either spelling). ``prefix`` is how the class
+    names begin, ``heads`` says what stands behind the layers by how they end; the first is meant where a configuration
+    names none. ``norms`` says where the layers are normalised: at a branch's ``input``, at its ``output`` before the
+    sum, or the ``sum``. In ``parallel`` layers attention and feed-forward read one stream. ``drops`` are the key and
+    the usual rate of each dropout: embedding, attention, mixed, fed.
     """
 
     model_type: str
     prefix: str
-    sizes: Mapping[str, str] = field(default_factory=lambda: dict(_COMMON))
+    sizes: Keys = field(default_factory=lambda: dict(_COMMON))
+    heads: Mapping[str, HeadKind] = field(default_factory=lambda: _HEADS)
     norm: Literal["layernorm", "rmsnorm"] = "rmsnorm"
-    norms: Literal["before", "after", "around"] = "before"
-    learned_positions: bool = False
+    norms: tuple[Literal["input", "output", "sum"], ...] = ("input",)
+    sums: Choice = Choice(False)  # the sums are normalised, whatever ``norms`` says
+    affine: Choice = Choice(True)  # norms have a scale
+    parallel: Choice = Choice(False)
+    one_norm: Choice = Choice(False)  # of the two branches of a parallel layer
+    positions: Literal["learned", "rotary"] = "rotary"
+    more_positions: int = 0  # rows of the table before the first position
     token_types: bool = False
-    causal: bool = True
-    gated: bool = True
+    patches: bool = False
+    stacks: Literal["decoder", "encoder", "both"] = "decoder"
+    gated: Choice = Choice(True)
     activation_key: str = "hidden_act"
     activation: str = "silu"
-    dropout_keys: tuple[str, str, str] = ("", "", "")  # embedding, attention, residual
-    dropout: float = 0.0  # without those keys
+    pooled: Literal["tanh", "relu"] = "tanh"
+    drops: Mapping[str, tuple[str, float]] = field(default_factory=lambda: {"attention": ("attention_dropout", 0.0)})
     qkv_bias: Choice = Choice(False)
     out_bias: Choice = Choice(False)
     mlp_bias: Choice = Choice(False)
-    head_norm: bool = False
+    head_bias: bool = False
+    router_bias: bool = False  # and the experts
+    sinks: bool = False
+    head_norm: Literal["", "each", "all"] = ""  # queries and keys are normalised: each head, or all heads at once
+    grouped: str = "num_key_value_heads"  # the key of the key/value heads; empty where each query head has its own
     head_dim: int | None = None  # without the key head_dim; None is hidden_size over heads
+    feedforward: int = 0  # F is so many D without its key; 0 where the key must be there
     tied: bool = False  # without the key tie_word_embeddings
-    head: str = "ForCausalLM"  # without the key architectures
     mixer: Literal["heads", "latent"] = "heads"
-    block: Literal["mlp", "experts", "experts after dense"] = "mlp"
+    shared: Literal["", "plain", "gated"] = ""  # the experts every token goes to
+    window: int | None = None  # positions that local attention sees, without the key sliding_window
+    rephrased: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # entries that follow from its own
+    notes: tuple[str, ...] = ()
     source: str = ""
+
+    @property
+    def routed(self) -> bool:
+        """Whether layers may have experts."""
+        return "E" in self.sizes
 
 
 _BIAS = Choice(False, "attention_bias")
+_BIASED = Choice(True, "attention_bias")
 _YES = Choice(True)
+_NO = Choice(False)
+_QKV = "queries, keys and values are one fused matrix, read as three: parameters and FLOPs are the same"
+_SWIGLU = "gate and up are one fused matrix, read as two: parameters and FLOPs are the same"
+_BERT_DROPS = {
+    "embedding": ("hidden_dropout_prob", 0.1), "attention": ("attention_probs_dropout_prob", 0.1),
+    "mixed": ("hidden_dropout_prob", 0.1), "fed": ("hidden_dropout_prob", 0.1),
+}  # fmt: skip
+_BERT_HEADS: Mapping[str, HeadKind] = {
+    "Model": "pooler", "ForMaskedLM": "masked", "ForSequenceClassification": "classes",
+    "ForTokenClassification": "tokens",
+}  # fmt: skip
+
+
+def _pdrop(rate: float) -> dict[str, tuple[str, float]]:
+    return {"embedding": ("embd_pdrop", rate), "attention": ("attn_pdrop", rate), "mixed": ("resid_pdrop", rate),
+            "fed": ("resid_pdrop", rate)}  # fmt: skip
+
+
+def _falcon(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Falcon's layers: one key/value head unless it says otherwise, and one norm or two of parallel branches."""
+    if said.get("new_decoder_architecture"):
+        return {"one_norm": said.get("num_ln_in_parallel_attn") == 1}
+    return {"num_kv_heads": 1 if said.get("multi_query", True) else said.get("num_attention_heads")}
+
+
+def _opt(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {"do_layer_norm_after": not said.get("do_layer_norm_before", True)}
+
+
+def _t5(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The words of ``feed_forward_proj``: ``relu``, ``gated-gelu``."""
+    *gated, name = str(said.get("feed_forward_proj") or said.get("dense_act_fn") or "relu").split("-")
+    return {"is_gated_act": bool(gated) or bool(said.get("is_gated_act")), "dense_act_fn": name}
+
 
 ARCHITECTURES: dict[str, Architecture] = {
     a.model_type: a
     for a in (
         Architecture(
-            "bert", "Bert", {**_COMMON, "n_pos": "max_position_embeddings", "n_type": "type_vocab_size"},
-            norm="layernorm", norms="after", learned_positions=True, token_types=True, causal=False, gated=False,
-            activation="gelu", dropout=0.1,
-            dropout_keys=("hidden_dropout_prob", "attention_probs_dropout_prob", "hidden_dropout_prob"),
-            qkv_bias=_YES, out_bias=_YES, mlp_bias=_YES, tied=True, head="Model", source="arXiv 1810.04805",
+            "bert", "Bert", _BERT, _BERT_HEADS, norm="layernorm", norms=("sum",), positions="learned", token_types=True,
+            stacks="encoder", gated=_NO, activation="gelu", drops=_BERT_DROPS, qkv_bias=_YES, out_bias=_YES,
+            mlp_bias=_YES, grouped="", tied=True, source="arXiv 1810.04805",
         ),
         Architecture(
-            "gpt2", "GPT2", _GPT2, norm="layernorm", learned_positions=True, gated=False,
-            activation_key="activation_function", activation="gelu_new", dropout=0.1,
-            dropout_keys=("embd_pdrop", "attn_pdrop", "resid_pdrop"),
-            qkv_bias=_YES, out_bias=_YES, mlp_bias=_YES, tied=True, head="LMHeadModel",
+            "roberta", "Roberta", _BERT, _BERT_HEADS, norm="layernorm", norms=("sum",), positions="learned",
+            token_types=True, stacks="encoder", gated=_NO, activation="gelu", drops=_BERT_DROPS, qkv_bias=_YES,
+            out_bias=_YES, mlp_bias=_YES, grouped="", tied=True, source="arXiv 1907.11692",
+        ),
+        Architecture(
+            "distilbert", "DistilBert",
+            {"D": "dim", "N_layer": "n_layers", "n_H": "n_heads", "F": "hidden_dim", "V": "vocab_size",
+             "n_pos": "max_position_embeddings"},
+            {**_BERT_HEADS, "Model": "none"}, norm="layernorm", norms=("sum",), positions="learned", stacks="encoder",
+            gated=_NO, activation_key="activation", activation="gelu", pooled="relu",
+            drops={"embedding": ("dropout", 0.1), "attention": ("attention_dropout", 0.1), "fed": ("dropout", 0.1)},
+            qkv_bias=_YES, out_bias=_YES, mlp_bias=_YES, grouped="", tied=True, source="arXiv 1910.01108",
+        ),
+        Architecture(
+            "vit", "ViT", {s: k for s, k in _COMMON.items() if s != "V"},
+            {"Model": "pooler", "ForImageClassification": "first"}, norm="layernorm", positions="learned", patches=True,
+            stacks="encoder", gated=_NO, activation="gelu",
+            drops={place: (key, 0.0) for place, (key, _) in _BERT_DROPS.items()}, qkv_bias=Choice(True, "qkv_bias"),
+            out_bias=_YES, mlp_bias=_YES, grouped="", source="arXiv 2010.11929",
+        ),
+        Architecture(
+            "gpt2", "GPT2", {**_GPT2, "n_pos": "n_positions"},
+            {"LMHeadModel": "causal", "Model": "none", "ForSequenceClassification": "score"}, norm="layernorm",
+            positions="learned", gated=_NO, activation_key="activation_function", activation="gelu_new",
+            drops=_pdrop(0.1), qkv_bias=_YES, out_bias=_YES, mlp_bias=_YES, grouped="", feedforward=4, tied=True,
+            notes=(_QKV,),
+        ),
+        Architecture(
+            "gptj", "GPTJ", _GPT2, norm="layernorm", parallel=_YES, one_norm=_YES, gated=_NO,
+            activation_key="activation_function", activation="gelu_new", drops=_pdrop(0.0), mlp_bias=_YES,
+            head_bias=True, grouped="", feedforward=4,
+        ),
+        Architecture(
+            "gpt_neox", "GPTNeoX", norm="layernorm", parallel=Choice(True, "use_parallel_residual"), gated=_NO,
+            activation="gelu",
+            drops={"embedding": ("hidden_dropout", 0.0), "attention": ("attention_dropout", 0.0),
+                   "mixed": ("hidden_dropout", 0.0), "fed": ("hidden_dropout", 0.0)},
+            qkv_bias=_BIASED, out_bias=_BIASED, mlp_bias=_YES,
+            grouped="", notes=(_QKV,), source="arXiv 2204.06745",
+        ),
+        Architecture(
+            "opt", "OPT",
+            {**_COMMON, "F": "ffn_dim", "n_pos": "max_position_embeddings"}, norm="layernorm",
+            sums=Choice(False, "do_layer_norm_after"), affine=Choice(True, "layer_norm_elementwise_affine"),
+            positions="learned", more_positions=2, gated=_NO, activation_key="activation_function",
+            activation="relu", rephrased=_opt,
+            drops={"attention": ("attention_dropout", 0.0), "mixed": ("dropout", 0.1), "fed": ("dropout", 0.1)},
+            qkv_bias=Choice(True, "enable_bias"), out_bias=Choice(True, "enable_bias"),
+            mlp_bias=Choice(True, "enable_bias"), grouped="", tied=True, source="arXiv 2205.01068",
+        ),
+        Architecture(
+            "falcon", "Falcon", {**_COMMON, "F": "ffn_hidden_size"}, norm="layernorm",
+            parallel=Choice(True, "parallel_attn"), one_norm=Choice(True, "one_norm"), gated=_NO,
+            activation_key="activation", activation="gelu",
+            drops={"attention": ("attention_dropout", 0.0), "mixed": ("hidden_dropout", 0.0),
+                   "fed": ("hidden_dropout", 0.0)},
+            qkv_bias=Choice(False, "bias"), out_bias=Choice(False, "bias"), mlp_bias=Choice(False, "bias"),
+            grouped="num_kv_heads", feedforward=4, tied=True, rephrased=_falcon, notes=(_QKV,),
+            source="arXiv 2311.16867",
         ),
         Architecture(
             "llama", "Llama", qkv_bias=_BIAS, out_bias=_BIAS, mlp_bias=Choice(False, "mlp_bias"),
             source="arXiv 2302.13971",
         ),
-        Architecture("mistral", "Mistral", source="arXiv 2310.06825"),
         Architecture(
-            "mixtral", "Mixtral",
-            {**{k: v for k, v in _COMMON.items() if k != "F"}, "F_E": "intermediate_size", "E": "num_local_experts",
-             "n_top": "num_experts_per_tok"},
-            block="experts", source="arXiv 2401.04088",
+            "granite", "Granite", qkv_bias=_BIAS, out_bias=_BIAS, mlp_bias=Choice(False, "mlp_bias"),
+            source="arXiv 2408.13359",
+        ),
+        Architecture("olmo2", "Olmo2", norms=("output",), qkv_bias=_BIAS, out_bias=_BIAS, head_norm="all",
+                     source="arXiv 2501.00656"),
+        Architecture("mistral", "Mistral", source="arXiv 2310.06825"),
+        Architecture("mixtral", "Mixtral", {**_ROUTED, **_EXPERTS, "F_E": "intermediate_size"},
+                     source="arXiv 2401.04088"),
+        Architecture(
+            "phi3", "Phi3", drops={**_pdrop(0.0), "embedding": ("", 0.0), "attention": ("attention_dropout", 0.0)},
+            notes=(_QKV, _SWIGLU), source="arXiv 2404.14219",
         ),
         Architecture("qwen2", "Qwen2", qkv_bias=_YES, source="arXiv 2407.10671"),
-        Architecture("qwen3", "Qwen3", qkv_bias=_BIAS, out_bias=_BIAS, head_norm=True, head_dim=128,
+        Architecture("qwen2_moe", "Qwen2Moe", {**_COMMON, **_EXPERTS, "F_S": "shared_expert_intermediate_size"},
+                     qkv_bias=Choice(True, "qkv_bias"), shared="gated", source="arXiv 2407.10671"),
+        Architecture("qwen3", "Qwen3", qkv_bias=_BIAS, out_bias=_BIAS, head_norm="each", head_dim=128,
                      source="arXiv 2505.09388"),
+        Architecture("qwen3_moe", "Qwen3Moe", {**_COMMON, **_EXPERTS}, qkv_bias=_BIAS, out_bias=_BIAS,
+                     head_norm="each", source="arXiv 2505.09388"),
         Architecture("gemma", "Gemma", qkv_bias=_BIAS, out_bias=_BIAS, activation="gelu_pytorch_tanh", head_dim=256,
                      tied=True, source="arXiv 2403.08295"),
         Architecture("gemma2", "Gemma2", qkv_bias=_BIAS, out_bias=_BIAS, activation_key="hidden_activation",
-                     activation="gelu_pytorch_tanh", head_dim=256, tied=True, norms="around",
+                     activation="gelu_pytorch_tanh", head_dim=256, tied=True, norms=("input", "output"), window=4096,
                      source="arXiv 2408.00118"),
-        Architecture("deepseek_v2", "DeepseekV2", {**_COMMON, **_LATENT}, mixer="latent", block="experts after dense",
-                     qkv_bias=_BIAS, source="arXiv 2405.04434"),
-        Architecture("deepseek_v3", "DeepseekV3", {**_COMMON, **_LATENT}, mixer="latent", block="experts after dense",
-                     qkv_bias=_BIAS, source="arXiv 2412.19437"),
+        Architecture(
+            "gemma3_text", "Gemma3", heads={"ForCausalLM": "causal", "TextModel": "none"}, qkv_bias=_BIAS,
+            out_bias=_BIAS, activation_key="hidden_activation", activation="gelu_pytorch_tanh", head_norm="each",
+            head_dim=256, tied=True, norms=("input", "output"), window=4096, source="arXiv 2503.19786",
+        ),
+        Architecture(
+            "gpt_oss", "GptOss", {**_ROUTED, **_EXPERTS, "F_E": "intermediate_size"},
+            qkv_bias=_BIASED, out_bias=_BIASED, router_bias=True,
+            sinks=True, head_dim=64, window=128, notes=(_SWIGLU,), source="arXiv 2508.10925",
+        ),
+        Architecture("deepseek_v2", "DeepseekV2", {**_COMMON, **_LATENT}, mixer="latent", qkv_bias=_BIAS,
+                     shared="plain", source="arXiv 2405.04434"),
+        Architecture("deepseek_v3", "DeepseekV3", {**_COMMON, **_LATENT}, mixer="latent", qkv_bias=_BIAS,
+                     shared="plain", source="arXiv 2412.19437",
+                     notes=("the correction biases of the router are no parameters and left out",)),
+        Architecture(
+            "t5", "T5",
+            {"D": "d_model", "N_enc": "num_layers", "n_H": "num_heads", "H": "d_kv", "F": "d_ff", "V": "vocab_size",
+             "n_bucket": "relative_attention_num_buckets"},
+            {"ForConditionalGeneration": "causal", "Model": "none", "EncoderModel": "none"}, stacks="both",
+            gated=Choice(False, "is_gated_act"),
+            activation_key="dense_act_fn", activation="relu", grouped="", tied=True, rephrased=_t5,
+            drops=dict.fromkeys(("embedding", "attention", "mixed", "fed"), ("dropout_rate", 0.1)),
+            source="arXiv 1910.10683",
+        ),
     )
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Head:
-    """What stands behind the last layer; the class name ends in ``suffix``."""
-
-    suffix: str
-    kind: Literal["none", "pooler", "masked", "causal", "classes"]
-    prefixes: tuple[str, ...] = ()  # only for these; empty for all
-
-
-HEADS = (
-    Head("ForMaskedLM", "masked", ("Bert",)),
-    Head("ForSequenceClassification", "classes", ("Bert",)),
-    Head("Model", "pooler", ("Bert",)),
-    Head("ForCausalLM", "causal", tuple(a.prefix for a in ARCHITECTURES.values() if a.prefix not in ("Bert", "GPT2"))),
-    Head("LMHeadModel", "causal", ("GPT2",)),
-    Head("Model", "none", tuple(a.prefix for a in ARCHITECTURES.values() if a.prefix != "Bert")),
-)
-
-
-def class_names() -> dict[str, tuple[Architecture, Head]]:
+def class_names() -> dict[str, tuple[Architecture, HeadKind]]:
     """Every class name that is read, with its architecture and head.
 
     >>> architecture, head = class_names()["BertForMaskedLM"]
-    >>> architecture.model_type, head.kind
+    >>> architecture.model_type, head
     ('bert', 'masked')
     """
-    return {a.prefix + h.suffix: (a, h) for a in ARCHITECTURES.values() for h in HEADS if a.prefix in h.prefixes}
+    return {a.prefix + suffix: (a, kind) for a in ARCHITECTURES.values() for suffix, kind in a.heads.items()}

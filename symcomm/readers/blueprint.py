@@ -78,7 +78,8 @@ class Blueprint:
 
     ``meanings`` explains the symbols. ``notes`` say what was repaired or left out. ``flow`` is false where only the
     weights are known and not what feeds what. ``literal`` is the other reading of a damaged text. ``one_axis`` are
-    sizes that mean one axis in all parts, such as the vocabulary.
+    sizes that mean one axis in all parts, such as the vocabulary. ``dtype`` is the number format that a configuration
+    says.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Blueprint:
     flow: bool = True
     literal: Blueprint | None = None
     one_axis: tuple[str, ...] = ()
+    dtype: str = ""
 
     @cached_property
     def graph(self) -> Graph:
@@ -106,7 +108,8 @@ class Blueprint:
             shared = {w.name for w in first.weights} & {w.name for w in last.weights}
             ties += [((first.name, name), (last.name, name)) for name in sorted(shared)]
             before.append(first)
-            after.append(last)
+            if last.ops:
+                after.append(last)
         graphs = [*before, *middle, *after]
         edges = chain(graphs) if self.flow else ()
         return joined(self.name, graphs, edges, ties=ties, one_axis=self.one_axis, notes=self.notes, flow=self.flow)

@@ -21,6 +21,12 @@ DEPTH_LIMIT = 60
 MODULE_LIMIT = 20_000
 COUNT_LIMIT = 1_000_000
 _START = re.compile(r"\s*(?:```\w*\s*\n)?\s*(?:>>> .*\n)?\s*[A-Za-z_]\w*\(\s*(?:\n|$|\([\w.\-]+\):)")
+# From a class alone on its line, a child on the next, to the bracket below it or the end of the fence.
+_TREE = re.compile(
+    r"^(?P<indent>[ \t]*)[A-Za-z_]\w*\([ \t]*\n[ \t]+\([\w.\-]+\): [A-Za-z_]\w*\((?:.*\n)(?:(?![ \t]*```).*\n)*?"
+    r"(?:(?P=indent)\)[ \t]*$|(?=[ \t]*```|\Z))",
+    re.MULTILINE,
+)
 _CONFIG = re.compile(r"^\w+Config \{", re.MULTILINE)
 _TOKENS = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|[()\[\]]")
 
@@ -32,6 +38,24 @@ def is_module_text(text: str) -> bool:
     (True, False)
     """
     return _START.match(text) is not None
+
+
+def module_inside(text: str, file: str = "<text>") -> str | None:
+    r"""The one printed module tree that stands in the prose of a document, on the lines where it stands; None for none.
+
+    >>> module_inside("Deliverable 1\n```\nNet(\n  (fc): Linear(in_features=2, out_features=3)\n)\n```\nIt prints so.")
+    '\n\nNet(\n  (fc): Linear(in_features=2, out_features=3)\n)'
+
+    Raises ``ReaderError`` where there are several.
+    """
+    found = [*_TREE.finditer(text)]
+    if not found:
+        return None
+    lines = [text.count("\n", 0, one.start()) for one in found]
+    if len(found) > 1:
+        said = ", ".join(str(line + 1) for line in lines)
+        raise ReaderError(f"{file} prints {len(found)} modules, in lines {said}", hint="give the text of one of them")
+    return "\n" * lines[0] + found[0][0]
 
 
 @lru_cache(maxsize=1)
@@ -274,8 +298,11 @@ def read_module_text(
 def as_blueprint(module: Module, notes: tuple[str, ...] = ()) -> Blueprint:
     """The blueprint of a tree: that of its architecture where it is one that is known, else that of its weights."""
     from symcomm.readers.recognise import recognise
+    from symcomm.readers.unprinted import completed
 
+    module, said = completed(module)
     known = recognise(module)
     if known is not None:
-        return replace(known, notes=(*notes, *known.notes))
-    return from_tree(module, notes=notes)
+        return replace(known, notes=(*notes, *said, *known.notes))
+    unseen = "a print shows modules: a weight that is none, or is used twice, stands in it only where a note says so"
+    return from_tree(module, notes=(*notes, *said, unseen))

@@ -170,6 +170,12 @@ LEAVES: tuple[Leaf, ...] = (
     *(Leaf(name, _nothing) for name in _WITHOUT.split()),
     Leaf("RMSNorm", _rmsnorm, ending=True),
     Leaf("RotaryEmbedding", _nothing, ending=True),
+    Leaf("Activation", _nothing, ending=True),
+    Leaf("Gelu", _nothing, ending=True),
+    # Classes of one's own that are called and printed like these.
+    Leaf("Linear", _linear, ending=True),
+    Leaf("Embedding", _embedding, ending=True),
+    Leaf("LayerNorm", _layernorm, ending=True),
 )
 CONTAINERS = frozenset({"ModuleList", "Sequential", "ModuleDict"})
 
@@ -187,11 +193,11 @@ def weights(module: Module) -> Shapes:
     if module.shapes is not None:
         return module.shapes
     known = leaf(module.kind)
-    if known is not None:
+    if known is not None and not (known.ending and module.children):
         return known.shapes(Reading(module))
     if module.children or module.kind in CONTAINERS:
         return ()
-    near = nearest(module.kind, [one.kind for one in LEAVES])
+    near = nearest(module.kind, [*dict.fromkeys(one.kind for one in LEAVES)])
     raise ReaderError(
         f"unknown layer class '{module.kind[:60]}'",
         module.span,
@@ -251,7 +257,7 @@ def from_tree(module: Module, notes: tuple[str, ...] = ()) -> Blueprint:
     values = {symbol: times for times, symbol in symbols.items()}
     meanings = dict.fromkeys(symbols.values(), "how often these weights stand")
     said = "a module tree says which weights there are, not what feeds what; each is used once on a batch of its own"
-    return Blueprint(module.kind, tables, values, meanings, (*notes, said), flow=False)
+    return Blueprint(module.kind, tables, values, meanings, (*notes, said), flow=False, one_axis=("B",))
 
 
 _LETTERS = {"gamma": r"\gamma", "beta": r"\beta", "weight": "W", "bias": "b"}

@@ -25,9 +25,11 @@ def read(
 
     Raises ``ReaderError`` where a loss is asked for of anything else: a module says itself what it computes.
     """
-    from symcomm.readers.config import Config, is_config, read_config
+    from symcomm.readers.config import read_config
+    from symcomm.readers.entries import Config, is_config
     from symcomm.readers.live import is_live, read_live
-    from symcomm.readers.module_text import is_module_text, read_module_text
+    from symcomm.readers.module_text import is_module_text, module_inside, read_module_text
+    from symcomm.text.finder import layer_tables
 
     if is_live(source):
         return read_live(_without_loss(source, "a module", loss))
@@ -46,8 +48,13 @@ def read(
         text = source.removeprefix("\ufeff")
     if is_config(text):
         return read_config(text, file or "<config>", architecture, loss)
-    if is_module_text(text):
-        return read_module_text(_without_loss(text, file or "a printed module", loss), file or "<module>", leaves)
+    tree = text if is_module_text(text) else None
+    if tree is None and "```symcomm" not in text:
+        tree = module_inside(text, file or "<text>")
+        if tree is not None and layer_tables(text, file):
+            return None  # a document with both is about its table
+    if tree is not None:
+        return read_module_text(_without_loss(tree, file or "a printed module", loss), file or "<module>", leaves)
     return None
 
 

@@ -8,21 +8,24 @@ from fractions import Fraction
 from typing import Any
 
 from symcomm.errors import SymcommError
-from symcomm.readers.architectures import class_names
+from symcomm.readers.architectures import Architecture, class_names
 from symcomm.readers.blueprint import Blueprint
-from symcomm.readers.config import KEY_WIDTH, QUERY_WIDTH, Config, read_config
+from symcomm.readers.config import read_config
+from symcomm.readers.entries import Config
 from symcomm.readers.modules import Module, Reading, count
+from symcomm.readers.writer import KEY_WIDTH, QUERY_WIDTH
 
 
 @dataclass(frozen=True)
 class Trace:
     """Where a module tree keeps the sizes of an architecture.
 
-    ``inner`` is the name of the base model in models with a head. ``sizes`` maps a key of the configuration to a path
+    ``families`` are those that keep them so; none: all that no other trace is of. ``inner`` is the name of the base
+    model in models with a head, the family's where it is empty. ``sizes`` maps a key of the configuration to a path
     and to which of the leaf's sizes it is; ``layers`` is the path of the repeated layers.
     """
 
-    model_type: str
+    families: tuple[str, ...]
     inner: str
     sizes: Mapping[str, tuple[str, str]]
     layers: str
@@ -32,7 +35,7 @@ class Trace:
 
 TRACES: tuple[Trace, ...] = (
     Trace(
-        "bert", "bert",
+        ("bert", "roberta"), "",
         {
             "vocab_size": ("embeddings.word_embeddings", "num_embeddings"),
             "hidden_size": ("embeddings.word_embeddings", "embedding_dim"),
@@ -47,7 +50,7 @@ TRACES: tuple[Trace, ...] = (
         },
     ),
     Trace(
-        "gpt2", "transformer",
+        ("gpt2",), "transformer",
         {
             "vocab_size": ("wte", "num_embeddings"), "n_embd": ("wte", "embedding_dim"),
             "n_positions": ("wpe", "num_embeddings"), "n_inner": ("h.0.mlp.c_fc", "nf"),
@@ -56,7 +59,7 @@ TRACES: tuple[Trace, ...] = (
         dropouts={"embd_pdrop": "drop", "attn_pdrop": "h.0.attn.attn_dropout", "resid_pdrop": "h.0.attn.resid_dropout"},
     ),
     Trace(
-        "llama", "model",
+        (), "model",
         {
             "vocab_size": ("embed_tokens", "num_embeddings"), "hidden_size": ("embed_tokens", "embedding_dim"),
             "intermediate_size": ("layers.0.mlp.gate_proj", "out_features"),
@@ -81,8 +84,8 @@ def recognise(module: Module, known: Mapping[str, Any] | None = None) -> Bluepri
     if known is not None:
         entries = dict(known)
     else:
-        trace = next((t for t in TRACES if t.model_type == record.model_type), None)
-        found = _entries(module, trace) if trace else None
+        trace = next(t for t in TRACES if record.model_type in t.families or not t.families)
+        found = _entries(module, trace, record)
         if found is None:
             return None
         entries = found
@@ -93,20 +96,27 @@ def recognise(module: Module, known: Mapping[str, Any] | None = None) -> Bluepri
         return None
 
 
-def _entries(module: Module, trace: Trace) -> dict[str, Any] | None:
+def _entries(module: Module, trace: Trace, record: Architecture) -> dict[str, Any] | None:
     """The entries of a configuration that a tree shows."""
-    base = module.at(trace.inner) or module
+    base = module.at(trace.inner or record.model_type) or module
     layers = base.at(trace.layers)
     if layers is None or not layers.children:
         return None
-    entries: dict[str, Any] = {"model_type": trace.model_type, trace.layers_key: sum(c.count for c in layers.children)}
+    entries: dict[str, Any] = {"model_type": record.model_type, trace.layers_key: sum(c.count for c in layers.children)}
     for key, (path, which) in trace.sizes.items():
         leaf = base.at(path)
-        if leaf is None:
+        if leaf is None or not leaf.settings:
+            if key == "n_inner":
+                continue  # an old print of Conv1D: the usual size, which the count has to bear out
             return None
         entries[key] = Reading(leaf).size(_PLACE[which], which)
     for key, path in (trace.dropouts or {}).items():
         leaf = base.at(path)
         rate = dict(leaf.settings).get("p", 0) if leaf is not None else 0
         entries[key] = float(Fraction(str(rate)))
+    normed = base.at(f"{trace.layers}.0.self_attn.q_norm")
+    if normed is not None and record.head_norm == "each":  # the norm of a head says how wide it is
+        width = Reading(normed).sizes(0, "normalized_shape")[0]
+        counts = {"num_attention_heads": QUERY_WIDTH, "num_key_value_heads": KEY_WIDTH}
+        entries |= {"head_dim": width, **{name: entries[key] // width for name, key in counts.items()}}
     return entries

@@ -6,6 +6,7 @@ A tensor's shape is written where the tensor is first mentioned and remembered f
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 STREAM = "B, L, D"
 
@@ -51,9 +52,10 @@ class Attention:
     out_bias: bool = False
     grouped: bool = False
     rope: bool = False
-    head_norm: bool = False
+    head_norm: Literal["", "each", "all"] = ""
     causal: bool = True
     dropout: bool = False
+    sinks: bool = False
     width: str = "D"  # heads times head dimension
     narrow: str = "D"  # key/value heads times head dimension
     few: str = "n_{kv}"  # key/value heads, where they are fewer
@@ -73,13 +75,15 @@ def linear(
 
 
 def norm(
-    rows: Rows, target: str, argument: str, inputs: tuple[str, ...], kind: str, mark: str, to: str = STREAM
+    rows: Rows, target: str, argument: str, inputs: tuple[str, ...], kind: str, mark: str, to: str = STREAM,
+    affine: bool = True,
 ) -> None:
-    """A row that normalises, with its scale and, for layer norms, its shift."""
+    """A row that normalises, with its scale and, for layer norms, its shift, where it is ``affine``."""
     size = to.split(",")[-1].strip()
-    weights = [rf"\gamma^{{{mark}}} [{size}]"] + ([rf"\beta^{{{mark}}} [{size}]"] if kind == "layernorm" else [])
-    names = ", ".join(w.split(" [")[0] for w in weights)
-    rows.add(f"{target} = {kind}({argument}, {names})", *inputs, *weights, to=f"{target} [{to}]")
+    letters = ("gamma", "beta") if kind == "layernorm" else ("gamma",)
+    weights = [rf"\{letter}^{{{mark}}} [{size}]" for letter in letters if affine]
+    names = ", ".join((argument, *(w.split(" [")[0] for w in weights)))
+    rows.add(f"{target} = {kind}({names})", *inputs, *weights, to=f"{target} [{to}]")
 
 
 def _heads(index: str, count: str) -> str:
@@ -97,7 +101,11 @@ def attention(rows: Rows, source: str, target: str, a: Attention) -> None:
     """Multi-head attention from ``source``; the result is ``target``."""
     rows.declared(f"{source} [{STREAM}]")
     for letter, width in (("Q", a.width), ("K", a.narrow), ("V", a.narrow)):
-        linear(rows, letter, source, letter, f"D, {width}", f"B, L, {width}", letter if a.qkv_bias else "")
+        whole = a.head_norm == "all" and letter != "V"
+        made = f"{letter}'" if whole else letter
+        linear(rows, made, source, letter, f"D, {width}", f"B, L, {width}", letter if a.qkv_bias else "")
+        if whole:
+            norm(rows, letter, made, (made,), "rmsnorm", letter, f"B, L, {width}")
     few, j = (a.few, "j") if a.grouped else ("n_H", "i")
     _parts(rows, "Q", "H", "n_H")
     _parts(rows, "K", "H", few, j)
@@ -106,15 +114,15 @@ def attention(rows: Rows, source: str, target: str, a: Attention) -> None:
 
     def each(name: str, count: str, mark: str) -> str:
         letter, index = {"Q": "R", "K": "S"}[name[0]], name[-1]
-        inner = rf"rmsnorm({name}, \gamma^{{{mark}}})" if a.head_norm else name
+        inner = rf"rmsnorm({name}, \gamma^{{{mark}}})" if a.head_norm == "each" else name
         formula = f"rope({inner})" if a.rope else inner
         rows.add(
             f"{letter}_{index} = {formula}, {_heads(index, count)}", name,
-            rf"\gamma^{{{mark}}} [H]" if a.head_norm else "", to=f"{letter}_{index} [B, L, H]",
+            rf"\gamma^{{{mark}}} [H]" if a.head_norm == "each" else "", to=f"{letter}_{index} [B, L, H]",
         )  # fmt: skip
         return f"{letter}_{index}"
 
-    if a.rope or a.head_norm:
+    if a.rope or a.head_norm == "each":
         q, k = each("Q_i", "n_H", "Q"), each(k, few, "K")
     if a.grouped:
         for name, letter in ((k, "T"), (v, "U")):
@@ -132,8 +140,9 @@ def attention(rows: Rows, source: str, target: str, a: Attention) -> None:
 
 def scores(rows: Rows, formula: str, inputs: tuple[str, ...], values: str, size: str, a: Attention) -> None:
     """The rows of the softmax and of its product with the values."""
-    softmax = f"{'causalsoftmax' if a.causal else 'softmax'}({formula})"
-    rows.add(f"P_i = {softmax}, {_heads('i', 'n_H')}", *inputs, to="P_i [B, L, L]")
+    softmax = f"{'causalsoftmax' if a.causal else 'softmax'}({formula}{' + b_i^S' if a.sinks else ''})"
+    sink = r"b_i^S \in \mathbb{R}" if a.sinks else ""
+    rows.add(f"P_i = {softmax}, {_heads('i', 'n_H')}", *inputs, sink, to="P_i [B, L, L]")
     p = "P_i"
     if a.dropout:
         rows.add(f"A_i = dropout(P_i), {_heads('i', 'n_H')}", "P_i", to="A_i [B, L, L]")
@@ -182,20 +191,42 @@ def gated_mlp(rows: Rows, source: str, target: str, act: str, bias: bool, size: 
     linear(rows, target, w, f"down{mark}", f"{size}, D", STREAM, f"down{mark}" if bias else "")
 
 
-def experts(rows: Rows, source: str, target: str, act: str, shared: bool) -> None:
-    """Routed experts of gated blocks; every expert takes an equal share of the tokens and none is dropped."""
+def experts(rows: Rows, source: str, target: str, act: str, biased: bool, shared: str) -> None:
+    """Routed experts of gated blocks; every expert takes an equal share of the tokens and none is dropped.
+
+    ``biased`` experts and routers have biases. ``shared`` experts take every token; ``gated`` ones are weighted by a
+    number for each token.
+    """
     share = r"\frac{n_{top} L}{E}"
     each = _heads("e", "E")
-    rows.add("r = softmax(" + source + " W^R)", source, "W^R [D, E]", to="r [B, L, E]")
+    router, bias = ("b^R [E]", " + b^R") if biased else ("", "")
+    rows.add(f"r = softmax({source} W^R{bias})", source, "W^R [D, E]", router, to="r [B, L, E]")
     rows.add("M = TopK_{n_{top}}(r)", "r", to=f"M [B, L, E, {share}]")
     rows.add(f"X_e = Dispatch({source}, M), {each}", source, "M", to=f"X_e [B, {share}, D]")
-    up = f"B, {share}, F_E"
-    rows.add(f"G_e = {act}(X_e W_e^{{gate}}), {each}", "X_e", "W_e^{gate} [D, F_E]", to=f"G_e [{up}]")
-    rows.add(f"J_e = X_e W_e^{{up}}, {each}", "X_e", "W_e^{up} [D, F_E]", to=f"J_e [{up}]")
-    rows.add(rf"I_e = G_e \odot J_e, {each}", "G_e", "J_e", to=f"I_e [{up}]")
-    rows.add(f"Y_e = I_e W_e^{{down}}, {each}", "I_e", "W_e^{down} [F_E, D]", to=f"Y_e [B, {share}, D]")
+
+    def product(to: str, of: str, name: str, shape: str, function: str = "") -> None:
+        size = shape.split(", ")[1]
+        added, declared = (f" + b_e^{{{name}}}", f"b_e^{{{name}}} [{size}]") if biased else ("", "")
+        formula = f"{of} W_e^{{{name}}}{added}"
+        formula = f"{function}({formula})" if function else formula
+        rows.add(
+            f"{to} = {formula}, {each}", of, f"W_e^{{{name}}} [{shape}]", declared, to=f"{to} [B, {share}, {size}]"
+        )
+
+    product("G_e", "X_e", "gate", "D, F_E", act)
+    product("J_e", "X_e", "up", "D, F_E")
+    rows.add(rf"I_e = G_e \odot J_e, {each}", "G_e", "J_e", to=f"I_e [B, {share}, F_E]")
+    product("Y_e", "I_e", "down", "F_E, D")
     routed = "q" if shared else target
     rows.add(f"{routed} = Combine(Y_e, M)", f"Y_e [B, {share}, D], {each}", "M", to=f"{routed} [{STREAM}]")
-    if shared:
-        gated_mlp(rows, source, "s", act, False, "F_S", "S")
-        rows.add(f"{target} = q + s", "q", "s", to=f"{target} [{STREAM}]")
+    if not shared:
+        return
+    gated_mlp(rows, source, "s", act, False, "F_S", "S")
+    last = "s"
+    if shared == "gated":  # products align the last axes: the tokens of s are brought there, and back
+        rows.add(f"k = sigmoid({source} w^G)", source, "w^G [D]", to="k [B, L]")
+        rows.add("t = Permute(s)", "s", to="t [D, B, L]")
+        rows.add(r"v = k \odot t", "k", "t", to="v [D, B, L]")
+        rows.add("s' = Permute(v)", "v", to=f"s' [{STREAM}]")
+        last = "s'"
+    rows.add(f"{target} = q + {last}", "q", last, to=f"{target} [{STREAM}]")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from symcomm import form as forms
 from symcomm.collected import Monomial, Terms, exactly
-from symcomm.collectives.sweep import ceil_log2, floor_log2
+from symcomm.collectives.sweep import binary_ones, ceil_log2, floor_log2
 from symcomm.errors import ValuesError
 from symcomm.program.program import Same
 from symcomm.searching.space import Grid
@@ -327,12 +327,19 @@ def arrays(form: forms.Form, columns: Mapping[str, Any]) -> Any:
                 return np.ceil(go(inside))
             case forms.Floor(inside):
                 return np.floor(go(inside))
+            case forms.BinaryOnes(inside):
+                return binary_ones(go(inside))
             case forms.Largest():
                 return reduce(np.maximum, map(go, f.choices))
             case forms.Smallest():
                 return reduce(np.minimum, map(go, f.choices))
             case forms.Logarithm(inside, base):
                 return np.log(go(inside)) / (np.log(float(base)) if base else 1.0)
+            case forms.Applied(rule, arguments):
+                each = np.broadcast_arrays(*map(go, arguments))
+                rows = zip(*(a.flat for a in each), strict=True)
+                found = [float(rule.number(tuple(map(Fraction, row)))) for row in rows]
+                return np.array(found).reshape(each[0].shape)
         raise TypeError(f"no array for {type(f).__name__}")
 
     return go(form)

@@ -40,20 +40,27 @@ def times(
         return at(f"t{tag or '_layer'}")
 
     total, microbatches = at("time"), worth[dict(structure.symbols)["microbatches"]]
-    held = [[(tag, forms.evaluate(count, worth)) for tag, count in stage.regions] for stage in structure.stages]
-    stage, regions = max(((sum(n * once(tag) for tag, n in each), each) for each in held), key=lambda pair: pair[0])
-    slot = at("t_slowest") or at("t_slot") or stage
-    bubble = at("t_pass") - slot if at("t_pass") else (at("n_slots") - microbatches) * slot if at("n_slots") else ZERO
-    # No message follows a last microbatch beside which gradients are reduced, unless the stages differ.
-    last = not at("t_slowest") and any(at(f"t_last{tag}") for tag, _ in regions)
-    sending = microbatches - 1 if last else microbatches
-    busy = sending * slot + (microbatches - sending) * stage
-    waits = convention == "overlap" and slot > stage
-    found = {BUBBLE: bubble, MESSAGES: sending * (slot if waits else slot - stage)}
-    for tag, count in regions:
-        for what, amount in _layer(worth, convention, tag, once(tag)).items():
-            runs = microbatches - sending if waits else microbatches
-            found[what] = found.get(what, ZERO) + runs * count * amount
+    apart = "T_pipeline" in worth  # forwards and backwards of stages that differ
+    ways = []
+    for stage in structure.stages:
+        counts = [(tag, forms.evaluate(count, worth)) for tag, count in stage.regions]
+        kind = stage.memory.split()[0] if apart else ""
+        pieces = []
+        for letter in "FD" if apart else ("",):
+            tags = [("_" + ",".join(filter(None, (letter, tag[1:]))) if letter else tag, n) for tag, n in counts]
+            alone = sum((n * once(tag) for tag, n in tags), ZERO)
+            pieces.append((at(f"t_slot,{letter},{kind}" if apart else "t_slot") or alone, alone, tags))
+        ways.append((sum((slot for slot, _, _ in pieces), ZERO), pieces, counts))
+    slowest, pieces, regions = max(ways, key=lambda way: way[0])
+    busy = microbatches * slowest
+    bubble = at("T_pipeline") - busy if apart else (at("n_slots") - microbatches) * slowest if at("n_slots") else ZERO
+    found = {BUBBLE: bubble, MESSAGES: ZERO}
+    for slot, alone, tags in pieces:
+        waits = convention == "overlap" and slot > alone
+        found[MESSAGES] += microbatches * (slot if waits else slot - alone)
+        for tag, count in () if waits else tags:
+            for what, amount in _layer(worth, convention, tag, once(tag)).items():
+                found[what] = found.get(what, ZERO) + microbatches * count * amount
     at_the_end = total - bubble - busy  # what is reduced or gathered after the last microbatch, or beside it
     collectives = {False: found.get(NETWORK, ZERO), True: at_the_end}
     found[NETWORK] = sum(collectives.values(), ZERO)

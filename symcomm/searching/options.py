@@ -13,7 +13,6 @@ from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph
 from symcomm.model import Model
-from symcomm.parallel.pipeline import messages, stacked
 from symcomm.parallel.strategy import Strategy, resolve
 from symcomm.program.closed_forms import slots
 from symcomm.program.schedules import USUAL_SCHEDULE, find
@@ -21,7 +20,7 @@ from symcomm.program.schedules import schedules as all_schedules
 from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
-from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft
+from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, check_stages_searched
 from symcomm.searching.template import PIPELINE, Piece, pieces, shared_axes
 from symcomm.units import Quantity
 
@@ -210,7 +209,7 @@ def _applicable(parts: tuple[Piece, ...], graph: Graph, notes: list[str]) -> tup
         try:
             resolve(part.strategy, graph)
             if PIPELINE in part.axes:
-                messages(graph.region(stacked(graph).name))
+                check_stages_searched(graph)
         except StrategyError as error:
             if (note := f"No {part.key}: {error.message}.") not in notes:
                 notes.append(note)

@@ -14,6 +14,8 @@ from symcomm.derivation import exact
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.form import Sym
 from symcomm.model import Model
+from symcomm.quantities.recipes import recipe_of
+from symcomm.quantities.time.links import HIERARCHY, PIPE, links_of, pairs
 from symcomm.quantities.time.machine import RATES
 from symcomm.searching import evaluate, explain
 from symcomm.searching.options import batch_symbol, capacity_and_meaning, check, drafts_of, free_sizes, read_sizes, said
@@ -21,7 +23,7 @@ from symcomm.searching.ranges import whole_numbers
 from symcomm.searching.result import SECOND, Configuration, SearchResult
 from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
 from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, Question, Structure, structures
-from symcomm.searching.template import PIPELINE, written
+from symcomm.searching.template import PIPELINE, composed, written
 from symcomm.units import BYTE, Quantity
 
 Progress = Callable[[int, int, str], None]
@@ -42,7 +44,7 @@ def search(
     sizes: Mapping[str, object] | None = None,
     buckets: object = None,
     call_overhead: object = None,
-    recipe: str = "mixed_adam",
+    recipe: str | Mapping[str, object] = "mixed_adam",
     gradient_dtype: str | None = None,
     accounting: Any = None,
     top: int = 10,
@@ -71,19 +73,22 @@ def search(
     varied = tuple(name for name in lists if name not in (MICROBATCHES, BUCKETS))
     if batch is not None:
         model = model.at(**{batch_symbol(model): whole_numbers(batch, "batch")[0]})
+    said_links = dict(pairs(rates.pop("links", None)))
     for name in rates:
         if name not in RATES:
-            raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES]))
+            raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES, "links"]))
     given = {**rates, "device": device}
     question = Question(
-        model, varied, recipe, gradient_dtype, Fraction(0) if call_overhead is None else exact(call_overhead),
-        chosen, tuple((name, rate) for name, rate in given.items() if rate is not None),
+        model, varied, recipe_of(recipe).name, gradient_dtype,
+        Fraction(0) if call_overhead is None else exact(call_overhead), chosen,
+        tuple((name, rate) for name, rate in given.items() if rate is not None), tuple(said_links.items()),
     )  # fmt: skip
     if BUCKETS in lists and chosen.gradient_sync != "end_of_batch":
         raise AccountingError("buckets say when gradients are reduced", hint="leave gradient_sync at end_of_batch")
     parallel = joblib.Parallel(n_jobs=jobs)
     drafts, notes = drafts_of(model, strategies, recomputation, schedules, BUCKETS in lists)
     symbols = {size.name: axis for d in drafts for axis, size in d.degrees.items() if isinstance(size, Sym)}
+    _check_links(said_links, drafts)
     allowed = {symbols.get(name, name): values for name, values in allowed.items()}
     for axis in allowed:
         if not any(axis in d.axes for d in drafts):
@@ -110,6 +115,20 @@ def search(
             best = evaluate.merged([*([best] if best is not None else []), *parts], top)
             tell(best.tried, total, "configurations")
     return _outcome(question, devices, (size, meaning), made, best, notes)
+
+
+def _check_links(said: Mapping[str, object], drafts: Iterable[Draft]) -> None:
+    """Raises ``ValuesError`` for links of an axis that no strategy has, and for those of nodes."""
+    meshes = [one for draft in drafts if (one := composed(draft.pieces)) is not None]
+    known = {name for one in meshes for name in links_of(dict.fromkeys(said), one)}
+    for name in said:
+        if name in HIERARCHY:
+            raise ValuesError("which axes lie inside a node hangs on degrees that a search goes over",
+                              hint="give the links of each axis, and keep one in a node by its sizes: "
+                              "tensor=900 GB/s, data=50 GB/s")  # fmt: skip
+        if name not in known:
+            axes = {axis if axis != PIPELINE else PIPE for draft in drafts for axis in draft.axes}
+            raise ValuesError(f"no strategy has an axis '{name[:60]}' for links", hint=nearest(name, sorted(axes)))
 
 
 def _libraries() -> Any:
@@ -201,11 +220,13 @@ def _outcome(
             exact_front.append(one)
             least = one.memory.value
     touched = [name for s, _ in made for name in s.touched if name != "recomputation"]
+    unused = question.accounting.unused(question.accounting.asked, (*touched, "capacity")) if made else ()
+    limits = _LIMITS[: 1 if question.links else 2]
     return SearchResult(
         question.model.name, devices, Quantity(size, BYTE), meaning, known.tried if known else 0,
         known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
         tuple(top), tuple(near), question.accounting.statements(tuple(touched)),
-        tuple(dict.fromkeys((*notes, *(note for s, _ in made for note in s.notes), *_LIMITS))),
+        tuple(dict.fromkeys((*notes, *unused, *(note for s, _ in made for note in s.notes), *limits))),
     )  # fmt: skip
 
 

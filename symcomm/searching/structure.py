@@ -23,7 +23,6 @@ from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Largest, Ratio, Sym, Total, num, product
 from symcomm.graph.axis_roles import batch_axes
-from symcomm.notation import symbol
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import cut_axes
 from symcomm.parallel.strategy import Strategy
@@ -31,12 +30,12 @@ from symcomm.program.program import Same
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.communication import buckets
 from symcomm.quantities.communication.communication import Call, joint
-from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
 from symcomm.quantities.setting import Setting, mark
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time import time as layer_time
+from symcomm.quantities.time.links import links_of
 from symcomm.searching.template import PIPELINE, Piece, composed, degrees
 from symcomm.units import Unit
 
@@ -61,6 +60,12 @@ class Question:
     call_overhead: Fraction = Fraction(0)
     accounting: Accounting = field(default_factory=Accounting)
     rates: tuple[tuple[str, Any], ...] = ()
+    links: tuple[tuple[str, Any], ...] = ()
+
+    def rates_of(self, strategy: Strategy | None) -> dict[str, object]:
+        """The rates, and the links of the axes of the mesh that a strategy has."""
+        links = links_of(dict(self.links), strategy) if strategy is not None else {}
+        return {**dict(self.rates), **({"links": links} if links else {})}
 
 
 @dataclass(frozen=True)
@@ -189,12 +194,14 @@ def structure(question: Question, draft: Draft) -> Structure:
     Raises ``StrategyError`` where its strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
     """
     model, strategy = question.model, composed(draft.pieces)
+    if strategy is not None and strategy.pipeline is not None:
+        check_stages_searched(model.graph)
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
     setting = _Terse(model.graph, accounting, model.dtype, model.notation, known)
     m = _fresh("m", setting, strategy)
-    rates: dict[str, object] = dict(question.rates)
-    made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates)
+    rates = question.rates_of(strategy)
+    made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None)
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
     steps = _named("", made.work.steps)
@@ -210,7 +217,7 @@ def structure(question: Question, draft: Draft) -> Structure:
             whole, kept, recomputation=draft.recomputation, **flying, **({"stage": number} if number else {})
         )
         touched += activations.touched
-        held = pipeline.held(setting.graph, cut, number)
+        held = pipeline.held(setting.graph, cut, number, setting.values)
         mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
         stages.append(Stage(mine, before))
         states = _states(Same(model.graph), kept, question.recipe, number, before + STATES)
@@ -223,7 +230,7 @@ def structure(question: Question, draft: Draft) -> Structure:
     if draft.bucketed:
         b = _fresh("n_b", setting, strategy)
         varied.append((BUCKETS, b.name))
-        steps += _bucketed(question, setting, micro, made, b, rates)
+        steps += _bucketed(question, setting, micro, made, b)
         time = Total((made.time, forms.negative(Sym(f"{BUCKET}sync")), Sym(f"{BUCKET}{_last(steps)}")))
     steps.append(("time", time))
     if len(stages) > 1:
@@ -246,7 +253,7 @@ def structure(question: Question, draft: Draft) -> Structure:
 
 STATES, KEPT, BUCKET = "states: ", "kept: ", "buckets: "  # before the names of steps of other derivations
 # The steps that are told of: the whole, the terms of a layer, its stages and slots, and what the memory holds.
-_TOLD = re.compile(r"^(t_(?!.*\^).*|n_slots|n_stage|time)$|memory$|activations$|" + STATES + "M_")
+_TOLD = re.compile(r"^(t_(?!.*\^).*|T_pipeline|n_slots|n_stage|time)$|memory$|activations$|" + STATES + "M_")
 
 
 def _named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
@@ -264,6 +271,17 @@ def _named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
 
 def _last(steps: list[tuple[str, Form]]) -> str:
     return steps[-1][0].removeprefix(BUCKET)
+
+
+def check_stages_searched(graph: Graph) -> None:
+    """Raises ``StrategyError`` where the stages of a pipeline cannot be searched."""
+    layers = pipeline.stacked(graph)
+    if len(layers) > 1:
+        raise StrategyError(
+            f"{' and '.join(region.name for region in layers)} are stacked behind one another, and stages that hold "
+            "several kinds of layers are not searched", hint="derive each quantity under pipeline(4) instead",
+        )  # fmt: skip
+    pipeline.messages(graph.region(layers[0].name))
 
 
 def _fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
@@ -323,8 +341,8 @@ def _constraints(held: Same[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[s
         if not any(top == sp.fraction(graph.axes[name].size)[0] for top, _ in found):
             add(graph.axes[name].label, graph.axes[name].size, ())
     if PIPELINE in sizes:
-        layers = pipeline.stacked(graph).times
-        add(layers, symbol(layers), (PIPELINE,))
+        layers = pipeline.layer_count(graph)
+        add(" + ".join(forms.names(layers)), forms.value(layers), (PIPELINE,))
     return tuple(found.values())
 
 
@@ -364,19 +382,19 @@ def _seconds(made: step_time.StepTime, calls: Iterable[Call], latency: bool = Tr
     alike: dict[tuple[str, tuple[str, ...], str], list[Call]] = {}
     for call in calls:
         alike.setdefault((call.kind, call.meshes, call.dtype), []).append(call)
-    setting, machine = made.work.setting, made.writer.machine
-    for (kind, _, dtype), mine in alike.items():
+    setting = made.work.setting
+    for (_, _, dtype), mine in alike.items():
         k = _ranks(made, mine[0])
         assert k is not None
-        cost = wire(kind, setting.accounting.algorithm, k)
         elements = Total(tuple(setting.written(call.elements) for call in mine))
-        yield Ratio(product(element_bytes(dtype), cost.through(setting.accounting.link), elements), machine.network)
-        if latency and machine.latency is not None:
-            yield product(num(len(mine)), cost.rounds, machine.latency)
+        for link, cost in made.writer.over(mine[0], k):
+            yield Ratio(product(element_bytes(dtype), cost.through(setting.accounting.link), elements), link.bandwidth)
+            if latency and link.latency is not None:
+                yield product(num(len(mine)), cost.rounds, link.latency)
 
 
 def _bucketed(
-    question: Question, setting: Setting, micro: Setting, made: step_time.StepTime, b: Sym, rates: dict[str, object]
+    question: Question, setting: Setting, micro: Setting, made: step_time.StepTime, b: Sym
 ) -> list[tuple[str, Form]]:
     """The steps to the reduction of the gradients at the end of the batch, and to what is left of it in buckets.
 
@@ -391,6 +409,7 @@ def _bucketed(
         raise StrategyError("no gradients are reduced between ranks", hint="buckets go with data parallelism")
     count: Form = Sym("n_stage") if made.strategy.pipeline is not None else setting.repeat
     chosen = replace(made.strategy, pipeline=None)
+    rates = question.rates_of(chosen)
     _, work, writer, terms, *_ = layer_time.write(micro, chosen, "backward", None, None, question.gradient_dtype, rates)
     one = writer.time("t", terms, "The backward pass")
     assert isinstance(one, Sym)

@@ -124,8 +124,10 @@ def test_experts_send_tokens_both_ways_over_the_axis_that_also_gathers_the_route
     length, width, hidden, experts, slots, x, r, w = 1024, 2048, 8192, 64, 32, 8, 10**14, 10**12
     computing = Fraction(2 * length * width * experts + 2 * 2 * experts * slots * width * hidden, x * r)
     tokens = Fraction(experts * slots * width, x)  # of one sequence, on one rank
-    # To the experts and back, all but its own part is sent and as much is received: 2 bytes each.
-    growing = 2 * 2 * 2 * tokens * Fraction(x - 1, x) / w
+    # To the experts and back, 2 bytes each: a part for each rank, over as many links of the ring as lie between, on two
+    # links each way.
+    crossed = sum(min(i, x - i) for i in range(1, x))
+    growing = 2 * 2 * tokens / x * crossed / w
     fixed = Fraction(2 * width * experts, w)
     at = {"L": length, "D": width, "F": hidden, "E": experts, "C": slots, "X": x, "R": r, "W_net": w}
     assert derivation.at(**at).value == fixed / (computing - growing)

@@ -130,6 +130,40 @@ def test_the_least_batch_of_overlapping_times_is_at_the_edge() -> None:
     assert split(xxl(), OVERLAP, devices=64, links="X=2, Y=1", least="batch", numbers="whole", **RATES).at().value == 4
 
 
+@pytest.mark.parametrize("accounting", [BOOK, OVERLAP], ids=["added", "overlapping"])
+@pytest.mark.parametrize("numbers", ["real", "whole"])
+def test_the_least_batch_of_all_splits_is_an_answer(accounting: dict[str, str], numbers: str) -> None:
+    options = {"devices": 64, "links": "X=2, Y=1", "least": "batch", "numbers": numbers, **RATES}
+    place, least = (split(xxl(), accounting, want=want, **options).at().value for want in ("split", "least"))
+    at = {"D": 16384, "F": 53248, "R": 460 * 10**12, "W_net": 180 * 10**9, "M_X": 2}
+    fixed = Fraction(4 * at["D"] * at["F"], 64 * at["W_net"] * 2) * place
+    slope = Fraction(4 * at["D"] * at["F"], 64 * at["R"])
+    sent = Fraction(4 * at["D"], at["W_net"]) / place
+    assert least == (fixed / slope if accounting is OVERLAP else fixed / (slope - sent))
+
+
+def test_the_least_time_of_all_splits_is_an_answer_on_one_axis_where_that_is_best() -> None:
+    for accounting in (BOOK, OVERLAP):
+        for batch in (200, 10**6, 1):  # inside, and all devices on one axis or on the other
+            model = block().at(F=288, D=8, B=batch, N=64)
+            found = split(model, accounting, devices="N", links="X=M", network=3, want="least").at(M=1)
+
+            def worth(x: Fraction, accounting: dict[str, str] = accounting, batch: int = batch) -> float:
+                data, tensor = 2 * 2 * 8 * 288 * x / 64 / 3, 2 * 2 * batch * 8 / x / 3
+                return float(max(data, tensor) if accounting is OVERLAP else data + tensor)
+
+            grid = [worth(1 + Fraction(63 * i, 4000)) for i in range(4001)]
+            assert str(found.unit) == "s"
+            assert min(grid) / float(found.value) - 1 < 1e-3
+            assert float(found.value) <= min(grid) * (1 + 1e-12)
+
+
+def test_no_least_batch_is_said_where_no_split_is_ever_enough() -> None:
+    options = {"devices": 64, "links": "X=2, Y=1", "least": "batch", "peak": "460 PFLOP/s", "network": "18 GB/s"}
+    with pytest.raises(ValuesError, match="no split of 64 devices will do"):
+        split(xxl(), want="least", **options)
+
+
 def test_a_split_beyond_the_devices_says_so() -> None:
     found = split(block().at(B=10**9, F=8), devices=64)
     assert found.at().value > 64

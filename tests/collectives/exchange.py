@@ -151,6 +151,46 @@ def two_way_reduce_scatter(net: Network, group: list[int], rows: Held) -> Steps:
                 net.add(rank, rows[rank][(i + step) % k], inbox[group[(i - 1) % k], rank, "right"])
 
 
+def ring_all_to_all(net: Network, k: int, blocks: Held) -> Steps:
+    """``blocks[rank][i]`` is for rank i; a block goes from neighbour to neighbour until it is there."""
+    moving = {(a, b): blocks[a][b].copy() for a in range(k) for b in range(k) if a != b}
+    at = {pair: pair[0] for pair in moving}
+    while moving:
+        loads: dict[int, list[tuple[int, int]]] = {}
+        for pair in sorted(moving):
+            loads.setdefault(at[pair], []).append(pair)
+        for rank, load in loads.items():
+            net.send(rank, (rank + 1) % k, np.concatenate([moving[pair] for pair in load]))
+        yield
+        for load in loads.values():
+            for pair in load:
+                at[pair] = (at[pair] + 1) % k
+                if at[pair] == pair[1]:
+                    blocks[pair[1]][pair[0]] = moving.pop(pair)
+
+
+def two_way_all_to_all(net: Network, k: int, blocks: Held) -> Steps:
+    """The same by the shorter way, in halves; the opposite rank gets one half from either side."""
+    moving = {
+        (a, b, half): (blocks[a][b].reshape(2, -1)[half].copy(), (1 if half else -1) if 2 * ((b - a) % k) == k
+                       else 1 if 2 * ((b - a) % k) < k else -1)
+        for a in range(k) for b in range(k) if a != b for half in (0, 1)
+    }  # fmt: skip
+    at = {key: key[0] for key in moving}
+    while moving:
+        loads: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        for key, (_, way) in sorted(moving.items(), key=lambda item: item[0]):
+            loads.setdefault((at[key], way), []).append(key)
+        for (rank, way), load in loads.items():
+            net.send(rank, (rank + way) % k, np.concatenate([moving[key][0] for key in load]), way, way)
+        yield
+        for (_, way), load in loads.items():
+            for key in load:
+                at[key] = (at[key] + way) % k
+                if at[key] == key[1]:
+                    blocks[key[1]][key[0]].reshape(2, -1)[key[2]] = moving.pop(key)[0]
+
+
 # -- trees --------------------------------------------------------------------------------------------
 
 

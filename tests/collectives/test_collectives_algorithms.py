@@ -15,9 +15,10 @@ import exchange as ex
 from symcomm.accounting import CONVENTIONS
 from symcomm.collectives.algorithms import ALGORITHMS, KINDS, algorithm, share
 from symcomm.collectives.bounds import BOUNDS
-from symcomm.collectives.cost import Case, Exchange, only_powers_of_two, product
+from symcomm.collectives.cost import Case, Exchange, product
 from symcomm.errors import AccountingError, SymcommError
 from symcomm.form import Ceiling, Form, Num, Ratio, Sym, evaluate, names, num
+from symcomm.quantities.communication.wire import wire
 
 ITEM = 8  # bytes of the int64 that the simulated ranks hold
 EVERY = [(a.name, kind) for a in ALGORITHMS.values() for kind in a.runs]
@@ -235,7 +236,7 @@ SIMULATED = {
     ("ring", "all-reduce"): ring_all_reduce,
     ("ring", "reduce-scatter"): pieces(ring(ex.ring_reduce_scatter), "reduce-scatter"),
     ("ring", "all-gather"): pieces(ring(ex.ring_all_gather), "all-gather"),
-    ("ring", "all-to-all"): pieces(ex.pairwise_all_to_all, "all-to-all"),
+    ("ring", "all-to-all"): pieces(ex.ring_all_to_all, "all-to-all"),
     ("tree", "all-reduce"): whole(two(ex.tree_reduce, ex.tree_broadcast), True, True),
     ("tree", "broadcast"): whole(ex.tree_broadcast, False, True),
     ("tree", "reduce"): whole(ex.tree_reduce, True, False),
@@ -314,9 +315,56 @@ def test_every_byte_and_round_is_the_one_the_record_says(name: str, kind: str, k
             made = written(name, kind, k, known=True)
             compare(setup.net, made, values_of(n, k, q=q), slotted=name == "double_tree")
             symbolic = written(name, kind, k, known=False)
-            parts = [symbolic.sent, symbolic.received, symbolic.moved, symbolic.total, symbolic.path]
-            if k.bit_count() == 1 or not any(map(only_powers_of_two, parts)):
-                compare(setup.net, symbolic, values_of(n, k, q=q), slotted=name == "double_tree")
+            compare(setup.net, symbolic, values_of(n, k, q=q), slotted=name == "double_tree")
+
+
+@pytest.mark.parametrize("k", range(2, 14))
+def test_an_all_to_all_both_ways_round_a_ring_crosses_the_links_of_the_shorter_ways(k: int) -> None:
+    for n in (2 * k * k, 2 * k * k + 1):
+        setup = Setup("all-to-all", k, n)
+        full = ex.cut(setup.inputs[0], 2 * k * k).reshape(k, k, -1)
+        held = {r: full[r].copy() for r in range(k)}
+        setup.net.run(ex.two_way_all_to_all(setup.net, k, held))
+        for r in range(k):
+            assert np.array_equal(held[r], full[:, r]), f"rank {r}"
+        compare(setup.net, written("ring", "all-to-all", k, known=False, directions=2), values_of(n, k))
+        crossed = sum(min(i, k - i) for i in range(1, k))
+        assert sum(setup.net.sent) == k * crossed * full[0][0].nbytes
+
+
+@pytest.mark.parametrize("kind", ["all-reduce", "reduce-scatter", "all-gather"])
+@pytest.mark.parametrize("two_ways", [False, True], ids=["one way", "both ways"])
+def test_axes_of_a_torus_that_are_used_at_once_take_as_long_as_the_longest_ring_of_each_stage(
+    kind: str, two_ways: bool
+) -> None:
+    scatter = ex.two_way_reduce_scatter if two_ways else ex.ring_reduce_scatter
+    gather = ex.two_way_all_gather if two_ways else ex.ring_all_gather
+    for name, sizes in (("torus_2d", (2, 4)), ("torus_2d", (4, 4)), ("torus_2d", (3, 2)), ("torus_3d", (2, 3, 2))):
+        k, ways = int(np.prod(sizes)), len(sizes)
+        n = 4 * ways * k
+        stages: list[list[ex.Network]] = [[] for _ in range(2 * ways)]
+        for first in range(ways):
+            length = n // ways
+            for stage in range(ways):
+                axis = (first + stage) % ways
+                groups = ex.level_groups(sizes, axis)
+                for at, wanted, step in ((stage, kind != "all-gather", scatter),
+                                         (2 * ways - 1 - stage, kind != "reduce-scatter", gather)):  # fmt: skip
+                    if wanted:
+                        net = ex.Network(k)
+                        rows = {r: ex.cut(np.ones(length, np.int64), sizes[axis]) for r in range(k)}
+                        net.run(*(step(net, g, rows) for g in groups))
+                        stages[at].append(net)
+                length //= sizes[axis]
+        record = algorithm(name)
+        case = Case(Sym("n"), Sym("k"), padded, nodes=tuple(Sym(s) for s in record.inner), at_once=True,
+                    directions=1 + two_ways)  # fmt: skip
+        made, values = record.run(kind, case), values_of(n, k, **dict(zip(record.inner, sizes, strict=False)))
+        assert evaluate(made.rounds, values) == sum(max(x.rounds for x in nets) for nets in stages if nets)
+        assert evaluate(made.path, values) == sum(max(x.path for x in nets) for nets in stages if nets)
+        every = [net for nets in stages for net in nets]
+        assert evaluate(made.sent, values) == sum(max(net.sent) for net in every)
+        assert evaluate(made.total, values) == sum(sum(net.sent) for net in every)
 
 
 def shapes(levels: int) -> list[tuple[int, ...]]:
@@ -419,12 +467,24 @@ def test_side_by_side_groups_count_only_over_all_links() -> None:
     assert "groups" in names(share("all-reduce", "all_links", "ring", Sym("k"), Sym("groups")))
 
 
-def test_a_count_without_a_closed_form_is_refused_for_ranks_that_are_no_power_of_two() -> None:
+def test_the_blocks_of_bruck_are_counted_for_every_number_of_ranks() -> None:
     form = share("all-to-all", "sent_per_rank", "bruck", Sym("k"), num(1))
     assert evaluate(form, {"k": Fraction(8)}) == Fraction(12, 64)  # 0 ... 7 have 12 ones in binary
-    with pytest.raises(SymcommError, match="a division by zero"):
-        evaluate(form, {"k": Fraction(6)})
+    for k in range(2, 70):
+        ones = sum(bin(i).count("1") for i in range(k))
+        assert evaluate(form, {"k": Fraction(k)}) == Fraction(ones, k * k)
+    with pytest.raises(SymcommError, match="5/2 is no whole number, whose binary digits could be counted"):
+        evaluate(form, {"k": Fraction(5, 2)})
     assert evaluate(share("all-to-all", "sent_per_rank", "bruck", num(6), num(1)), {}) == Fraction(7, 36)
+
+
+def test_the_ring_tells_of_each_collective_what_it_does() -> None:
+    told = {kind: wire(kind, "ring", Sym("k")).how for kind in algorithm("ring").runs}
+    assert len(set(told.values())) == len(told)
+    assert "adds its own" in told["reduce-scatter"]
+    assert "adds" not in told["all-gather"]
+    assert told["all-reduce"] == f"{told['reduce-scatter']} {told['all-gather']}"
+    assert "crosses every link" in told["all-to-all"]
 
 
 # -- words -------------------------------------------------------------------------------------------------
@@ -433,7 +493,8 @@ def test_a_count_without_a_closed_form_is_refused_for_ranks_that_are_no_power_of
 def test_each_algorithm_is_a_convention_and_has_a_source() -> None:
     assert {row.name for row in CONVENTIONS if row.field == "algorithm"} == set(ALGORITHMS)
     for record in ALGORITHMS.values():
-        assert record.statement.endswith(".")
+        for kind in record.runs:
+            assert wire(kind, record.name, num(4)).how.endswith("."), (record.name, kind)
         assert any(c.isdigit() for c in record.source), record.name
 
 

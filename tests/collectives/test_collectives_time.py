@@ -174,12 +174,38 @@ def test_a_network_rate_in_bits_is_an_eighth_in_bytes() -> None:
     assert timed(bandwidth="400 Gbps", **options).at() == timed(bandwidth="50 GB/s", **options).at()
 
 
-def test_formulas_for_powers_of_two_do_not_answer_for_other_numbers_of_ranks() -> None:
+def test_bruck_has_a_formula_for_every_number_of_ranks() -> None:
     options = {"collective": "all-to-all", "algorithm": "bruck", "payload": 36, "latency": 1, "bandwidth": 1}
     assert timed(ranks=6, **options).at().value == 3 + 7  # 0 ... 5 have 7 ones in binary
     assert timed(ranks=4, **options).at().value == 2 + 4 * 3
-    with pytest.raises(ValuesError, match="a division by zero"):
-        timed(ranks=4, **options).at(k=6)
+    assert timed(ranks=4, **options).at(k=6).value == 3 + 7
+    symbolic = timed("bandwidth_only", collective="all-to-all", algorithm="bruck", dtype="fp16")
+    for k in range(2, 40):
+        ones = sum(bin(i).count("1") for i in range(k))
+        assert symbolic.at(n=2 * k * k, k=k, W=1).value == 2 * ones
+    assert r"\operatorname{ones}(k)" in symbolic.latex()
+
+
+def test_an_all_to_all_on_a_ring_crosses_links_and_a_crossbar_exchanges_in_pairs() -> None:
+    """8 GB, 8 ranks, 25 GB/s: 28 blocks of 125 MB one way, 8 a direction both ways, 7 over a crossbar."""
+    options = {"collective": "all-to-all", "payload": "8 GB", "ranks": 8, "bandwidth": "25 GB/s"}
+    assert timed("bandwidth_only", **options).at().value == Fraction(140, 1000)
+    assert timed("bandwidth_only", directions=2, **options).at().value == Fraction(40, 1000)
+    assert timed("both_ways", latency="1 us", **options).at().value == Fraction(40, 1000) + Fraction(4, 10**6)
+    assert timed("bandwidth_only", algorithm="pairwise", **options).at().value == Fraction(35, 1000)
+
+
+def test_two_axes_of_a_torus_at_once_take_half_as_long_as_one_after_the_other() -> None:
+    """16 GB on 4 x 4 ranks: 15/16 of each half over 25 GB/s, and twice three rounds."""
+    options = {"collective": "all-gather", "algorithm": "torus_2d", "payload": "16 GB", "ranks": 16, "x_ranks": 4,
+               "bandwidth": "25 GB/s", "latency": "1 us"}  # fmt: skip
+    assert timed("all_axes_at_once", **options).at().value == Fraction(300, 1000) + Fraction(6, 10**6)
+    assert timed(**options).at().value == Fraction(600, 1000) + Fraction(6, 10**6)
+    both = {"torus": "all_axes_at_once", "rings": "both_ways"}  # the two links of an axis as well: 2/3 of that
+    assert timed(both, **options).at().value == Fraction(200, 1000) + Fraction(4, 10**6)
+    both_directions = timed({"torus": "all_axes_at_once", "link": "bidirectional"}, **options)
+    assert both_directions.at().value == Fraction(600, 1000) + Fraction(6, 10**6)
+    assert "torus: all_axes_at_once" in str(timed("all_axes_at_once", **options))
 
 
 def test_the_lower_bounds_stand_beside_the_algorithm_with_their_source() -> None:

@@ -131,7 +131,7 @@ def test_two_derivations_under_different_conventions_are_not_combined() -> None:
         ratio(a, b)
     assert str(caught.value) == (
         "'first' is counted under communication: payload, but 'second' under communication: all_links\n"
-        "hint: derive both under one accounting"
+        "hint: derive both under one accounting, or compare them over it: compared=['communication']"
     )
 
 

@@ -52,9 +52,10 @@ def worth(text: str) -> Fraction:
     number, unit = text.replace(" ", "").replace("·10^", "e"), ""
     while number and number[-1] not in "0123456789":
         number, unit = number[:-1], number[-1] + unit
-    prefixes = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-    prefixes |= {"m": Fraction(1, 10**3), "µ": Fraction(1, 10**6), "n": Fraction(1, 10**9), "": Fraction(1)}
-    return Fraction(number) * prefixes[unit.removesuffix("B").removesuffix("s")]
+    scale = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
+             "s": 1, "ks": 1000, "Ms": 10**6, "Gs": 10**9,
+             "ms": Fraction(1, 10**3), "µs": Fraction(1, 10**6), "ns": Fraction(1, 10**9)}[unit]  # fmt: skip
+    return Fraction(number) * scale
 
 
 @given(st.one_of(st.integers(1, 10**12), st.integers(0, 40).map(lambda n: 2**n + 1), st.fractions(0, 10**9)),

@@ -14,7 +14,10 @@ ROOT = Path(__file__).parents[2]
 STUB = ROOT / "symcomm" / "quantities" / "methods.pyi"
 SCHEMA = ROOT / "docs" / "problem.schema.json"
 PAGES = ROOT / "docs"
-_TYPES = {"strategy": "Strategy | str", "size": "int | str", "count": "int | str", "quantity": "object"}
+_TYPES = {
+    "recipe": "str | Mapping[str, object]", "strategy": "Strategy | str", "size": "int | str", "count": "int | str",
+    "quantity": "object",
+}  # fmt: skip
 
 
 def _type(option: Option) -> str:

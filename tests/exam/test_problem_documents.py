@@ -15,6 +15,21 @@ PRODUCT = r"$Y = XW$ ; $X \in \mathbb{R}^{B \times D}, W \in \mathbb{R}^{D \time
 HEADER = ("Computation", "Input", "Output")
 
 
+def test_a_document_without_questions_is_not_solved_and_says_so() -> None:
+    from symcomm.errors import DocumentError
+    from symcomm.exam.problem import parse_problem
+    from symcomm.exam.solve import solve
+
+    text = "Computation\tInput\tOutput\n$y = xW$\tx [B, D], W [D, F]\ty [B, F]\n"
+    with pytest.raises(DocumentError) as caught:
+        solve(parse_problem(text, "table.txt"))
+    assert str(caught.value) == (
+        "table.txt asks nothing, so there is no solution to write\n"
+        "hint: ask below its tables, in a fenced symcomm block with ask:, or on the command line: symcomm derive "
+        "QUANTITY --model FILE"
+    )
+
+
 def rows(separator: str) -> list[str]:
     return [separator.join(HEADER), separator.join(PRODUCT.split(" ; "))]
 

@@ -101,3 +101,36 @@ def test_the_largest_batch_of_a_whole_model_fits_with_all_that_its_parts_keep():
     assert needed(best) <= GB80 < needed(best + 1)
     again = model.capacity("B", "80 GB", "nominal_GB", recipe="fp32_adam", recomputation="full").at().value
     assert again > best
+
+
+BLOCK = "Computation\tInput\tOutput\nh = xU\tx [B, D], U [D, F]\th [B, F]\ny = hW\th [B, F], W [F, D]\ty [B, D]\n"
+
+
+def test_ranks_that_compute_parts_divide_what_they_cut_and_shards_are_padded() -> None:
+    """2 D F weights of 16 bytes: 22 ranks hold 100 MB each, but F = 16384 is cut into 32; shards go over 22."""
+    model = sc.load(BLOCK, values={"D": 4096, "F": 16384, "B": 64})
+    least = -(-16 * 2 * 4096 * 16384 // 10**8)
+    cut = model.capacity("k", "100 MB", "usable", "tensor(k)", include="states")
+    assert cut.at().value == next(k for k in range(least, 10**5) if 16384 % k == 0) == 32
+    assert "k = 22 would do, but Tensor cuts F = 16384 of U" in cut.steps[-1].reason.text
+    assert model.capacity("k", "100 MB", "usable", "zero-3(k)", include="states").at().value == least == 22
+    both = model.capacity("k", "100 MB", "usable", "fsdp(k)").at().value  # the batch is shared as well
+    assert both == next(k for k in range(least, 100) if 64 % k == 0)
+
+
+def test_where_no_number_of_ranks_divides_nothing_fits() -> None:
+    model = sc.load(BLOCK, values={"D": 4096, "F": 16384, "B": 16})
+    with pytest.raises(ValuesError, match="nothing fits: it takes k = 22 or more, but Fully sharded cuts B = 16"):
+        model.capacity("k", "100 MB", "usable", "fsdp(k)")
+
+
+def test_a_size_of_zero_is_no_answer() -> None:
+    """One row of x and h takes 2 (4096 + 16384) bytes."""
+    model = sc.load(BLOCK, values={"D": 4096, "F": 16384})
+    assert model.capacity("B", "40960 B", "usable", include="activations").at().value == 1
+    with pytest.raises(ValuesError, match=r"nothing fits: B = 1 needs 40 960 B .*, the capacity is 40 959 B"):
+        model.capacity("B", "40959 B", "usable", include="activations")
+    open_sizes = sc.load(BLOCK).capacity("B", "40959 B", "usable", include="activations")
+    assert open_sizes.at(D=1, F=1).value == 40959 // 4
+    with pytest.raises(ValuesError, match="the closed form holds where"):
+        open_sizes.at(D=4096, F=16384)

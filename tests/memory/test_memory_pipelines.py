@@ -57,6 +57,51 @@ def test_the_peak_of_a_split_backward_is_that_of_a_walk_that_makes_the_gradients
                 assert derived.at().value == walk.run(), (stages, sizes, stage)
 
 
+@pytest.mark.parametrize("ends", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("schedule", "copies"), [("dualpipe", 2), ("dualpipev", 1)])
+def test_the_peak_of_overlapped_pairs_is_that_of_a_walk_in_which_both_are_at_their_largest(schedule, copies, ends):
+    stages, microbatches = 4, 8
+    layers, given = 2 * stages * 2 // copies, f"pipeline({stages}, microbatches={microbatches})"
+    for sizes in ((240, 4, 6), (16, 8, 24)):
+        for stage in (0, 1) if ends else range(stages):
+            walk = Walk(*sizes, layers, stages, microbatches, schedule, 2, stage, ends=ends, copies=copies)
+            derived = model(*sizes, layers, ends).peak_memory(given, recipe="fp32_adam", schedule=schedule, stage=stage)
+            assert derived.at().value == walk.run(), (sizes, stage)
+    assert any("overlaps" in note for note in derived.notes)
+
+
+def test_the_states_under_dualpipe_are_those_of_two_stages_on_every_rank():
+    """Of 8 layers on 4 ranks a rank has two times two; the ends are on the first and the last rank, both on both."""
+    layer, end = 2 * 8 * 24, 8 * 8
+    for schedule, parameters in (("1f1b", 2 * layer + end), ("dualpipe", 4 * layer + 2 * end),
+                                 ("dualpipev", 2 * layer + 2 * end)):  # fmt: skip
+        options = {"schedule": schedule, "recipe": "fp32_adam"}
+        made = model(16, 8, 24, 8).state_memory("pipeline(4, microbatches=8)", **options)
+        assert made.at().value == 16 * parameters
+        inner = model(16, 8, 24, 8).state_memory("pipeline(4, microbatches=8)", stage=1, **options)
+        assert inner.at().value == 16 * (4 if schedule == "dualpipe" else 2) * layer
+
+
+def test_layers_of_each_stage_and_a_schedule_with_several_stages_on_a_rank_are_refused_together():
+    for ask in ("state_memory", "activation_memory", "peak_memory"):
+        with pytest.raises(SymcommError, match="layers are given for each stage, and a rank of dualpipe has several"):
+            getattr(model(64, 8, 24, 8), ask)("pipeline(layers=1:3:3:1, microbatches=8)", schedule="dualpipe")
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_uneven_stages_have_the_activations_and_the_peak_of_their_own_layers(schedule):
+    """A stage of n layers is one of an even pipeline of n layers each, between the same ends."""
+    given = "pipeline(layers=1:3:2, microbatches=6)"
+    for stage, layers in enumerate((1, 3, 2)):
+        uneven, even = (
+            {ask: getattr(model(120, 4, 6, n), ask)(said, schedule=schedule, stage=stage, **more).at().value
+             for ask, more in (("activation_memory", {}), ("peak_memory", {"recipe": "fp32_adam"}),
+                               ("state_memory", {"recipe": "fp32_adam"}))}
+            for n, said in ((6, given), (3 * layers, "pipeline(3, microbatches=6)"))
+        )  # fmt: skip
+        assert uneven == even
+
+
 AGAIN = [{"every": 1}, {"recomputation": "full"}, {"every": 2}, {"every": 3}, {"every": 6}, {"recomputation": "u"}]
 
 
@@ -194,7 +239,7 @@ REFUSED = [
     ("pipeline(4, microbatches=4)", {}, "6 layers are not divisible into 4 stages"),
     ("pipeline(2, microbatches=4)", {"schedule": "interleaved", "chunks": 2},
      "6 layers are not divisible into 2 stages of 2 chunks"),
-    ("pipeline(2, microbatches=4)", {"schedule": "dualpipe"}, "the peak under dualpipe is not followed op by op"),
+    ("pipeline(2, microbatches=4)", {"schedule": "dualpipe", "every": 3}, "dualpipe runs the gradients of the weights"),
     ("pipeline(2, microbatches=4)", {"schedule": "zb-h1", "every": 3}, "zb-h1 runs the gradients of the weights apart"),
     ("pipeline(2, microbatches=4)", {"step": "forward"}, "'step: forward' is of a model that is not cut"),
     ("pipeline(2, microbatches=4)", {"held": "u"}, "'held' is of a model that is not cut"),

@@ -145,8 +145,12 @@ def test_repeated_key_heads_are_views_in_the_ideal_count_and_copies_in_pytorch()
     model = tables.load(tables.LLAMA)
     ideal, eager = (model.activation_memory(accounting=a).at(**sizes).value for a in ("ideal", "pytorch"))
     narrow, wide = 2 * 2 * 8 * 2 * 8, 2 * 2 * 8 * 4 * 8
-    rows, normed = 2 * 2 * 2 * 8, 2 * 2 * 2 * 8 * 32
-    assert eager - ideal == 2 * (wide - narrow) + rows + normed
+    # Of each RMS norm: a number a row in fp32, the normalised values, and an fp32 copy in place of the operand.
+    rows, normed, copies = 2 * 4 * 2 * 8, 2 * 2 * 2 * 8 * 32, 2 * (4 - 2) * 2 * 8 * 32
+    assert eager - ideal == 2 * (wide - narrow) + rows + normed + copies
+    fused = model.activation_memory(accounting={"saved": "pytorch", "softmax": "fused"}).at(**sizes).value
+    scores, sums = 2 * 2 * 4 * 8 * 8, 4 * 2 * 4 * 8
+    assert eager - fused == 2 * (wide - narrow) + scores - sums
 
 
 def test_a_fused_attention_keeps_no_score_matrix_but_a_number_for_each_row():

@@ -301,35 +301,21 @@ def slots(gates: Any, top: int, capacity: int) -> Any:
     return found
 
 
-def dispatched(x: Any, gates: Any, top: int, capacity: int, places: list[Any]) -> tuple[Any, Any]:
-    """The tokens of each expert, and the gate of each token at its slots: both through one tensor of indices.
-
-    ``places`` numbers sequences and positions; it never changes.
-    """
+def routed(x: Any, gates: Any, top: int, capacity: int, expert: Any) -> Any:
+    """Tokens in the slots of their experts by index, and back: weighted, and added up by token."""
     (b, length, d), experts = x.shape, gates.shape[-1]
     slot = slots(gates.detach(), top, capacity)
-    chosen = gates[..., None].expand(-1, -1, -1, capacity).flatten(2)[(*places, slot)]
-    combine = torch.zeros(b, length, experts * capacity).scatter(-1, slot, chosen)
-    tokens = x[:, :, None].expand(-1, -1, top, -1).reshape(b, length * top, d)
-    where = slot.view(b, length * top, 1).expand(-1, -1, d)
-    sent = torch.zeros(b, experts * capacity, d).scatter(1, where, tokens)
-    return sent.view(b, experts, capacity, d).transpose(0, 1).reshape(experts, b * capacity, d), combine
-
-
-def combined(made: Any, combine: Any) -> Any:
-    """What the experts made, back at the tokens, by the contraction with the gates."""
-    (b, _, places), d = combine.shape, made.shape[-1]
-    experts = made.shape[0]
-    return combine @ made.view(experts, b, places // experts, d).transpose(0, 1).reshape(b, places, d)
-
-
-def numbered(b: int, length: int) -> list[Any]:
-    return [torch.arange(b)[:, None, None], torch.arange(length)[None, :, None]]
+    weights = gates.gather(-1, slot // capacity)
+    row = torch.arange(b)[:, None, None]
+    slot = (slot // capacity * b * capacity + row * capacity + slot % capacity).flatten()
+    token = torch.arange(b * length).repeat_interleave(top)
+    sent = torch.zeros(experts * b * capacity, d).index_put((slot,), x.flatten(0, 1)[token])
+    made = expert(sent.view(experts, b * capacity, d))
+    weighted = made.flatten(0, 1)[slot] * weights.flatten()[:, None]
+    return torch.zeros(b * length, d).index_add(0, token, weighted).view(b, length, d)
 
 
 class MixtralExperts(nn.Module):  # type: ignore[misc]
-    """The contraction with the dispatch tensor, which is held as the indices of its ones, and that with the gates."""
-
     def __init__(self, n: dict[str, Any]) -> None:
         super().__init__()
         self.n = n
@@ -340,8 +326,11 @@ class MixtralExperts(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any, fixed: dict[str, Any]) -> Any:
         top, experts = self.n["n_top"], self.n["E"]
         gates = torch.softmax(self.gate(x), -1)
-        own, combine = dispatched(x, gates, top, top * x.shape[1] // experts, [fixed["b"], fixed["l"]])
-        return combined((functional.silu(own @ self.w1) * (own @ self.w3)) @ self.w2, combine)
+
+        def expert(own: Any) -> Any:
+            return (functional.silu(own @ self.w1) * (own @ self.w3)) @ self.w2
+
+        return routed(x, gates, top, top * x.shape[1] // experts, expert)
 
 
 class MixtralLayer(nn.Module):  # type: ignore[misc]
@@ -378,10 +367,7 @@ MIXTRALS: dict[str, dict[str, int]] = {
 
 
 def unchanging(n: dict[str, int]) -> dict[str, Any]:
-    sequence, position = numbered(n["B"], n["L"])
     return {
-        "b": sequence,
-        "l": position,
         "mask": torch.ones(n["L"], n["L"], dtype=torch.bool).triu(1),
         "cos": torch.rand(n["L"], n["H"]),
         "sin": torch.rand(n["L"], n["H"]),
@@ -413,12 +399,6 @@ MOE_TABLE = tables.table(
 )
 
 
-def routed(x: Any, w: dict[str, Any], top: int, capacity: int, places: list[Any]) -> Any:
-    """The table above: experts of two matrices, with as much room in each expert as is asked for."""
-    own, combine = dispatched(x, torch.softmax(x @ w["R"], -1), top, capacity, places)
-    return combined(functional.gelu(own @ w["1"]) @ w["2"], combine)
-
-
 @pytest.mark.parametrize(
     "n",
     [{"B": 2, "L": 10, "D": 12, "E": 5, "C": 6, "F": 20}, {"B": 4, "L": 24, "D": 32, "E": 6, "C": 9, "F": 72}],
@@ -431,8 +411,11 @@ def test_experts_with_room_to_spare_keep_their_empty_slots_as_well(n: dict[str, 
         "2": torch.randn(n["E"], n["F"], n["D"], requires_grad=True),
     }
     x = torch.randn(n["B"], n["L"], n["D"], requires_grad=True)
-    places = numbered(n["B"], n["L"])
-    measured = kept_bytes(lambda: routed(x, w, 2, n["C"], places), [*w.values(), *places])
+
+    def run() -> Any:
+        return routed(x, torch.softmax(x @ w["R"], -1), 2, n["C"], lambda x: functional.gelu(x @ w["1"]) @ w["2"])
+
+    measured = kept_bytes(run, w.values())
     model = tables.load(MOE_TABLE, dtype="fp32")
     assert model.parameters().at(**{k: n[k] for k in "DEF"}).value == sum(t.numel() for t in w.values())
     assert model.activation_memory(accounting="pytorch").at(**n).value == measured

@@ -37,6 +37,7 @@ class Walk:
     named: frozenset[str] = frozenset()
     ends: bool = True
     state: int = 8
+    copies: int = 1  # ranks on which each stage is
     live: dict[tuple[object, ...], int] = field(default_factory=dict)
     kept: dict[tuple[object, ...], int] = field(default_factory=dict)
     peak: int = 0
@@ -49,11 +50,11 @@ class Walk:
 
     def program(self, chunk: int) -> tuple[list[tuple], list[tuple]]:
         """The ops of a chunk, forward and backward; a tensor is (layer, name), and each reads tensors."""
-        count = self.layers // (self.stages * self.chunks)
+        count = self.layers * self.copies // (self.stages * self.chunks)
         blocks = [("layer", n) for n in range(count)]
         if self.ends and self.places[chunk] == 0:
             blocks = [("before", -1), *blocks]
-        if self.ends and self.places[chunk] == self.stages * self.chunks - 1:
+        if self.ends and self.places[chunk] == self.stages * self.chunks // self.copies - 1:
             blocks = [*blocks, ("behind", count)]
         texts = {"layer": (LAYER, LAYER_BACK), "before": (BEFORE, BEFORE_BACK), "behind": (BEHIND, BEHIND_BACK)}
         names = {"x": lambda n: (n - 1, "y"), "dy": lambda n: (n + 1, "dx")}
@@ -85,23 +86,26 @@ class Walk:
         return forward, backward
 
     def weights(self, chunk: int) -> int:
-        count = self.layers // (self.stages * self.chunks)
+        count = self.layers * self.copies // (self.stages * self.chunks)
         first = self.ends and self.places[chunk] == 0
-        last = self.ends and self.places[chunk] == self.stages * self.chunks - 1
+        last = self.ends and self.places[chunk] == self.stages * self.chunks // self.copies - 1
         return count * 2 * self.width * self.hidden + (first + last) * self.width**2
 
     def run(self) -> int:
         """The most bytes alive at once."""
         order = find(self.schedule).rank(self.stage, self.stages, self.microbatches, self.chunks)
-        self.places = sorted({stage for ((_, stage, _),) in order})
+        self.places = sorted({stage for item in order for _, stage, _ in item})
         parameters = sum(self.weights(c) for c in range(self.chunks))
         always = (FLOAT + self.state) * parameters
         done: set[int] = set()
-        for ((kind, stage, microbatch),) in order:
+        spare = 0  # what the forward pass of a pair has more at its largest than when it is done
+        for place, (kind, stage, microbatch) in ((n, one) for item in order for n, one in enumerate(item)):
             chunk = self.places.index(stage)
             piece = (microbatch, chunk)
             forward, backward = self.program(chunk)
-            if kind in "BW" or any(k == "W" and s == stage for ((k, s, _),) in order):
+            before = always + sum(self.live.values()) + sum(self.kept.values())
+            most, beside = before, spare if place else 0
+            if kind in "BW":
                 late = [op for op in backward if op[1] in ("w", "A")]  # gradients of weights, after all others
                 backward = [op for op in backward if op[1] not in ("w", "A")] + late
                 middle = len(forward) + len(backward) - len(late)
@@ -123,11 +127,12 @@ class Walk:
                 else:
                     self.live[(*piece, out)] = self.sizes(code)
                 now = always + sum(self.live.values()) + sum(self.kept.values())
-                self.peak = max(self.peak, now)
+                self.peak, most = max(self.peak, now + beside), max(most, now)
                 leaving = (min(n for (n, _), _, _ in forward), "dx")
                 for key in [k for k in self.live if k[:2] == piece]:
                     if key[2] != leaving and last.get(key[2], -1) <= n:
                         del self.live[key]
+            spare = most - before - sum(size for key, size in self.live.items() if key[:2] == piece)
             if kind == "B":
                 self.live.pop((*piece, leaving), None)
             elif kind in "DW":

@@ -18,7 +18,8 @@ from symcomm.plots.figure import words, written
 from symcomm.plots.optimum import break_even_plot, crossover_plot, optimum_plot, sensitivity_plot
 from symcomm.plots.schedule import says, schedule_plot
 from symcomm.plots.timeline import timeline, timeline_plot
-from symcomm.program.events import Times, run
+from symcomm.program.events import Times
+from symcomm.program.schedules import run
 from symcomm.units import Unit
 
 pytest.importorskip("matplotlib")

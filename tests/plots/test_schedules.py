@@ -8,7 +8,8 @@ import pytest
 
 from symcomm.accounting import Accounting
 from symcomm.exam.deriving import derive, no_model
-from symcomm.program.events import Times, run
+from symcomm.program.events import Times
+from symcomm.program.schedules import run
 
 
 @pytest.mark.parametrize("stages", ["6, 2, 2, 2", "1, 5, 2, 3", "1/2, 1/3, 3/4, 2"])

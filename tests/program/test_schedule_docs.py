@@ -10,9 +10,9 @@ import pytest
 
 from symcomm.errors import SymcommError
 from symcomm.plots.schedule import timetable
-from symcomm.program.events import Times, run
+from symcomm.program.events import Times
 from symcomm.program.order_file import parse_order
-from symcomm.program.schedules import find, schedules
+from symcomm.program.schedules import find, run, schedules
 
 PAGE = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text(encoding="utf-8")
 PICTURES = re.findall(

@@ -206,6 +206,8 @@ class Question:
             wish = {p.rule.mesh: at for p, at in placings(tensor, self.graph, self.rules)}
             if mesh in wish:
                 return wish[mesh]
+            if any(p.rule.axis == "whole" and p.rule.mesh == mesh for p in self.rules):
+                return WHOLE
         return self.resting.get((name, mesh))
 
     def keeps(self, name: str, over: Iterable[str]) -> bool:

@@ -428,6 +428,7 @@ STRATEGIES = (
     "data(2)",
     "data(3)",
     "zero-1(2)",
+    "optimizer-sharded(2)",
     "zero-2(2)",
     "zero-3(2)",
     "fully-sharded(4)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -264,3 +265,103 @@ def test_a_repeat_beyond_its_bound_shows_the_number_as_written() -> None:
     with pytest.raises(SymcommError, match="a module that stands 100000000000 times") as error:
         sc.load("Net(\n  (0-99999999999): 100000000000 x Linear(in_features=2, out_features=2, bias=True)\n)")
     assert error.value.hint == "a layer stands 1 to 1,000,000 times"
+
+
+# -- what a print leaves out -------------------------------------------------------------------
+
+GPT2_HEAD = GPT2.replace("GPT2Model(", "GPT2LMHeadModel(\n  (transformer): GPT2Model(", 1)[:-2] + (
+    "  )\n  (lm_head): Linear(in_features=768, out_features=50257, bias=False)\n)\n"
+)
+
+
+def printed(name: str, *children: str) -> str:
+    return f"{name}(\n" + "".join(f"  {child}\n" for child in children) + ")\n"
+
+
+WORDS = "(words): Embedding(100, 8)"
+HEAD_OF_WORDS = "(lm_head): Linear(in_features=8, out_features=100, bias=False)"
+
+
+def test_a_tied_head_of_a_known_class_counts_once_and_the_note_says_that_no_print_shows_it() -> None:
+    model = load(GPT2_HEAD)
+    assert model.graph.flow
+    assert model.parameters().at().value == 124_439_808
+    told = "lm_head: a print does not show whether this is the word embedding (tied); read as one tensor, which GPT2LM"
+    assert any(note.startswith(told) for note in model.notes)
+
+
+def test_a_head_that_may_be_tied_counts_and_is_told() -> None:
+    model = load(printed("Net", WORDS, HEAD_OF_WORDS))
+    assert model.parameters().at().value == 2 * 800
+    assert any("lm_head: a print does not show" in n and "counted as a tensor of its own" in n for n in model.notes)
+    assert any("a weight that is none, or is used twice" in note for note in model.notes)
+
+
+def test_an_old_print_without_the_sizes_of_its_products_is_read_by_its_class() -> None:
+    old = re.sub(r"Conv1D\(nf=\d+, nx=\d+\)", "Conv1D()", GPT2)
+    assert load(old).parameters().at().value == 124_439_808
+    assert any("Conv1D is printed without its sizes" in note for note in load(old).notes)
+    llama = LLAMA.replace("LlamaRMSNorm((4096,), eps=1e-05)", "LlamaRMSNorm()")
+    assert load(llama).parameters().at().value == 8_030_261_248
+
+
+@pytest.mark.parametrize(
+    ("line", "parameters", "note"),
+    [
+        ("FalconLinear(in_features=3, out_features=5, bias=False)", 15, "FalconLinear is read as a Linear"),
+        ("OPTLearnedPositionalEmbedding(50, 8)", 400, "OPTLearnedPositionalEmbedding is read as a Embedding"),
+        ("BloomLayerNorm((8,), eps=1e-05, elementwise_affine=True)", 16, "BloomLayerNorm is read as a LayerNorm"),
+        ("T5LayerNorm()", 8, "T5LayerNorm is printed without its size: a scale as wide as the embedding, 8"),
+        ("OlmoLayerNorm()", 0, ""),
+        ("BloomGelu()", 0, ""),
+    ],
+)
+def test_a_class_that_is_printed_like_a_known_layer_is_read_as_one(line: str, parameters: int, note: str) -> None:
+    model = load(printed("Net", WORDS, f"(it): {line}"))
+    assert model.parameters().at().value == 800 + parameters
+    assert not note or any(said.startswith(note) for said in model.notes)
+
+
+MAMBA = """MambaModel(
+  (embeddings): Embedding(100, 8)
+  (mixer): MambaMixer(
+    (conv1d): Conv1d(16, 16, kernel_size=(4,), stride=(1,), groups=16)
+    (in_proj): Linear(in_features=8, out_features=32, bias=False)
+    (x_proj): Linear(in_features=16, out_features=9, bias=False)
+    (dt_proj): Linear(in_features=1, out_features=16, bias=True)
+    (out_proj): Linear(in_features=16, out_features=8, bias=False)
+  )
+)
+"""
+
+
+def test_weights_that_are_no_modules_are_counted_where_the_modules_say_how_large_they_are() -> None:
+    """A_log is 16 channels by (9 - 1) / 2 states, D one a channel; attention has three products in one."""
+    modules = 800 + (16 * 4 + 16) + 8 * 32 + 16 * 9 + (16 + 16) + 16 * 8
+    assert load(MAMBA).parameters().at().value == modules + 16 * 4 + 16
+    assert any("A_log and D of MambaMixer are no modules" in note for note in load(MAMBA).notes)
+    out = "(out_proj): NonDynamicallyQuantizableLinear(in_features=8, out_features=8, bias=True)"
+    attention = printed("MultiheadAttention", out)
+    assert load(attention).parameters().at().value == 4 * (64 + 8)
+
+
+def test_weights_that_are_no_modules_and_have_no_size_are_named() -> None:
+    model = load(printed("ViTModel", "(e): ViTEmbeddings(\n    (projection): Conv2d(3, 8, kernel_size=(4, 4))\n  )"))
+    assert model.parameters().at().value == 8 * 3 * 16 + 8
+    told = "cls_token and position_embeddings of ViTEmbeddings are no modules: a print does not show them, and they are"
+    assert any(note.startswith(told) for note in model.notes)
+
+
+def test_experts_and_routers_are_refused_because_no_print_shows_their_weights() -> None:
+    text = printed("Net", WORDS, "(gate): MixtralTopKRouter()", "(experts): MixtralExperts(\n  (act_fn): SiLU()\n)")
+    with pytest.raises(SymcommError, match="a print shows none of the weights of MixtralTopKRouter") as caught:
+        load(text)
+    assert "leaves={'MixtralTopKRouter': [(8, 768)]}" in caught.value.hint
+    said = {"MixtralTopKRouter": [(4, 8)], "MixtralExperts": [(4, 32, 8), (4, 8, 16)]}
+    assert load(text, leaves=said).parameters().at().value == 800 + 32 + 4 * 48 * 8
+
+
+def test_every_weight_of_a_tree_with_repeats_is_reduced() -> None:
+    text = printed("Net", "(a): Linear(in_features=2, out_features=3)", "(b): ModuleList(\n"
+                   "    (0-3): 4 x Linear(in_features=5, out_features=7)\n  )")  # fmt: skip
+    assert load(text).communication("data(2)").at().value == 2 * (9 + 4 * 42)

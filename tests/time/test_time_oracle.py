@@ -79,6 +79,8 @@ sizes, degrees, speeds = st.integers(1, 10**5), st.integers(1, 64), st.integers(
        W_net=speeds, eta=st.fractions(Fraction(1, 10), 1, max_denominator=10))  # fmt: skip
 @settings(max_examples=40, deadline=None)
 def test_every_term_is_that_of_the_printed_class_at_any_sizes_and_rates(**at: int) -> None:
+    for size, degree in (("b", "dp"), ("d_in", "tp_in"), ("d_out", "tp_out")):  # what is cut divides
+        at[size] *= at[degree]
     layer = PrintedLayer(*(Fraction(at[n]) for n in ("d_in", "d_out", "tp_in", "tp_out", "dp")), Fraction(2))
     device = PrintedDevice(*(Fraction(at[n]) for n in ("R_8bit", "W_mem", "W_net", "eta")))
     terms = device.forward_backward(layer, Fraction(at["b"]))

@@ -35,7 +35,7 @@ def config(record: dict[str, Any]) -> dict[str, Any]:
         return {
             "model_type": "gpt2", "n_embd": z["D"], "n_layer": z["N"], "n_head": z["nh"], "n_inner": z["F"],
             "vocab_size": z["V"], "n_positions": z["T"], "tie_word_embeddings": record["model"] == "gpt2.tied",
-            "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0,
+            "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "activation_function": "gelu_pytorch_tanh",
         }  # fmt: skip
     experts = {"num_local_experts": z["E"], "num_experts_per_tok": z["top"]} if kind == "mixtral" else {}
     return {
@@ -239,7 +239,7 @@ def inputs(record: dict[str, Any], stage: int) -> int | Fraction:
     batches = record.get("m", 1)
     # Of 1F1B, as many microbatches are in flight as stages follow; of GPipe all are.
     flying = min(batches, len(stages) - stage) if "1f1b" in said else batches
-    ranks = record["ranks"] if said in ("ddp", "cp") else data
+    ranks = record["ranks"] if said in ("ddp", "cp", "ep") or (said.startswith("fsdp2") and "x" not in said) else data
     tokens = record["global_batch"] * z["L"] * flying // ranks // batches
     first, last = stage == 0, stage == len(stages) - 1
     positions = Fraction(8, t if "sp" in said else 1) if record["model"].startswith("gpt2") else Fraction(0)
@@ -247,6 +247,24 @@ def inputs(record: dict[str, Any], stage: int) -> int | Fraction:
     if said.startswith("megatron") or (said.endswith((".tp", ".sp")) and said.startswith("pp")):
         found -= 9 * tokens * (first + last) - (4 * flying if last else 0)
     return found
+
+
+def kept_otherwise(record: dict[str, Any], stage: int) -> tuple[Fraction, list[str]]:
+    """The bytes that a rank of a stage keeps more than is derived, and why, by name."""
+    z, said = record["sizes"], record["strategy"]
+    if record["model"] != "mixtral":
+        return Fraction(0), []
+    _, tensor = degrees(record)
+    stages, batches = record.get("stages", [z["N"]]), record.get("m", 1)
+    flying = min(batches, len(stages) - stage) if "1f1b" in said else batches
+    # Sequences of one rank: those of the step over the data ranks; of context parallelism a part of each.
+    share = record["ranks"] if said in ("ddp", "cp", "ep") or said.startswith("fsdp2") else degrees(record)[0]
+    tokens = Fraction(record["global_batch"] * z["L"] * flying, share * batches) * stages[stage]
+    more, why = tokens * 4 * (z["top"] + 1), ["the chosen weights are divided by their sum, and both are kept"]
+    if "sp" in said.replace("fsdp", ""):
+        more += tokens * 4 * (z["D"] + z["E"]) * (1 - Fraction(1, tensor))
+        why.append("the router runs on the gathered tokens, which are kept whole, as its scores are")
+    return more, why
 
 
 def joint_apart(found: Counter[Key], data: int, tensor: int) -> Counter[Key]:

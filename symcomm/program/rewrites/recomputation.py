@@ -55,7 +55,7 @@ def has_scores(graph: Graph, name: str) -> bool:
     return False
 
 
-def run_again(graph: Graph, recomputation: str) -> frozenset[str]:
+def run_again(graph: Graph, recomputation: str, frozen: frozenset[str] = frozenset()) -> frozenset[str]:
     """The forward ops that run a second time.
 
     Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
@@ -64,12 +64,12 @@ def run_again(graph: Graph, recomputation: str) -> frozenset[str]:
     if recomputation == "selective":
         core = {op.output for op in graph.ops if op.phase == "forward" and any(has_scores(graph, n) for n in op.inputs)}
         return found | core
-    return _read_again(graph, found) if recomputation == "needed" else found
+    return _read_again(graph, found, frozen) if recomputation == "needed" else found
 
 
-def _read_again(graph: Graph, names: frozenset[str]) -> frozenset[str]:
+def _read_again(graph: Graph, names: frozenset[str], frozen: frozenset[str]) -> frozenset[str]:
     """Of results that could run again those that the backward pass of their own layer needs."""
-    both = training(graph)
+    both = training(graph, frozen=frozen)
     wanted = {n for op in both.ops if op.phase == "backward" for n in op.inputs}
     for op in reversed(graph.ops):
         if op.output in wanted & names and op.output not in {out for out, _ in graph.carried}:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
 from symcomm.errors import ValuesError, nearest
-from symcomm.program.orders import Schedule
+from symcomm.program.events import Execution, Times, simulate
+from symcomm.program.order_file import read_order
+from symcomm.program.orders import Schedule, forward_only
 
 USUAL_SCHEDULE = "1f1b"  # what a pipeline runs where nothing is said
+RANK_LIMIT, EVENT_LIMIT = 256, 1_000_000
 
 
 @cache
@@ -47,10 +51,32 @@ def find(said: str | Schedule) -> Schedule:
     if said in _registry():
         return _registry()[said]
     if said.endswith(".txt") and Path(said).is_file():
-        from symcomm.program.order_file import read_order
-
         return read_order(said)
     hint = nearest(said, [*_registry()])
     if said.endswith(".txt"):
         hint = "there is no such file"
     raise ValuesError(f"unknown schedule '{said[:40]}'", hint=hint)
+
+
+def run(
+    schedule: str | Schedule, stages: int, microbatches: int, chunks: int | None = None, times: Times | None = None,
+    backward: bool = True,
+) -> Execution:  # fmt: skip
+    """The events of a schedule (or of its name), on so many ranks (``stages``), with a rank's ``chunks``.
+
+    ``times`` are per action, that is for one chunk of a rank. Raises ``ValuesError`` and ``StrategyError`` for what
+    ``Schedule.fitting`` and ``simulate`` refuse, and for more work than can be followed.
+
+    >>> str(run("1f1b", 4, 8).makespan)
+    '33'
+    """
+    found = find(schedule)
+    v = found.fitting(stages, microbatches, chunks)
+    if stages > RANK_LIMIT or 3 * stages * microbatches * v > EVENT_LIMIT:
+        raise ValuesError(
+            f"{stages} stages and {microbatches} microbatches are too many to be followed one by one",
+            hint=f"at most {RANK_LIMIT} stages and {EVENT_LIMIT:,} pieces of work",
+        )
+    orders = found.ranks(stages, microbatches, v)
+    made = simulate(orders if backward else forward_only(orders), times, found.name)
+    return replace(made, name=found.name)

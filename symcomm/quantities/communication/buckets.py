@@ -160,15 +160,16 @@ def derive(
     best = continued(cost, minimise(cost, "n_b", integer=False)) if one_valley else _of_two_pieces(cost, share)
     if want == "number":
         return best
+    number = Sym(best.answer.name)
     if want == "least":
-        at = forms.substitute(cost.answer.form, lambda n: Sym("n_b^*") if n.name == "n_b" else n)
+        at = forms.substitute(cost.answer.form, lambda n: number if n.name == "n_b" else n)
         last = step(
             "V_least",
             at,
             SECOND,
             "minimum",
             "The overhead at the best number of buckets.",
-            witness=lambda numbers: worked_out(forms.from_expr(cost.expr), numbers.moved("n_b", numbers["n_b^*"])),
+            witness=lambda numbers: worked_out(forms.from_expr(cost.expr), numbers.moved("n_b", numbers[number.name])),
         )
         return replace(best, title="Least time left after backward", steps=(*best.steps, last))
     sizes = [step("b^*", Ratio(S, Sym("n_b^*")), BYTE, "size", "The bytes over the number of buckets.",
@@ -176,8 +177,9 @@ def derive(
     if one_valley and share is not None:
         inside = product(S, W, O) if share == 1 else Ratio(product(S, W, O), forms.rational(share))
         sizes.append(step("b^*", Root(inside), BYTE, "algebra", "Put the number in.", "="))
-    steps = best.steps[:-1] if best.steps[-1].relation == "=" and best.steps[-1].name == "n_b^*" else best.steps
-    return replace(best, title="Best bucket size", steps=(*steps, *sizes))
+        text = "There is at least one bucket, and one holds all."
+        sizes.append(step("b^best", forms.Smallest((S, Sym("b^*"))), BYTE, "bounds", text))
+    return replace(best, title="Best bucket size", steps=(*best.steps, *sizes))
 
 
 def _of_two_pieces(cost: Derivation, rho: Fraction | None) -> Derivation:

@@ -11,7 +11,7 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import BETWEEN, Algorithm, algorithm
 from symcomm.collectives.bounds import BOUNDS, LowerBound
-from symcomm.collectives.cost import ZERO, Case, Exchange, Phase, only_powers_of_two, plus, times
+from symcomm.collectives.cost import TWO, ZERO, Case, Exchange, Phase, plus, times
 from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step, Witness, exact
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import AccountingError, DerivationError, ValuesError, nearest
@@ -211,17 +211,17 @@ class CallWriter:
         if call.directions is None and self.accounting.rings == "both_ways" and record.name in _TWO_WAYS:
             ways = 2
             self.touched.append("rings")
+        if not record.one_port:
+            self.touched.append("torus")
+        self.at_once = record.uses_at_once(self.accounting.torus)
+        self.own_links = ways == 2 or self.at_once
         k = call.symbol("ranks")
-        ranks = call.known.get(k.name)
         inner = tuple(SYMBOLS[_OPTION[name]].form for name in record.inner)
-        self._whole_levels(ranks, record)
-        plain = Case(call.symbol("payload"), k, chunks=SYMBOLS["chunks"].form, nodes=inner, directions=ways)
-        power = ranks is None or int(ranks).bit_count() == 1
-        if not power and any(only_powers_of_two(p.path) for p in record.run(call.kind, plain).phases):
-            # No closed form in k: the formula is that of this number of ranks, and k does not appear in it.
-            plain = replace(plain, k=Num(ranks or Fraction(0)))
-        self.plain = plain
-        return record.run(call.kind, replace(plain, split=self.split, let=self.let))
+        self._whole_levels(call.known.get(k.name), record)
+        self.plain = Case(
+            call.symbol("payload"), k, chunks=SYMBOLS["chunks"].form, nodes=inner, directions=ways, at_once=self.at_once
+        )
+        return record.run(call.kind, replace(self.plain, split=self.split, let=self.let))
 
     def counted(self, numbers: Numbers) -> Exchange:
         """The exchange among so many ranks, in chunks of so many bytes; a ring is run round by round."""
@@ -261,7 +261,7 @@ class CallWriter:
             if cost == "alpha_beta_gamma":
                 found += evaluate(phase.reduced, {}) / numbers[SYMBOLS["reduction"].name]
         if self.accounting.link == "bidirectional" and len(groups) == 1:
-            found += evaluate(made.moved, {}) / width
+            found += (2 * evaluate(made.path, {}) if self.own_links else evaluate(made.moved, {})) / width
         return found
 
     def _whole_levels(self, ranks: Fraction | None, record: Algorithm) -> None:
@@ -298,6 +298,9 @@ class CallWriter:
                     f"T_lat{tag}", form, SECOND, "latency", f"Each round{where} waits for one message."))  # fmt: skip
             if self.accounting.link == "bidirectional" and not several:
                 through, text = made.moved, "The bytes that the busiest rank sends and receives share the link."
+                if self.own_links:
+                    through = times(TWO, made.path)
+                    text = "The bytes that a link carries in both directions."
             else:
                 through = plus(*(p.path for p in phases))
                 text = f"The bytes that follow one another{where}, in the busier direction of a link."
@@ -353,11 +356,7 @@ def bounds(call: TimedCall, made: Exchange, written_out: CallWriter) -> Exhibit:
         ("rounds", written_out.closed(made.rounds), bound.rounds(k)),
         ("bytes one after another", written_out.closed(made.path), bound.path(n, k)),
         ("bytes the busiest rank sends", written_out.closed(made.sent), "none"),
-        (
-            "bytes of all ranks",
-            "no closed form" if only_powers_of_two(made.total) else written_out.closed(made.total),
-            "none",
-        ),
+        ("bytes of all ranks", written_out.closed(made.total), "none"),
     ]
     if bound.reduces:
         rows.append(("bytes added one after another", written_out.closed(made.reduced), bound.reduced(n, k)))

@@ -16,6 +16,7 @@ from symcomm.form import Form, Sym
 from symcomm.optimum.crossover import CheapestInterval, envelope
 from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.communication import collective_time
+from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.options import CallNumbers, CollectiveName, Directions, ElementDtype, NoModel
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.witnesses import number
@@ -90,7 +91,7 @@ def derive(
         ("rounds", "bytes one after another"),
         ((bound.rounds(k), bound.path(n, k)),),
     )
-    steps = _steps(found, order)
+    steps = _steps(found, order, collective)
     first = found[order[0]]
     touched = tuple(f for f in dict.fromkeys(f for d in found.values() for f in d.touched) if f != "algorithm")
     notes += [f"{_called(name).capitalize()}: {ALGORITHMS[name].source}." for name in found]
@@ -106,13 +107,13 @@ def derive(
     )
 
 
-def _steps(found: dict[str, Derivation], order: list[str]) -> tuple[Step, ...]:
+def _steps(found: dict[str, Derivation], order: list[str], collective: str) -> tuple[Step, ...]:
     steps = [
         Step(
             f"T_{name.replace('_', ',')}",
             found[name].answer.form,
             parts.SECOND,
-            Reason(_called(name), ALGORITHMS[name].statement, witness=_alone(found[name])),
+            Reason(_called(name), wire(collective, name, Sym("k")).how, witness=_alone(found[name])),
         )
         for name in found
     ]

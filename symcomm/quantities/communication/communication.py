@@ -20,12 +20,12 @@ from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
-from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program.program import Program, program
+from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.declared import Meaning, OneOf
-from symcomm.quantities.options import Dtype, GradientDtype, StageNumber, StrategyOption
+from symcomm.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.witnesses import number, over, passes, ring, size, together
 from symcomm.units import BYTE, ELEMENT, ONE
@@ -68,7 +68,7 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
     """Every call of one repetition of each region and training iteration, in order."""
     graph, accounting = setting.graph, setting.accounting
     found: list[Call] = []
-    made = program(graph, strategy, accounting)
+    made = program(graph, strategy, accounting, setting.frozen)
     regions = {region.name: region for region in made.graph.regions}
     for c in made.plan.collectives:
         tensor = made.graph.tensors[c.tensor.split(" @ ")[0]]
@@ -87,7 +87,7 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
             Call(c.kind, of.name, what, c.elements, c.meshes, c.phase, c.why, dtype, region, every, c.op, finishes)
         )
     found = gathered_units(found, accounting.gathered_weights)
-    again = run_again(graph, RERUN[accounting.recomputation])
+    again = run_again(graph, RERUN[accounting.recomputation], setting.frozen)
     why = "the forward pass of the layer is computed again, with its collectives"
     weights = {w.name for w in graph.weights}  # for weights, what runs again and backward are one phase
     found += [
@@ -132,14 +132,15 @@ def _ties(setting: Setting, strategy: Strategy, made: Program, found: list[Call]
     graph, sizes = setting.graph, strategy.sizes
     placed = {name: made.plan.placements[gradient_name(name)] for name in (w.name for w in graph.weights)
               if gradient_name(name) in made.plan.placements}  # fmt: skip
-    at = graph.regions.index(pipeline.stacked(graph))
-    before, after = ({r.name for r in some} for some in (graph.regions[:at], graph.regions[at + 1 :]))
+    layers = pipeline.stacked(graph)
+    at, behind = graph.regions.index(layers[0]), graph.regions.index(layers[-1]) + 1
+    before, after = ({r.name for r in some} for some in (graph.regions[:at], graph.regions[behind:]))
     ties: list[Call] = []
     for weight in graph.weights:
         homes = {op.region for op in graph.consumers[weight.name]}
-        if not (homes & before and homes & after):
+        if weight.name in setting.frozen or not (homes & before and homes & after):
             continue
-        last = next(r for r in graph.regions[at + 1 :] if r.name in homes)
+        last = next(r for r in graph.regions[behind:] if r.name in homes)
         mine = [c for c in found if c.tensor == weight.name and c.finishes]
         ties += [replace(c, region=last) for c in mine]
         # Cut as the weight is: the gradients of both stages are placed alike.
@@ -154,18 +155,31 @@ def _ties(setting: Setting, strategy: Strategy, made: Program, found: list[Call]
 
 
 def _messages(setting: Setting, strategy: Strategy, made: Program) -> Iterator[Call]:
-    """What the stages of a pipeline send: what one repetition of the layers hands to the next one."""
-    if strategy.pipeline is None:
-        return
-    region = pipeline.stacked(setting.graph)
-    for message in pipeline.messages(setting.graph.region(region.name)):
-        tensor = setting.graph.tensors[message.tensor]
-        elements = setting.graph.elements(tensor.name)
-        for mesh, position in made.plan.placements[tensor.name]:
-            elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
-        what = "gradient of " if message.phase == "backward" else "activation "
-        dtype = tensor.dtype or setting.dtype
-        yield Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region)
+    """What the stages of a pipeline send: what one repetition of the layers hands to the next one.
+
+    Raises ``StrategyError`` where one kind of layer hands on more than another one.
+    """
+    graph, same = setting.graph, None
+    for region in pipeline.stacked(graph):
+        sent: list[Call] = []
+        for message in pipeline.messages(graph.region(region.name)):
+            tensor = graph.tensors[message.tensor]
+            elements = graph.elements(tensor.name)
+            for mesh, position in made.plan.placements[tensor.name]:
+                elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
+            what = "gradient of " if message.phase == "backward" else "activation "
+            dtype = tensor.dtype or setting.dtype
+            sent.append(
+                Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region)
+            )
+        amounts = [(call.phase, graph.relations.expand(call.elements), call.dtype) for call in sent]
+        if same is not None and amounts != same:
+            raise StrategyError(
+                f"{' and '.join(r.name for r in pipeline.stacked(graph))} hand on different tensors, so that the "
+                "boundaries between stages differ", hint="cut one kind of layer into stages: part(...)",
+            )  # fmt: skip
+        same = amounts
+    yield from sent
 
 
 def derive(
@@ -178,12 +192,17 @@ def derive(
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
     stage: StageNumber | None = None,
+    frozen: Frozen | None = None,
+    microbatches: Microbatches | None = None,
 ) -> Derivation:
     """The bytes that a parallel strategy moves in a training iteration.
 
     ``collective`` and ``phase`` choose some of the calls. Which bytes are meant, the accounting says. ``stage`` is that
     of the rank whose bytes are counted, where the bytes of one rank are and the stages of a pipeline differ; 0 is the
-    first one. Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.
+    first one. ``microbatches`` matter where gradients are reduced for each of them; a pipeline has its own. ``frozen``
+    weights get no gradient.
+
+    Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.
     """
     if strategy is None:
         raise StrategyError("no strategy is named", hint="for instance data(k)")
@@ -193,7 +212,17 @@ def derive(
     if phase is not None and phase not in _PHASES:
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join(_PHASES))
     setting = setting.in_format(dtype)
-    check_divisible(setting.graph, strategy, setting.values)
+    cut = strategy.pipeline
+    if microbatches is not None:
+        if setting.accounting.accumulation != "reduced_every_microbatch":
+            hint = "accounting: reduced_every_microbatch"
+            raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
+        if cut is not None:
+            hint = f"pipeline(..., microbatches={microbatches})"
+            raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
+    m = cut.microbatches if cut is not None else degree(microbatches or 1)
+    setting.check_divisible(strategy)
+    setting = setting.freeze(frozen)
     every = calls(setting, strategy, gradient_dtype)
     per_rank = setting.accounting.communication.endswith("per_rank")
     if stage is not None and not (per_rank and strategy.pipeline is not None):
@@ -201,10 +230,13 @@ def derive(
         raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
     held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
     chosen = [
-        c for c in every if collective in (None, c.kind) and phase in (None, c.phase) and c.region.name in held.regions
+        c for c in every if collective in (None, c.kind) and phase in (None, c.phase)
+        and (c.kind == "send" or c.region.name in held.regions)
     ]
-    work = Work(setting, *strategy.forms)
-    touched = _touched(setting, strategy, chosen)
+    work = Work(setting, *strategy.forms, m)
+    touched = _touched(setting, strategy, chosen, every, gradient_dtype)
+    if m != num(1) and any(c.finishes and repeats("reduced_every_microbatch", c.what, c.meshes) for c in chosen):
+        touched.append("accumulation")
     title = (
         f"Communication of {_title(strategy)}"
         + (f", {collective}" if collective else "")
@@ -214,7 +246,7 @@ def derive(
         kinds = ", ".join(dict.fromkeys(c.kind for c in every)) or "no collective at all"
         text = f"The strategy needs none; it needs {kinds}."
         work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text, witness=partial(_sizes, ()))
-        return setting.derivation(title, work.steps, touched)
+        return replace(setting.derivation(title, work.steps, touched), where=held.where)
     groups: dict[tuple[str, str, tuple[str, ...], str, str, bool], list[Call]] = {}
     for c in chosen:
         groups.setdefault((c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.every_layer), []).append(c)
@@ -233,21 +265,22 @@ def derive(
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
                         _rule(kind), _text(members), witness=partial(_sizes, members))  # fmt: skip
-        volume = _volume(work, strategy, name, n, members, held)
+        volume = _volume(work, strategy, name, n, members, held, m)
         (sends if kind == "send" else counted).append(volume)
     if sends:
         counted.append(_sent_over_boundaries(work, strategy, sends, phase))
     if len(counted) > 1:
         work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.", witness=together(counted))
     notes = (*held.notes, *_cheapest(setting, strategy))
-    return setting.derivation(title, work.steps, touched, [_exhibit(setting, strategy, chosen, held)], notes)
+    shown = [_exhibit(setting, strategy, chosen, held)]
+    return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where)
 
 
 def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
     """Where another place would be cheaper, and whether that is so at the sizes given."""
     names = [n for n in setting.values if n in setting.symbols]
     known = put({n: setting.values[n] for n in names})
-    for c in program(setting.graph, strategy, setting.accounting).plan.conditions:
+    for c in program(setting.graph, strategy, setting.accounting, setting.frozen).plan.conditions:
         less, more = c.less.xreplace(known), c.more.xreplace(known)
         said = f"Each sum and gather stands where the least bytes are sent as long as {c}"
         if not (less.is_number and more.is_number):
@@ -262,7 +295,9 @@ def _title(strategy: Strategy) -> str:
     return strategy.name.lower() if strategy.name != strategy.name.upper() else strategy.name
 
 
-def _touched(setting: Setting, strategy: Strategy, chosen: list[Call]) -> list[str]:
+def _touched(
+    setting: Setting, strategy: Strategy, chosen: list[Call], every: tuple[Call, ...], gradient_dtype: str | None
+) -> list[str]:
     found = ["communication"]
     if setting.accounting.communication not in ("payload", "contributed"):
         found.append("algorithm")
@@ -274,6 +309,13 @@ def _touched(setting: Setting, strategy: Strategy, chosen: list[Call]) -> list[s
         found.append("pipeline")
     if any(rule.axis == "paired" for _, rule in strategy.rules):
         found.append("input_gradient")
+    accounting = setting.accounting
+    for name in ("input_gradient", "recomputation"):
+        default = getattr(Accounting, name)
+        if getattr(accounting, name) != default:
+            other = replace(setting, accounting=replace(accounting, **{name: default}))
+            if calls(other, strategy, gradient_dtype) != every:
+                found.append(name)
     return found
 
 
@@ -305,7 +347,9 @@ def _text(members: list[Call]) -> str:
     return f"{head}. {why[0].upper()}{why[1:]}." if why else f"{head}."
 
 
-def _volume(work: Work, strategy: Strategy, name: str, n: Form, members: Sequence[Call], held: pipeline.Held) -> Form:
+def _volume(
+    work: Work, strategy: Strategy, name: str, n: Form, members: Sequence[Call], held: pipeline.Held, microbatches: Form
+) -> Form:
     setting, call = work.setting, members[0]
     wide = element_bytes(call.dtype)
     text = f"An element takes {said_bytes(wide)} in {call.dtype}"
@@ -313,14 +357,17 @@ def _volume(work: Work, strategy: Strategy, name: str, n: Form, members: Sequenc
         return work.define(f"V_{name}", product(n, wide), BYTE, "bytes", f"{text}.",
                            witness=lambda numbers: _sizes(members, numbers) * wide.number)  # fmt: skip
     times = held.times(call.region, call.every_layer)
+    if call.region.times:
+        text += "; every layer makes the calls" if call.every_layer else "; every layer but the first makes the calls"
+    accounting = setting.accounting
+    if call.finishes and repeats(accounting.accumulation, call.what, call.meshes):
+        times = product(microbatches, times)
+        text += "; they are made for each microbatch"
 
     def payload(numbers: Numbers) -> Fraction:
         return number(times, numbers) * _sizes(members, numbers) * wide.number
 
-    if call.region.times:
-        text += "; every layer makes the calls" if call.every_layer else "; every layer but the first makes the calls"
     volume = work.define(f"V_{name}", product(times, n, wide), BYTE, "bytes", f"{text}.", witness=payload)
-    accounting = setting.accounting
     if accounting.communication == "payload":
         return volume
     k = call.ranks(strategy)
@@ -369,7 +416,7 @@ def _counted_text(accounting: Accounting, kind: str) -> str:
         ),
         "all_links": " All k ranks do so." if everyone == 8 * sent else " Counted over all ranks.",
     }
-    return record.statement + said[accounting.communication]
+    return made.told + said[accounting.communication]
 
 
 def _sent_over_boundaries(work: Work, strategy: Strategy, counted: list[Form], phase: str | None) -> Form:

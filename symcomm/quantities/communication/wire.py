@@ -15,27 +15,30 @@ class Wire:
     """Of one call over some ranks: shares of its payload and rounds.
 
     ``path`` are bytes that follow one another in the busier direction of a link, ``moved`` those that a rank sends and
-    receives together. ``two_links`` says that both links of a rank in a ring are used at once.
+    receives together. ``own_links`` says that a rank uses several links at once, each for a part of that: both of a
+    ring, or those of all axes of a torus. ``how`` tells how the call goes.
     """
 
     path: Form
     moved: Form
     rounds: Form
-    two_links: bool = False
+    own_links: bool = False
+    how: str = ""
 
     def through(self, link: str) -> Form:
         """The share that a link carries: in the busier direction, or in both directions together."""
         if link != "bidirectional":
             return self.path
-        # Both ways round, each of two links is as busy in one direction as in the other.
-        return times(num(2), self.path) if self.two_links else self.moved
+        # Each of several links is as busy in one direction as in the other.
+        return times(num(2), self.path) if self.own_links else self.moved
 
 
 @lru_cache(maxsize=512)
-def wire(kind: str, name: str, k: Form, rings: str = "one_way") -> Wire:
-    """The shares and rounds of a call of ``kind`` over ``k`` ranks; ``rings`` says how many ways rings run.
+def wire(kind: str, name: str, k: Form, rings: str = "one_way", torus: str = "one_axis_at_a_time") -> Wire:
+    """The shares and rounds of a call of ``kind`` over ``k`` ranks.
 
-    A symbol for the ranks of a ring that runs ``both_ways`` stands for an even number.
+    ``rings`` says how many ways rings run, ``torus`` how many of its axes are used at once. A symbol for the ranks of a
+    ring that runs ``both_ways`` stands for an even number.
 
     Raises ``AccountingError`` for a collective that the algorithm cannot run.
 
@@ -48,16 +51,13 @@ def wire(kind: str, name: str, k: Form, rings: str = "one_way") -> Wire:
     Num(number=Fraction(1, 1), unit=Unit(powers=()))
     """
     record = algorithm(name)
-    case = Case(num(1), k, nodes=tuple(Sym(inner) for inner in record.inner))
-    made = record.run(kind, case)
+    even = not record.inner and not (isinstance(k, Num) and k.number % 2)
+    plain = Case(num(1), k, nodes=tuple(Sym(inner) for inner in record.inner))
+    case = replace(plain, directions=1 + (rings == "both_ways"), even=even, at_once=record.uses_at_once(torus))
+    made, alone = record.run(kind, case), record.run(kind, plain)
     # A message has one end on each rank, but every rank of a pipeline both sends and receives.
     moved = product(num(2), made.sent) if kind == "send" else made.moved
-    if rings == "both_ways":
-        even = not record.inner and not (isinstance(k, Num) and k.number % 2)
-        both = record.run(kind, replace(case, directions=2, even=even))
-        if both.path != made.path:  # only rings know two ways
-            return Wire(both.path, moved, both.rounds, two_links=True)
-    return Wire(made.path, moved, made.rounds)
+    return Wire(made.path, moved, made.rounds, made.path != alone.path, made.told)
 
 
 def two_levels(kind: str, k: Form, inside: Form, rings: str = "one_way") -> tuple[Wire, Wire]:
@@ -76,6 +76,7 @@ def two_levels(kind: str, k: Form, inside: Form, rings: str = "one_way") -> tupl
     def level(name: str) -> Wire:
         there, once = ([p for p in run.phases if p.link == name] for run in (both, made))
         moved = times(num(2), plus(*(p.path for p in once)))
-        return Wire(plus(*(p.path for p in there)), moved, plus(*(p.rounds for p in there)), both is not made)
+        told = " ".join(dict.fromkeys(p.what for p in there))
+        return Wire(plus(*(p.path for p in there)), moved, plus(*(p.rounds for p in there)), both is not made, told)
 
     return level(INSIDE), level(BETWEEN)

@@ -12,11 +12,11 @@ from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import AccountingError
 from symcomm.form import Form, Ratio, Total, num, product
-from symcomm.graph.gradient import backward, inputs_to_train, training
+from symcomm.graph.gradient import inputs_to_train, training
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.graph.ops import MAP, operations
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import OpName
+from symcomm.quantities.options import Frozen, OpName
 from symcomm.quantities.setting import Setting, Work, mark, slug, times
 from symcomm.quantities.witnesses import loops, number, often, passes
 from symcomm.units import FLOP
@@ -199,13 +199,18 @@ def derive(
     setting: Setting,
     scope: Annotated[Literal["forward", "backward", "training"], Meaning("which pass is counted")] = "forward",
     op: OpName | None = None,
+    frozen: Frozen | None = None,
 ) -> Derivation:
-    """The floating-point operations of a pass, of all layers or of one row."""
+    """The floating-point operations of a pass, of all layers or of one row.
+
+    ``frozen`` weights get no gradient.
+    """
+    setting = setting.freeze(frozen)
     graph, work = setting.graph, Work(setting)
     chosen = setting.rows(op)
     fields = [*touched(setting, graph, chosen.ops)]
     needs = setting.accounting.input_gradient == "needed"
-    both = training(graph, needs)
+    both = training(graph, needs, setting.frozen)
     wanted = {o.row for o in chosen.ops}
     regions = chosen.regions or (Region(graph.name),)
     phases = ["forward", "backward"] if scope == "training" else [scope]
@@ -258,7 +263,7 @@ def _without_first_input(work: Work, setting: Setting, every: Form) -> None:
     graph = setting.graph
     totals, runs = [], []
     for inputs in (inputs_to_train(graph), frozenset[str]()):
-        both = backward(graph, inputs)
+        both = training(graph, frozen=setting.frozen, inputs=inputs)
         found = counted(setting, both, [o for o in both.ops if o.phase == "backward"])
         once = [(Region(graph.name), op) for op, _ in found]
         runs.append(partial(looped, setting.accounting, both, once))

@@ -19,6 +19,7 @@ from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import Same, program, unstaged
+from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.communication.communication import Call, calls
 from symcomm.quantities.counting.flops import counted
@@ -126,11 +127,15 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     """
     accounting = setting.accounting
     shared = replace(accounting, recomputation=Accounting.recomputation)
-    graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy))
+    graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy), setting.frozen)
     phases = {"recompute": "backward"}
     every = calls(setting, strategy, gradient_dtype)
-    made_calls = [("end" if c.finishes else phases.get(c.phase, c.phase), c) for c in every]
-    names = run_again(setting.graph, RERUN[accounting.recomputation])
+    how = accounting.accumulation
+    made_calls = [
+        ("end" if c.finishes and not repeats(how, c.what, c.meshes) else phases.get(c.phase, c.phase), c)
+        for c in every
+    ]
+    names = run_again(setting.graph, RERUN[accounting.recomputation], setting.frozen)
     if names:
         again = [o for o in ops if o.phase == "forward" and o.op.output in names]
         ops += tuple(replace(o, phase="backward", again=True) for o in again)
@@ -139,11 +144,11 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
 
 @lru_cache(maxsize=64)
 def _computed(
-    held: Same[Graph], accounting: Accounting, dtype: str, strategy: Strategy
+    held: Same[Graph], accounting: Accounting, dtype: str, strategy: Strategy, frozen: frozenset[str]
 ) -> tuple[Graph, tuple[OpLoad, ...]]:
     """The training graph, and what a rank computes for one microbatch."""
-    setting = Setting(held.it, accounting, dtype)
-    made = program(held.it, strategy, accounting).plan
+    setting = Setting(held.it, accounting, dtype, frozen=frozen)
+    made = program(held.it, strategy, accounting, frozen).plan
     graph = made.graph
     ops: list[OpLoad] = []
     for step in made.steps:
@@ -159,11 +164,24 @@ def _computed(
     return graph, tuple(ops)
 
 
+def repeated(graph: Graph, name: str) -> Op | None:
+    """The op that makes a tensor out of a smaller one whose numbers it only repeats, such as keys for all heads.
+
+    Who reads such a tensor reads each number of the smaller one once.
+    """
+    made = graph.producers.get(name)
+    if made is None or not made.attribute("view") or len(made.inputs) != 1:
+        return None
+    return None if graph.same_size(graph.elements(name), graph.elements(made.inputs[0])) else made
+
+
 def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     """The tensors that an op moves under the traffic convention: as what, and how often."""
     convention = TRAFFIC[setting.accounting.traffic]
     found: dict[str, str] = {}
     for name in op.inputs:
+        smaller = repeated(graph, name)
+        name = name if smaller is None else smaller.inputs[0]
         role = graph.tensors[name].role
         found[name] = role if role in ("weight", "gradient") else "saved" if op.phase == "backward" else "activation"
     made = graph.tensors[op.output]
@@ -174,7 +192,11 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
 
 
 def _moved(setting: Setting, made: Plan, strategy: Strategy, op: Op) -> tuple[Moved, ...]:
-    graph, layouts = made.graph, made.layouts[op.output]
+    graph, layouts = made.graph, dict(made.layouts[op.output])
+    for name in op.inputs:
+        smaller = repeated(graph, name)
+        if smaller is not None:
+            layouts[smaller.inputs[0]] = made.layouts[smaller.output][smaller.inputs[0]]
     found: list[Moved] = []
     for name, (use, times) in uses(setting, graph, op).items():
         tensor, layout = graph.tensors[name], layouts[name]

@@ -1,41 +1,91 @@
-"""The number of parameters: the elements of the weights."""
+"""The number of parameters: the elements of the weights, or of those that a token passes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm.derivation import Derivation, Numbers
+from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Total, num
 from symcomm.graph.graph import Graph, Region, Tensor
+from symcomm.quantities.declared import Meaning
 from symcomm.quantities.setting import Setting, Work, mark, times
-from symcomm.quantities.witnesses import elements, often
+from symcomm.quantities.witnesses import often, passes, size
 from symcomm.units import PARAMETER
 
+if TYPE_CHECKING:
+    from sympy import Expr
 
-def derive(setting: Setting) -> Derivation:
+COUNTED = ("all", "active")
+
+
+def chosen_experts(graph: Graph) -> dict[str, tuple[str, Expr]]:
+    """The weights of experts, each with its axis of experts and how many of these a token goes to.
+
+    An axis of experts is one along which a router spreads tokens; what is computed from them keeps it, until their
+    results are added up.
+    """
+    found: dict[str, tuple[str, Expr]] = {}
+    routed: dict[str, dict[int, Expr]] = {}  # of a tensor, the places of such axes
+    for op in graph.ops:
+        routes = [n for n in op.inputs if n in graph.producers and graph.producers[n].kind == "route"]
+        along: dict[int, Expr] = {}
+        for name, indices in zip(op.inputs, op.indices, strict=True):
+            if name in routes:
+                # The last axis of a route are the slots of an expert, the one before it are the experts.
+                chosen = graph.producers[name].attribute("k")
+                along[indices[-2]] = chosen
+            along |= {indices[place]: chosen for place, chosen in routed.get(name, {}).items()}
+        for name, indices in zip(op.inputs, op.indices, strict=True):
+            tensor = graph.tensors[name]
+            for place, index in enumerate(indices):
+                if tensor.role == "weight" and index in along:
+                    found[name] = tensor.axes[place], along[index]
+        routed[op.output] = {place: along[i] for place, i in enumerate(op.output_indices) if i in along}
+    return found
+
+
+def derive(
+    setting: Setting,
+    of: Annotated[
+        Literal["all", "active"], Meaning("all parameters, or those that one token passes: a few experts of all")
+    ] = "all",
+) -> Derivation:
     """The number of parameters.
 
-    Those of all layers and of what stands before and behind them; a tied weight counts once.
+    Those of all layers and of what stands before and behind them; a tied weight counts once. Of the experts that a
+    router chooses from, the ``active`` ones are those that a token goes to.
     """
+    if of not in COUNTED:
+        raise ValuesError(f"unknown choice '{of[:40]}' of 'of'", hint=nearest(of, [*COUNTED]))
     graph, work = setting.graph, Work(setting)
+    experts = chosen_experts(graph) if of == "active" else {}
+
+    def elements(name: str, axes: tuple[str, ...]) -> Form:
+        axis, chosen = experts.get(name, ("", None))
+        return setting.sizes([graph.axes[a].size if a != axis or chosen is None else chosen for a in axes])
+
     alone = len(setting.regions) == 1
     known: set[str] = set()
     parts: list[Form] = []
     every: list[tuple[Region, list[Tensor]]] = []
-    whole = partial(_laid_out, graph, every)
+    whole = partial(_laid_out, graph, experts, every)
     for region, part in zip(setting.regions, setting.parts, strict=True):
         weights = [w for w in part.graph.weights if w.name not in known]
         known |= {w.name for w in weights}
         if not weights and not alone:
             continue
-        sizes = [setting.sizes([graph.axes[a].size for a in w.axes]) for w in weights]
+        sizes = [elements(w.name, w.axes) for w in weights]
         names = ", ".join(f"`{w.name}`" for w in weights)
         one = Total(tuple(sizes)) if len(sizes) > 1 else sizes[0] if sizes else num(0)
         text = f"The weights are {names}; each has the product of its sizes." if names else "The table has no weights."
+        few = ", ".join(f"`{w.name}`" for w in weights if w.name in experts)
+        text += f" Of {few} a token passes those of its experts." if few else ""
         name = f"P_{mark(region)}" if not alone else "P_layer" if region.times else "P"
-        one_by_one = partial(_laid_out, part.graph, [(Region(region.name), weights)])
+        one_by_one = partial(_laid_out, part.graph, experts, [(Region(region.name), weights)])
         layer = work.define(name, one, PARAMETER, "count the weights", text, witness=one_by_one)
         parts.append(times(region, layer))
         every.append((region, weights))
@@ -44,10 +94,18 @@ def derive(setting: Setting) -> Derivation:
         work.define("P", Total(tuple(parts)), PARAMETER, "add the parts", f"Together: {listed}.", witness=whole)
     elif setting.regions[0].times:
         work.define("P", parts[0], PARAMETER, "repeat", "All layers are alike.", witness=whole)
-    return setting.derivation("Parameters", work.steps)
+    return setting.derivation("Active parameters" if of == "active" else "Parameters", work.steps)
 
 
-def _laid_out(graph: Graph, weights: Sequence[tuple[Region, Sequence[Tensor]]], numbers: Numbers) -> Fraction:
-    """The numbers in the weights of each region, as often as it stands."""
-    parts = ((often(region, numbers), elements(graph, w, numbers)) for region, mine in weights for w in mine)
-    return sum((count * size for count, size in parts), Fraction(0))
+def _laid_out(
+    graph: Graph, experts: Mapping[str, tuple[str, Expr]], weights: Sequence[tuple[Region, Sequence[Tensor]]],
+    numbers: Numbers,
+) -> Fraction:  # fmt: skip
+    """The numbers in the weights of each region, as often as it stands; of experts those that are chosen."""
+    found = Fraction(0)
+    for region, mine in weights:
+        for weight in mine:
+            sizes = {axis: graph.axes[axis].size for axis in weight.axes}
+            sizes |= dict([experts[weight.name]]) if weight.name in experts else {}
+            found += often(region, numbers) * passes(size(sizes[axis], numbers) for axis in weight.axes)
+    return found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
 from symcomm.derivation import Derivation, Numbers
 from symcomm.dtypes import element_bytes
-from symcomm.form import Form, Num, Total, num, product
+from symcomm.errors import ValuesError
+from symcomm.form import Form, Num, Total, product
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.quantities.counting.flops import counted, touched
 from symcomm.quantities.counting.load import uses
@@ -37,6 +39,8 @@ def write_down(work: Work, op: str | None) -> Form:
     names: list[Form] = []
     chosen = setting.rows(op)
     ops = [o for o, _ in counted(setting, setting.graph, chosen.ops)]
+    if op is not None and not ops:
+        ops = [_one_kernel(chosen)]
     regions = {r.name: r for r in chosen.regions} if len(chosen.regions) > 1 else {}
     whole = partial(_moved, setting, [(regions.get(o.region, Region(o.region)), o) for o in ops])
     for one in ops:
@@ -57,7 +61,7 @@ def write_down(work: Work, op: str | None) -> Form:
             )
         )
     if not names:
-        return work.define("M", num(0), BYTE, "nothing moves", "No op is counted.", witness=whole)
+        return work.define("M", Num(Fraction(0), BYTE), BYTE, "nothing moves", "No op is counted.", witness=whole)
     if len(chosen.regions) > 1:
         text = "All parts of the model together."
         return work.define("M", Total(per_region(chosen, ops, names)), BYTE, "add the parts", text, witness=whole)
@@ -79,6 +83,21 @@ def _moved(setting: Setting, ops: Sequence[tuple[Region, Op]], numbers: Numbers)
     return found
 
 
+def _one_kernel(row: Graph) -> Op:
+    """A row without a product (a norm and its gain, a rotation, a repetition) as one op: it reads what others make.
+
+    What the ops of the row hand to one another is not moved.
+    """
+    if any(o.kind == "onehot" for o in row.ops):
+        name = row.ops[-1].output
+        raise ValuesError(f"`{name}` is looked up: how much of the table is read, the indices say",
+                          hint=f"tensor_size gives the bytes of `{name}`, which are at least written")  # fmt: skip
+    made = {o.output for o in row.ops}
+    operands = {n: ix for o in row.ops for n, ix in zip(o.inputs, o.indices, strict=True) if n not in made}
+    last = row.ops[-1]
+    return replace(last, inputs=tuple(operands), indices=tuple(operands.values()))
+
+
 def per_region(graph: Graph, ops: Sequence[Op], counts: Sequence[Form]) -> tuple[Form, ...]:
     """Counts of ops as terms of a sum over the regions of a graph, each as often as the region stands."""
     found: list[Form] = []
@@ -92,10 +111,14 @@ def per_region(graph: Graph, ops: Sequence[Op], counts: Sequence[Form]) -> tuple
 def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = None) -> Derivation:
     """The bytes moved when each operand is read and each result written once.
 
-    The counted ops of the forward pass: of one layer, of all parts of a model, or of one row.
+    The counted ops of the forward pass: of one layer, of all parts of a model, or of one row. A row without a product
+    (a norm, a rotation, a repetition) is one op that reads its operands and writes its result. Keys and values that
+    several heads share are read once.
     """
     setting = setting.in_format(dtype)
     work = Work(setting)
     write_down(work, op)
-    fields = [f for f in touched(setting, setting.graph, setting.rows(op).ops) if f == "operations"] + ["traffic"]
+    ops = setting.rows(op).ops
+    every = op is None or bool(counted(setting, setting.graph, ops))  # a row that is asked for is counted either way
+    fields = [f for f in touched(setting, setting.graph, ops) if f == "operations" and every] + ["traffic"]
     return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps, fields)

@@ -35,8 +35,9 @@ def derive(
 
     A mean, a standard deviation (divided by n; ``sample_deviation`` by n - 1), or a comparison of two numbers.
 
-    ``values`` are numbers with their unit and commas between them: ``0.796 s, 0.776 s``. ``difference``, ``ratio`` and
-    ``increase`` (the difference over the second) compare the first with the second one. ``slope`` and ``intercept`` are
+    ``values`` are numbers with their unit and commas between them: ``0.796 s, 0.776 s``. ``difference`` is the first
+    less the second, ``ratio`` the first over the second; ``increase`` goes from the first to the second one, over the
+    first. ``slope`` and ``intercept`` are
     those of the line ``through`` points such as ``16: 10.9 GB, 64: 38.3 GB`` (least squares where there are more than
     two). Raises ``ValuesError`` for numbers that do not go together.
 
@@ -105,13 +106,16 @@ def _numbers(work: Work, want: str, values: Sequence[Num], unit: Unit) -> None:
             work.define("r", Ratio(first, second), unit / second.unit, "divide", "The first over the second.",
                         witness=over(first, second))  # fmt: skip
             return
-        less = work.define("d", Total((first, negative(second))), unit, "subtract", "The first less the second.",
-                           witness=lambda numbers: first.number - second.number)  # fmt: skip
-        if want == "increase" and not second.number:
-            raise ValuesError("nothing is divided by 0")
-        if want == "increase":
-            work.define("p", Ratio(less, second), ONE, "divide", "The difference over the second.",
-                        witness=lambda numbers: first.number / second.number - 1)  # fmt: skip
+        if want == "difference":
+            work.define("d", Total((first, negative(second))), unit, "subtract", "The first less the second.",
+                        witness=lambda numbers: first.number - second.number)  # fmt: skip
+            return
+        if not first.number:
+            raise ValuesError("an increase from 0 is no part of it")
+        more = work.define("d", Total((second, negative(first))), unit, "subtract", "The second less the first.",
+                           witness=lambda numbers: second.number - first.number)  # fmt: skip
+        work.define("p", Ratio(more, first), ONE, "divide", "The difference over the first.",
+                    witness=lambda numbers: second.number / first.number - 1)  # fmt: skip
         return
     mean = work.define("m", Ratio(_add(values), num(len(values))), unit, "mean", f"The mean of {len(values)} numbers.",
                        witness=lambda numbers: statistics.mean(v.number for v in values))  # fmt: skip

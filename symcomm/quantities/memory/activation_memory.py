@@ -10,17 +10,15 @@ from functools import partial
 from symcomm import form as forms
 from symcomm.derivation import Condition, Derivation, Exhibit, Numbers
 from symcomm.dtypes import element_bytes, said_bytes
-from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
-from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import PipelineCut, Strategy, degree, parse_strategy
+from symcomm.parallel.strategy import PipelineCut, Strategy, degree
 from symcomm.program.closed_forms import chunks_of, held_on
 from symcomm.program.events import simulate
-from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
+from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, training
 from symcomm.quantities.memory.saved import Saved, conventions, saved_regions
 from symcomm.quantities.options import (
     Chunks,
@@ -37,18 +35,6 @@ from symcomm.quantities.witnesses import number, size, together
 from symcomm.units import BYTE, ONE
 
 NOTHING: Form = Num(Fraction(0), BYTE)
-
-
-def named(said: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Names in a list, or in a text with commas between them.
-
-    >>> named("W, b"), named(["W"]), named(None)
-    (('W', 'b'), ('W',), ())
-    """
-    if said is None:
-        return ()
-    found = said.split(",") if isinstance(said, str) else [str(name) for name in said]
-    return tuple(name.strip() for name in found if name.strip())
 
 
 def derive(
@@ -70,29 +56,16 @@ def derive(
 
     Source: the accounting of Korthikanti et al., arXiv 2205.05198, section 4.
     """
-    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    setting = setting.in_format(dtype)
-    if recomputation is None:  # the accounting may say so for every question
-        recomputation = RERUN[setting.accounting.recomputation]
-    again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
-    if every is not None:
-        if again not in ("none", "full"):
-            raise ValuesError("'every' goes with full recomputation", hint="leave one of the two out")
-        if not any(region.times for region in setting.regions):
-            raise ValuesError("every n-th layer is kept, but the model has one layer", hint="say 'repeat: N_layer'")
-        again = "full"
-    if strategy is not None:
-        check_divisible(setting.graph, strategy, setting.values)
+    strategy = placed(strategy, schedule=schedule, stage=stage, chunks=chunks)
+    asked = recomputation
+    setting, again = training(setting, strategy, dtype, frozen, recomputation, every)
+    again = "full" if every is not None else again
     cut = strategy.pipeline if strategy is not None else None
-    if cut is None:
-        for option, value in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):
-            if value is not None:
-                raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
-    placed = find(schedule or USUAL_SCHEDULE) if cut is not None else None
-    held = pipeline.held(setting.graph, cut, stage, setting.values, placed)
+    order = find(schedule or USUAL_SCHEDULE) if cut is not None else None
+    held = pipeline.held(setting.graph, cut, stage, setting.values, order)
     if cut is not None:  # what is kept is counted for one microbatch at a time
         setting = microbatched(setting, cut.microbatches)
-    regions = saved_regions(setting, strategy, again, named(frozen))
+    regions = saved_regions(setting, strategy, again)
     work = Work(setting, *(strategy.forms if strategy else ()))
     mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
             if region.name in held.regions]  # fmt: skip
@@ -101,14 +74,14 @@ def derive(
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
     if again != "none":
         title += f", {again} recomputation" if again in ("full", "selective") else ", recomputation"
-    touched = conventions(setting.accounting, [part.graph for _, part, _ in mine], strategy)
+    touched = conventions(setting.accounting, [part.graph for _, part, _ in mine], strategy, asked)
     notes: tuple[str, ...] = held.notes
     if again != "none":
         notes += ("What is computed again is alive only while the backward pass works on it; it is not counted here.",)
         if len(mine) > 1:
-            notes += ("The layers that are repeated are computed again; what stands before and behind them is not.",)
+            notes += (LAYERS_AGAIN,)
     exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
-    return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=where)
+    return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=(*held.where, *where))
 
 
 def bytes_of(setting: Setting, item: Saved) -> Form:

@@ -12,10 +12,10 @@ from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.memory.activation_memory import bytes_of, named
-from symcomm.quantities.memory.saved import saved_tensors, storage
+from symcomm.quantities.memory.activation_memory import bytes_of
+from symcomm.quantities.memory.saved import held_outside, saved_tensors, storage
 from symcomm.quantities.options import Amount, Dtype, Held
-from symcomm.quantities.setting import Setting, Work, slug
+from symcomm.quantities.setting import Setting, Work, named, slug
 from symcomm.quantities.witnesses import size as length
 from symcomm.units import BYTE
 
@@ -60,7 +60,6 @@ def derive(
     setting = setting.in_format(dtype)
     graph, work = setting.graph, Work(setting)
     kept = saved_tensors(setting)
-    eager = setting.accounting.saved == "pytorch"
     parts: list[Form] = []
     asked: list[tuple[Expr, Num]] = []
     for n, item in enumerate(kept):
@@ -71,8 +70,15 @@ def derive(
         asked.append((item.elements, element_bytes(item.dtype)))
     roots = {item.tensor for item in kept}
     for name in named(held):
+        outside = held_outside(setting, name)
+        if outside is not None:
+            called = slug(name.partition("[")[0].strip())
+            text = f"`{name}`: it is not the model's, but the program holds it."
+            parts.append(_given(work, f"H_{called}", outside, rounding, text))
+            asked.append((value(outside), Num(Fraction(1))))
+            continue
         tensor = graph.find(name)
-        root = storage(graph, tensor.name, eager)
+        root = storage(graph, tensor.name, setting.accounting)
         if root in roots:
             continue
         roots.add(root)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import combinations
+from itertools import combinations, count
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,12 +14,12 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS
-from symcomm.derivation import Derivation, Numbers, Reason, Step, Witness
+from symcomm.derivation import Condition, Derivation, Numbers, Reason, Step, Witness, exact
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.parallel.strategy import SHARDS, Strategy, parse_strategy
 from symcomm.program.program import ONE_RANK
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory import activation_memory, state_memory
@@ -99,11 +100,15 @@ def derive(
     ] = "states and activations",
     recomputation: Recomputation | None = None,
     frozen: Frozen | None = None,
+    sharded: Annotated[
+        Amount | None, Meaning("the share of the activations that the strategy divides, such as 1/2; all if not said")
+    ] = None,
 ) -> Derivation:
     """The fewest ranks, or the largest size, with which one rank's memory fits a device.
 
     ``solve_for`` is a symbol: a degree of the strategy (the fewest that fit) or a size of the model (the largest that
-    fits). ``include`` is ``states``, ``activations`` or ``states and activations``. Raises ``ValuesError`` where
+    fits). ``include`` is ``states``, ``activations`` or ``states and activations``. Of the activations a part may be
+    ``sharded`` and the rest whole on every rank. Raises ``ValuesError`` where
     nothing fits, or where the meaning of the capacity is not said.
     """
     if capacity is None:
@@ -112,21 +117,29 @@ def derive(
         capacity_is = setting.accounting.capacity
     size = capacity_of(capacity, capacity_is)
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    parts: list[tuple[str, str, Derivation]] = []
+    parts: list[tuple[str, str, Fraction, Derivation]] = []  # each a share of what is derived
     touched: list[str] = []
     if "states" in include:
         states = state_memory.derive(setting, strategy, recipe, frozen)
-        parts.append(("M_state", "weights, gradients and optimizer states", states))
+        parts.append(("M_state", "weights, gradients and optimizer states", Fraction(1), states))
     if "activations" in include:
         kept = activation_memory.derive(setting, strategy, frozen=frozen, recomputation=recomputation)
-        parts.append(("M_act", "activations kept for backward", kept))
         touched += kept.touched
+        share = Fraction(1) if sharded is None else exact(sharded, "sharded")
+        if not 0 <= share <= 1 or (share < 1 and (strategy is None or strategy.pipeline is not None)):
+            told = "a share of the activations is from 0 to 1, and a strategy without a pipeline divides it"
+            raise ValuesError(f"sharded: {sharded}", hint=told)
+        alone = kept if share == 1 else activation_memory.derive(setting, frozen=frozen, recomputation=recomputation)
+        for name, what, part, of in (("M_act", "activations kept for backward", share, kept),
+                                     ("M_whole", "activations that stay whole", 1 - share, alone)):  # fmt: skip
+            if part:
+                parts.append((name, what if part == 1 else f"{what}, {part} of all", part, of))
     if not parts:
         raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
     work = Work(setting, *(strategy.forms if strategy else ()))
-    for name, what, found in parts:
-        _said(work, name, found.expr, f"The {what} of one rank.", found.again)
-    whole = sp.Add(*(found.expr for _, _, found in parts))
+    for name, what, part, found in parts:
+        _said(work, name, part * found.expr, f"The {what} of one rank.", partial(_part, part, found))
+    whole = sp.Add(*(part * found.expr for _, _, part, found in parts))
     wanted = next((s for s in whole.free_symbols if s.name == solve_for), None)
     if wanted is None:
         known = sorted(s.name for s in whole.free_symbols)
@@ -134,9 +147,48 @@ def derive(
     assert capacity_is is not None
     cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is])
     multiple = _multiple(setting, strategy, solve_for)
-    fits = partial(_fits, work, [found for _, _, found in parts], solve_for, size, multiple)
-    _solve(work, setting, whole, wanted, cap, size, multiple, fits)
-    return setting.derivation(f"What fits: `{solve_for}`", work.steps, touched)
+    fits = partial(_last, work, whole, solve_for, size, multiple)
+    where = _solve(work, setting, whole, wanted, cap, size, multiple, fits)
+    if strategy is not None:
+        _dividing(work, setting, solve_for, strategy, "activations" in include)
+    return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched), where=where)
+
+
+_MOST_TRIED = 100_000  # numbers of ranks
+
+
+def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activations: bool) -> None:
+    """The least number of ranks from the one that fits on that divides what is computed in parts.
+
+    Shards of weights and states that only rest so are padded, and need not be even.
+    """
+    values = {k: v for k, v in setting.values.items() if k != name}
+    found = work.known.get(f"{name}_min")
+    if found is None or not {s.name for s in found.free_symbols} <= values.keys():
+        return
+    least = int(forms.evaluate(forms.from_expr(found), values))
+    rules = tuple(
+        (at, rule) for at, rule in strategy.rules
+        if not rule.on <= SHARDS and (activations or rule.axis not in ("batch", "sequence"))
+    )  # fmt: skip
+    computed, known = replace(strategy, rules=rules), setting.graph.relations.complete(values)
+
+    def uneven(ranks: int) -> StrategyError | None:
+        try:
+            check_divisible(setting.graph, computed, {**known, name: Fraction(ranks)})
+        except StrategyError as error:
+            return error
+        return None
+
+    why = uneven(least)
+    if why is None:
+        return
+    best = next((ranks for ranks in range(least, least + _MOST_TRIED) if uneven(ranks) is None), None)
+    if best is None:
+        raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
+    text = f"{name} = {least} would do, but {why.message}: the next number that divides what it cuts."
+    work.define(f"{name}_fit", num(best), ONE, "divides", text,
+                witness=lambda numbers: next(n for n in count(math.ceil(numbers[f"{name}_min"])) if not uneven(n)))
 
 
 def _said(work: Work, name: str, expr: Expr, text: str, witness: Witness | None = None) -> Form:
@@ -165,7 +217,7 @@ def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
             factors = [values[n] for n in forms.names(right) if n in values]
             found = int(prod(factors)) if factors and all(f.denominator == 1 for f in factors) else 1
     degrees = [int(d.number) for d in strategy.sizes.values() if isinstance(d, Num)] if strategy else []
-    if strategy is not None and strategy.pipeline is not None and name == pipeline.stacked(setting.graph).times:
+    if strategy is not None and strategy.pipeline is not None and Sym(name) == pipeline.layer_count(setting.graph):
         stages = pipeline.stage_count(strategy.pipeline, setting.graph)
         found = int(stages.number) if isinstance(stages, Num) else found
     products = {prod(chosen) for n in range(len(degrees) + 1) for chosen in combinations(degrees, n)}
@@ -180,8 +232,10 @@ def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
     return found
 
 
-def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int,
-           fits: Witness) -> None:  # fmt: skip
+def _solve(
+    work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int, fits: Witness
+) -> tuple[Condition, ...]:
+    """Writes the steps to the answer; what has to hold of numbers given later, so that anything fits."""
     relations = setting.graph.relations
     top, bottom = sp.fraction(sp.together(sp.expand(whole)))
     if not bottom.has(x) and top.is_polynomial(x):
@@ -219,8 +273,22 @@ def _solve(work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: 
         work.define(f"{name}_max", most, ONE, "solve",
                     f"The largest {kind} `{name}` with which the bytes do not exceed the capacity.",
                     witness=fits)  # fmt: skip
+        known = relations.complete({k: v for k, v in setting.values.items() if k != name})
+        needed = sp.expand(whole.subs(x, multiple))
+        if {s.name for s in needed.free_symbols} <= known.keys():
+            _fits(forms.evaluate(forms.from_expr(needed), known), name, multiple, size)
+        else:
+            return (Condition(in_bytes(needed), "<=", Num(size, BYTE)),)
     else:
         _search(work, setting, whole, x, size, multiple, fits)
+    return ()
+
+
+def _fits(needed: Fraction, name: str, least: int, size: Fraction) -> None:
+    """Raises ``ValuesError`` where not even the least size fits."""
+    if needed > size:
+        needs, have = Quantity(needed, BYTE), Quantity(size, BYTE)
+        raise ValuesError(f"nothing fits: {name} = {least} needs {needs}, the capacity is {have}")
 
 
 def _search(
@@ -243,9 +311,8 @@ def _search(
     low, high = 1, 2
     while (at(high) <= size) == growing and high < 2**60:
         low, high = high, 2 * high
-    if growing and at(1) > size:
-        needed, have = Quantity(at(1), BYTE), Quantity(size, BYTE)
-        raise ValuesError(f"nothing fits: {x.name} = {multiple} needs {needed}, the capacity is {have}")
+    if growing:
+        _fits(at(1), x.name, multiple, size)
     if high >= 2**60:
         raise ValuesError(f"no {x.name} fits", hint="the bytes hardly depend on it")
     while high - low > 1:
@@ -261,21 +328,22 @@ def _search(
     work.define(f"{x.name}_{which}", forms.num(found * multiple), ONE, "search", text, witness=fits)
 
 
-def _fits(
-    work: Work, parts: Sequence[Derivation], name: str, capacity: Fraction, multiple: int, numbers: Numbers
-) -> bool:  # fmt: skip
+def _part(share: Fraction, of: Derivation, numbers: Numbers) -> Fraction:
+    return share * of.again(numbers)
+
+
+def _last(work: Work, whole: Expr, name: str, capacity: Fraction, multiple: int, numbers: Numbers) -> bool:
     """Whether the answer fits, and the next size beyond it does not."""
-    step = next(s for s in reversed(work.steps) if s.relation == ":=")
+    step = next(s for s in work.steps if s.name.startswith((f"{name}_min", f"{name}_max")))
     answer, relations = numbers[step.name], work.setting.graph.relations
     if answer < 1:
         raise ValuesError("nothing fits at these numbers")
     beyond = answer + (-multiple if step.name.endswith("_min") else multiple)
-    written = [forms.from_expr(part.expr) for part in parts]
+    written = forms.from_expr(whole)
     moved = {left for left, right in relations.equations if name in forms.names(right)} | {name}
-    held = numbers.of({n for form in written for n in forms.names(form)} - moved)
+    held = numbers.of({*forms.names(written)} - moved)
 
     def taken(size: Fraction) -> Fraction:
-        known = relations.complete({**held, name: size})
-        return sum((forms.evaluate(form, known) for form in written), Fraction(0))
+        return forms.evaluate(written, relations.complete({**held, name: size}))
 
     return taken(answer) <= capacity and (beyond < 1 or taken(beyond) > capacity)

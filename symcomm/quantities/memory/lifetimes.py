@@ -11,7 +11,7 @@ from symcomm import form as forms
 from symcomm.dtypes import element_bytes
 from symcomm.form import Form, Num, product
 from symcomm.graph.graph import Tensor
-from symcomm.graph.ops import BY_HAND, MAP
+from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.rewrites.recomputation import has_scores
@@ -71,7 +71,7 @@ class Lifetimes:
         self.kept = () if nothing else self.keeper.collect()
         self.roots = {item.tensor for item in self.kept if item.what in TENSORS}
         whole = self.recomputation == "full"
-        reruns = RecomputedSteps(self.graph, self.plan.steps, self.eager, frozenset(self.roots), whole)
+        reruns = RecomputedSteps(self.graph, self.plan.steps, self.setting.accounting, frozenset(self.roots), whole)
         self.again = frozenset[str]() if nothing else reruns.rerun([item.tensor for item in self.back])
         self.steps = reruns.turns(self.again)
         self.start = next((n for n, s in enumerate(self.steps) if s.phase == "backward"), len(self.steps))
@@ -84,7 +84,7 @@ class Lifetimes:
                 self.uses(step.tensor, step.before, at, turn.again)
                 self.moves(step, at)
                 continue
-            reads = [*zip(step.reads, step.layouts, strict=True)]
+            reads = [(stored, layout) for _, stored, layout, _ in self.keeper.operands(step)]
             if step.op.kind == "add" and self.graph.tensors[step.op.output].role == "gradient":
                 reads = self.sums(reads, at)
             for stored, layout in reads:
@@ -145,7 +145,7 @@ class Lifetimes:
 
     def key(self, stored: str, layout: Layout) -> Key:
         base, _, copy = stored.partition(" @ ")
-        return base if copy else storage(self.graph, base, self.eager), self.part(layout)
+        return base if copy else storage(self.graph, base, self.setting.accounting), self.part(layout)
 
     def put(self, key: Key, kind: str, born: int, dies: int, size: Form | None = None) -> None:
         made = Storage(key[0], size or self.size(self.graph.tensors[key[0]], key[1]), kind, born, dies)
@@ -294,15 +294,25 @@ class Lifetimes:
 
     def owner(self, root: str) -> str:
         """The tensor by whose name a storage is kept: a gathered copy of a view has that of what it views."""
-        return storage(self.graph, root, self.eager)
+        return storage(self.graph, root, self.setting.accounting)
 
     def first_use(self, item: Saved, start: int = 0) -> int:
-        """When a mask, or the statistics of rows, come into being: with the first op that reads or makes them."""
+        """When a mask, or the statistics of rows, come into being: with the first op that reads or makes them.
+
+        Token ids and labels are there from the first step on.
+        """
+        if item in self.given:
+            return -1
         for at, turn in enumerate(self.steps[start:], start):
             step = turn.work
             if not isinstance(step, Collective) and (item.tensor in step.op.inputs or step.op.output == item.tensor):
                 return at
         return -1
+
+    @cached_property
+    def given(self) -> tuple[Saved, ...]:
+        """Token ids and labels, which the program holds all the time."""
+        return tuple(item for item in self.kept if item.what == "indices" and item.tensor in self.graph.tensors)
 
     def last_use(self, item: Saved) -> int:
         """When a mask or statistics are read last; indices are inputs, which stay."""
@@ -314,10 +324,8 @@ class Lifetimes:
             return False
         if item.what == "mask":
             return item.tensor in step.op.inputs
-        if not step.op.kind.endswith("_gradient"):
-            return False
-        of = self.keeper.forward_of(step.op, step.op.kind.removesuffix("_gradient"))
-        return of is not None and of.output == item.tensor
+        of = [self.keeper.forward_of(step.op), *(self.keeper.before_gain(step.op, name) for name in step.op.inputs)]
+        return item.tensor in [made.output for made in of if made is not None]
 
     # -- what is alive --------------------------------------------------------------------------------------------
 
@@ -381,12 +389,11 @@ class Lifetimes:
         Cross-entropy is a logarithm of softmax and a choice: the gradient of the first is as large as the logits.
         """
         step = self.steps[at].work
-        if not self.eager or isinstance(step, Collective) or not step.op.kind.endswith("_gradient"):
+        forward = self.keeper.forward_of(step.op) if isinstance(step, Compute) else None
+        if forward is None or not isinstance(step, Compute) or "copy" not in (self.keeper.parts_of(forward) or ()):
             return []
-        kind = step.op.kind.removesuffix("_gradient")
-        by_hand = BY_HAND.get(kind) if self.setting.accounting.softmax == "by_hand" else None
-        copies = (by_hand or MAP[kind].eager or ()).count("copy")
-        return [self.size(self.graph.tensors[step.op.output], self.part(step.output))] * copies
+        count = INSIDE_BY_HAND if forward.kind in BY_HAND else MAP[forward.kind].inside
+        return [self.size(self.graph.tensors[step.op.output], self.part(step.output))] * count
 
     def keep_tables(self, nothing: bool) -> None:
         """The masks (a byte an element) and rotations (a cosine and a sine a pair) that a layer makes for itself."""
@@ -419,7 +426,9 @@ class Lifetimes:
         return f"the gradient of `{made.of.split('·')[0]}`" if made.of else f"`{made.name.split('·')[0]}`{again}"
 
 
-def bytes_of_weight(setting: Setting, strategy: Strategy, weight: Tensor, part: Iterable[str], width: int) -> Form:
+def bytes_of_weight(
+    setting: Setting, strategy: Strategy, weight: Tensor, part: Iterable[str], width: int | Fraction
+) -> Form:
     elements = setting.graph.elements(weight.name)
     for mesh in part:
         elements = elements / forms.value(strategy.sizes[mesh])

@@ -10,24 +10,22 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
-from symcomm.errors import StrategyError, ValuesError, nearest
+from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Sym, evaluate, names
 from symcomm.parallel.pipeline import stage_count
-from symcomm.parallel.placement import check_divisible
-from symcomm.parallel.strategy import PipelineCut, parse_strategy
+from symcomm.parallel.strategy import PipelineCut
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.program import ONE_RANK
-from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.declared import Meaning, Reads
-from symcomm.quantities.memory.activation_memory import named
-from symcomm.quantities.memory.allocated_memory import ROUNDINGS, block
+from symcomm.quantities.memory.allocated_memory import block
+from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, training
 from symcomm.quantities.memory.capacity import in_bytes
 from symcomm.quantities.memory.region_memory import StepOptions, add
 from symcomm.quantities.memory.saved import conventions
 from symcomm.quantities.memory.stage_memory import Stage, snapshots, whole
 from symcomm.quantities.memory.state_memory import recipe_of
-from symcomm.quantities.memory.step_memory import STEPS, Snapshot, StepMemory
+from symcomm.quantities.memory.step_memory import Snapshot, StepMemory
 from symcomm.quantities.options import (
     Amount,
     Chunks,
@@ -41,7 +39,7 @@ from symcomm.quantities.options import (
     StageNumber,
     StrategyOption,
 )
-from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.setting import Setting, Work, named
 from symcomm.units import BYTE, Quantity
 
 KINDS = {
@@ -103,31 +101,16 @@ def derive(
     ``update_copies`` of one weight in fp32 during its update; ``tables`` that are made ``per_layer``; ``units: model``
     (all weights are gathered at once); ``buckets: copy`` (a flat copy of all gradients).
     """
-    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    said = (
-        ("step", step, STEPS),
-        ("rounding", rounding, ROUNDINGS),
-        ("tables", tables, ("shared", "per_layer")),
-        ("units", units, ("layer", "model")),
-        ("buckets", buckets, ("none", "copy")),
-    )
-    for name, given, known in said:
-        if given not in known:
-            raise ValuesError(f"unknown {name} '{str(given)[:40]}'", hint=nearest(str(given), [*known]))
+    strategy = placed(strategy, schedule=schedule, stage=stage, chunks=chunks)
     if strategy is None and (buckets != "none" or units != "layer"):
         option = "buckets: copy" if buckets != "none" else "units: model"
         raise StrategyError(f"'{option}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
-    setting = setting.in_format(dtype)
-    if strategy is not None:
-        check_divisible(setting.graph, strategy, setting.values)
-    if recomputation is None:
-        recomputation = RERUN[setting.accounting.recomputation]
-    again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
+    asked = recomputation
+    setting, again = training(setting, strategy, dtype, frozen, recomputation, every)
     run = StepOptions(
         strategy or ONE_RANK,
         recipe_of(recipe),
         again,
-        named(frozen),
         step,
         named(held),
         _number(update_copies, "update_copies", 0, 100),
@@ -169,10 +152,12 @@ def derive(
     title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
     notes: list[str] = []
     if (again != "none" or run.every) and len(setting.parts) > 1:
-        notes.append("The layers that are repeated are computed again; what stands before and behind them is not.")
+        notes.append(LAYERS_AGAIN)
     if strategy is not None and strategy.pipeline is not None:
         notes.append("A stage drops what it has sent on, unless one of its own gradients reads it.")
-    touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy)
+        if "+" in find(schedule or USUAL_SCHEDULE).kinds:
+            notes.append("Where a forward overlaps with a backward, both are taken to be at their largest at once.")
+    touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy, asked)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         touched.append("gathered_weights")
     return setting.derivation(title, work.steps, touched, [exhibit], notes)
@@ -183,9 +168,6 @@ def follow(setting: Setting, run: StepOptions, schedule: str | None, stage: obje
     cut = run.strategy.pipeline
     check_groups(setting, run, cut, chunks)
     if cut is None:
-        for option, given in (("schedule", schedule), ("stage", stage), ("chunks", chunks)):
-            if given is not None:
-                raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
         return StepMemory(setting, run).snapshots()
     for option, wrong in (
         ("step: forward", run.step == "forward"), ("held", bool(run.held)), ("units: model", run.single_unit)
@@ -202,11 +184,7 @@ def check_groups(setting: Setting, run: StepOptions, cut: PipelineCut | None, ch
     """Raises ``ValuesError`` where the layers cannot be put into groups of the size that is asked for."""
     if not run.every:
         return
-    if run.recomputation not in ("none", "full"):
-        raise ValuesError("'every' goes with full recomputation", hint="leave one of the two out")
-    repeat = next((region.times for region in setting.regions if region.times), "")
-    if not repeat:
-        raise ValuesError("every n-th layer is kept, but the model has one layer", hint="say 'repeat: N_layer'")
+    repeat = next(region.times for region in setting.regions if region.times)
     values = setting.graph.relations.complete(setting.values)
     layers = whole(Sym(repeat), values, repeat)
     if cut is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from symcomm.accounting import Accounting
 from symcomm.graph.graph import Graph, Op
 from symcomm.parallel.placement import Collective, Compute
 from symcomm.quantities.memory.saved import storage
@@ -29,7 +30,7 @@ class RecomputedSteps:
 
     graph: Graph
     steps: tuple[Collective | Compute, ...]
-    eager: bool
+    accounting: Accounting
     kept: frozenset[str]
     whole: bool
 
@@ -41,7 +42,7 @@ class RecomputedSteps:
             made = self.graph.producers.get(queue.pop())
             if made is not None and made.output not in found and made.phase == "forward":
                 found.add(made.output)
-                queue += [n for n in made.inputs if storage(self.graph, n, self.eager) not in self.kept]
+                queue += [n for n in made.inputs if storage(self.graph, n, self.accounting) not in self.kept]
         return frozenset(found)
 
     def turns(self, again: frozenset[str]) -> list[Turn]:
@@ -73,7 +74,7 @@ class RecomputedSteps:
             return turn.work.tensor in region
         bases = [stored.partition(" @ ")[0] for stored in turn.work.reads]
         masks = {op.output for name in bases for op in self.drawn_for(name)}
-        return bool(region & {*bases, *masks, *(storage(self.graph, name, self.eager) for name in bases)})
+        return bool(region & {*bases, *masks, *(storage(self.graph, name, self.accounting) for name in bases)})
 
     def drawn_for(self, name: str) -> list[Op]:
         """The forward ops that a random mask is drawn for."""

@@ -13,7 +13,6 @@ from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.lifetimes import Lifetimes, bytes_of_weight
 from symcomm.quantities.memory.recomputed_steps import made_by
-from symcomm.quantities.memory.saved import named_by
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE
@@ -24,14 +23,13 @@ class StepOptions:
     """How a step runs. ``step`` is ``forward``, the ``first`` step, in which the states come into being, or a ``later``
     one. ``copies`` of one weight are there while the update works on it. ``held`` are tensors that the program still
     refers to. ``workspace`` is there for each thread: one calls the forward pass and another one the backward pass.
-    Of ``every`` so many layers only the first input is kept, where that is not 0. ``layers`` are those that run one
-    after the other, where these are not all; a rank has ``chunks`` times as many.
+    Of ``every`` so many layers only the first input is kept, where that is not 0. ``layers`` says of regions
+    how often they run one after the other, where that is not always; a rank has ``chunks`` times as many.
     """
 
     strategy: Strategy
     recipe: Recipe
     recomputation: str = "none"
-    frozen: tuple[str, ...] = ()
     step: str = "later"
     held: tuple[str, ...] = ()
     copies: int = 0
@@ -40,7 +38,7 @@ class StepOptions:
     single_unit: bool = False
     buckets: bool = False
     every: int = 0
-    layers: Form | None = None
+    layers: tuple[tuple[str, Form], ...] = ()
     chunks: int = 1
 
 
@@ -106,11 +104,6 @@ class RegionMemory:
     tied: frozenset[str] = frozenset()
     lines: dict[tuple[str, bool, bool], Lifetimes] = field(default_factory=dict)
 
-    @property
-    def frozen(self) -> frozenset[str]:
-        weights = self.setting.graph.weights
-        return frozenset(w.name for w in weights if any(named_by(n, w.name) for n in self.run.frozen))
-
     def timeline(self, recomputation: str, there: bool = False, split: bool = False) -> Lifetimes:
         """The timeline of one layer; ``there`` says that its weights have gradients already, ``split`` that these are
         made apart.
@@ -141,7 +134,7 @@ class RegionMemory:
     @property
     def count(self) -> Form:
         """The layers that run one after the other."""
-        return (self.run.layers or Sym(self.region.times)) if self.repeated else num(1)
+        return dict(self.run.layers).get(self.region.name, Sym(self.region.times)) if self.repeated else num(1)
 
     @property
     def repeated(self) -> bool:
@@ -163,14 +156,14 @@ class RegionMemory:
     def weights(self) -> tuple[Tensor, ...]:
         return tuple(w for w in self.setting.graph.weights if w.name not in self.shared)
 
-    def pieces(self, role: str, width: int, whole: bool = False) -> list[Form]:
+    def pieces(self, role: str, width: int | Fraction, whole: bool = False) -> list[Form]:
         """The bytes of each weight, or of its gradient or state, on one rank."""
         graph, strategy = self.setting.graph, self.run.strategy
         rules = () if whole else self.rules
         return [
             bytes_of_weight(self.setting, strategy, w, (m for m, _ in place(w, graph, rules, role)), width)
             for w in self.weights
-            if width and (role == "weight" or w.name not in self.frozen)
+            if width and (role == "weight" or w.name not in self.setting.frozen)
         ]
 
     @property
@@ -178,6 +171,11 @@ class RegionMemory:
         """What one repetition, or one group of layers, keeps for the backward pass."""
         line = self.timeline("full") if self.grouped else self.line
         return [*(bytes_of(self.setting, item) for item in line.kept), *line.constants]
+
+    @property
+    def given(self) -> Form:
+        """Token ids and labels that all repetitions read; the program holds them before and after that, too."""
+        return self.times(0, add(bytes_of(self.setting, item) for item in self.line.given))
 
     @property
     def fresh(self) -> tuple[Form, tuple[Form, ...]]:

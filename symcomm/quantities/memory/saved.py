@@ -7,7 +7,7 @@ that one's storage. Weights, and tables that never change (rotations, causal mas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,20 +15,28 @@ import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.dtypes import row_dtype
+from symcomm.dtypes import element_bytes, row_dtype
 from symcomm.errors import ValuesError, nearest
+from symcomm.form import Form
 from symcomm.graph.axis_roles import whole_indices
+from symcomm.graph.drafts import size_form
 from symcomm.graph.gradient import differentiable
-from symcomm.graph.graph import Graph, Op, Tensor, bare
+from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import program
 from symcomm.program.rewrites.recomputation import has_scores, rerun_ops
 from symcomm.quantities.setting import Setting
+from symcomm.text.formula import parse_answer
 
 if TYPE_CHECKING:
     from sympy import Expr
+
+
+
+# What a function keeps besides operands, by the words of ``MapKind.eager``.
+PARTS = {"row": "statistics of its rows", "copy": "intermediate values of {kind}", "one": "a number"}
 
 
 @dataclass(frozen=True)
@@ -47,35 +55,14 @@ class Saved:
     scores: bool = False
 
 
-def frozen_weights(graph: Graph, frozen: Collection[str]) -> frozenset[str]:
-    """The weights that ``frozen`` names; ``W*`` means all whose names begin with W."""
-    weights = [t.name for t in graph.weights]
-    found: set[str] = set()
-    for name in frozen:
-        mine = [w for w in weights if named_by(name, w)]
-        if not mine:
-            raise ValuesError(f"no weight is called '{name[:60]}'", hint=nearest(name, weights))
-        found.update(mine)
-    if found and len(found) == len(weights):
-        raise ValuesError("all weights are frozen: there is nothing to train", hint="leave out some of 'frozen'")
-    return frozenset(found)
-
-
-def named_by(said: str, name: str) -> bool:
-    """Whether a person means a weight: by its name, with its region's mark or not, or by how the name begins.
-
-    >>> named_by("W*", "head:W^U"), named_by("W", "W^U")
-    (True, False)
-    """
-    return any(said == one or (said.endswith("*") and one.startswith(said[:-1])) for one in (name, bare(name)))
-
-
-def storage(graph: Graph, name: str, eager: bool) -> str:
+def storage(graph: Graph, name: str, accounting: Accounting) -> str:
     """The tensor whose storage a tensor uses: a view has that of what it views.
 
-    A repeated key/value head is a view in principle, but eager PyTorch copies it; of a slice only that part need be
-    kept, but eager PyTorch keeps the whole storage that it is a view of.
+    A repeated key/value head is a view in principle, but eager PyTorch copies it, unless attention is one kernel, which
+    reads each head as often as it needs it. Of a slice only that part need be kept, but eager PyTorch keeps the whole
+    storage that it is a view of.
     """
+    eager = accounting.saved == "pytorch"
     while name in graph.producers:
         op = graph.producers[name]
         if op.attribute("slice") and eager:
@@ -84,10 +71,32 @@ def storage(graph: Graph, name: str, eager: bool) -> str:
         if not op.attribute("view") or len(op.inputs) != 1:
             break
         larger = not graph.same_size(graph.elements(op.output), graph.elements(op.inputs[0]))
-        if larger and eager:
+        if larger and eager and not (accounting.softmax == "fused" and _in_attention(graph, name)):
             break
         name = op.inputs[0]
     return name
+
+
+def _in_attention(graph: Graph, name: str) -> bool:
+    """Whether what reads a tensor makes scores, or reads them besides."""
+    return any(has_scores(graph, other) for op in graph.consumers.get(name, ()) for other in (op.output, *op.inputs))
+
+
+def held_outside(setting: Setting, said: str) -> Form | None:
+    """The bytes of a tensor that is not the model's, from its shape and format: ``labels [B, L] int64``.
+
+    None where no shape is said. Raises ``ValuesError`` for sizes that the model does not have.
+    """
+    name, bracket, rest = said.partition("[")
+    if not bracket:
+        return None
+    shape, _, dtype = rest.partition("]")
+    sizes = [size_form(parse_answer(size.strip(), None)) for size in shape.split(",")]
+    unknown = [n for size in sizes for n in forms.names(size) if n not in setting.symbols]
+    if unknown:
+        raise ValuesError(f"{name.strip()} has the size {unknown[0]}, which the model has not",
+                          hint=nearest(unknown[0], sorted(setting.symbols)))  # fmt: skip
+    return forms.product(*sizes, element_bytes(dtype.strip() or setting.dtype))
 
 
 @dataclass
@@ -154,25 +163,43 @@ class Keeper:
 
     def read(self, step: Compute, fresh: set[str]) -> None:
         graph, op = self.plan.graph, step.op
-        kind = op.kind.removesuffix("_gradient")
         gradient_of = graph.tensors[op.output].of.split("·")[0]
-        chosen: Collection[str] | None = None
-        if op.kind.endswith("_gradient"):
-            chosen = self.eager_parts(step, kind, gradient_of)
-        names = ("dy", *MAP[kind].gradient_reads) if op.kind.endswith("_gradient") else ("",) * len(op.inputs)
-        words = dict(zip(op.inputs, names, strict=True))
-        for name, stored, layout, indices in zip(step.inputs, step.reads, step.layouts, step.step.indices, strict=True):
+        forward = self.forward_of(op)
+        if forward is not None:
+            self.eager_parts(forward, gradient_of)
+        for name, stored, layout, indices in self.operands(step):
             tensor = graph.tensors[name]
             if tensor.role == "statistic":
                 self.keep_statistics(step, name, layout, gradient_of)
                 continue
-            if tensor.role in ("gradient", "weight") or (chosen is not None and words[name] not in chosen):
-                continue
-            if stored in fresh:
+            if tensor.role in ("gradient", "weight") or stored in fresh:
                 continue
             if tensor.role == "constant":  # of a constant only the part that is read has to be there
                 layout = tuple((mesh, indices.index(i)) for mesh, i in step.cuts if i in indices)
-            self.keep(self.before_gain(op, name) or stored, layout, gradient_of)
+            normed = self.before_gain(op, name)
+            if normed is not None:  # the library's function has the gain, too: it keeps the same whoever needs it
+                self.eager_parts(normed, gradient_of)
+            if self.eager and op.attribute("lookup") and not tensor.virtual and self.weighs(step, name, gradient_of):
+                continue
+            self.keep(normed.inputs[0] if normed is not None else stored, layout, gradient_of)
+
+    def operands(self, step: Compute) -> list[tuple[str, str, Layout, tuple[int, ...]]]:
+        """What a step reads, as name, copy, layout and indices; of a function's gradient what the function keeps."""
+        forward = self.forward_of(step.op)
+        found = [*zip(step.inputs, step.reads, step.layouts, step.step.indices, strict=True)]
+        parts = self.parts_of(forward) if forward is not None else None
+        if forward is None or parts is None:
+            return found
+        words = dict(zip(step.op.inputs, ("dy", *MAP[forward.kind].gradient_reads), strict=True))
+        return [one for one in found if words.get(one[0], "dy") in ("dy", *parts)]
+
+    def parts_of(self, forward: Op) -> tuple[str, ...] | None:
+        """What a function keeps in eager PyTorch, by the words of ``MapKind.eager``; None where its gradient says."""
+        by_hand = BY_HAND.get(forward.kind) if self.setting.accounting.softmax == "by_hand" else None
+        parts = by_hand or MAP[forward.kind].eager if self.eager else None
+        own = self.plan.graph.tensors[forward.output].dtype or self.setting.dtype
+        wide = row_dtype(own)
+        return None if parts is None else tuple(p.replace(":wide", f":{wide}" if wide != own else "") for p in parts)
 
     def keep_statistics(self, step: Compute, name: str, layout: Layout, reader: str) -> None:
         """Statistics that several ranks have put together are kept, where a framework does not keep them anyway."""
@@ -189,8 +216,8 @@ class Keeper:
         kept = Saved(made.output, f"statistics of its rows: {name}", elements, dtype, made.row, (reader,))
         self.found[made.output, name, ()] = kept
 
-    def before_gain(self, op: Op, name: str) -> str | None:
-        """The operand of a norm, where the normalised values are read for the gradient of a gain only."""
+    def before_gain(self, op: Op, name: str) -> Op | None:
+        """A norm that keeps its operand, where the normalised values are read for the gradient of a gain only."""
         graph = self.plan.graph
         made = graph.producers.get(name)
         if made is None or made.kind not in MAP or MAP[made.kind].eager is None or MAP[made.kind].collapses:
@@ -199,52 +226,51 @@ class Keeper:
         of_weight = weight.role == "gradient" and graph.tensors[weight.of].role == "weight"
         pointwise = op.kind == "contraction" and len(op.inputs) == 2 and op.indices[0] == op.indices[1]
         fused = MAP[made.kind].fused_gain or not self.eager
-        return made.inputs[0] if of_weight and pointwise and fused else None
+        return made if of_weight and pointwise and fused else None
 
-    def eager_parts(self, step: Compute, kind: str, gradient_of: str) -> Collection[str] | None:
-        """What a function keeps in eager PyTorch; adds what is no tensor of the graph. None where the gradient says."""
-        graph, op = self.plan.graph, step.op
-        if not self.eager:
-            return None
-        by_hand = BY_HAND.get(kind) if self.setting.accounting.softmax == "by_hand" else None
-        parts = by_hand or MAP[kind].eager
-        if parts is None:
-            return None
-        forward = self.forward_of(op, kind)
-        if forward is None or forward.output in self.rerun:
-            return parts
-        along = whole_indices(op)
-        axes = graph.index_axes(op)
-        cuts = self.plan.cuts[op.output]
-        n = 0
-        for part in parts:
+    def weighs(self, step: Compute, name: str, reader: str) -> bool:
+        """Adds what eager PyTorch keeps of the experts' results, in the order of tokens: unweighted for the gradient of
+        the router, which reads no more; weighted because ``index_add`` keeps what it adds.
+        """
+        graph, op, axes = self.plan.graph, step.op, self.plan.graph.index_axes(step.op)
+        of_gates = graph.tensors[op.output].axes in graph.routed
+        gates, indices = (op.output, op.output_indices) if of_gates else (name, op.indices[op.inputs.index(name)])
+        if graph.tensors[gates].axes not in graph.routed:
+            return False
+        features = dict.fromkeys(i for operand in op.indices for i in operand if i not in indices)
+        elements = graph.elements(gates) * sp.Mul(*(graph.axes[axes[i]].size for i in features))
+        for mesh, index in step.cuts:
+            elements = elements / self.degree(mesh) if index in (*indices, *features) else elements
+        what, key = ("activation", "") if of_gates else ("results weighted by the router", "weighted")
+        kept = Saved(name, what, elements, self.setting.dtype, graph.producers[name].row, (reader,))
+        self.found[name, key, ()] = kept
+        return of_gates
+
+    def eager_parts(self, forward: Op, reader: str) -> None:
+        """Adds what a function keeps in eager PyTorch that is no tensor of the graph."""
+        graph = self.plan.graph
+        along, axes = whole_indices(forward), graph.index_axes(forward)
+        for n, part in enumerate(self.parts_of(forward) or ()):
             word, _, dtype = part.partition(":")
-            if word not in ("row", "copy", "one"):
+            if (word not in PARTS and not dtype) or forward.output in self.rerun:
                 continue
-            n += 1
-            kept = [i for i in dict.fromkeys(op.output_indices) if word == "copy" or i not in along]
+            kept = [i for i in dict.fromkeys(forward.indices[0]) if word != "row" or i not in along]
             kept = kept if word != "one" else []
             elements = sp.Mul(*(graph.axes[axes[i]].size for i in kept))
-            for mesh, index in cuts.items():
+            for mesh, index in self.plan.cuts[forward.output].items():
                 elements = elements / self.degree(mesh) if index in kept else elements
-            what = {"row": "statistics of its rows", "copy": f"intermediate values of {kind}", "one": "a number"}[word]
+            what = PARTS.get(word, f"the operand in {dtype}").format(kind=forward.kind)
             what = "places of the maxima of its rows" if part == "row:int64" else what
-            row_dtype = dtype or graph.tensors[forward.output].dtype or self.setting.dtype
-            if word == "row" and not dtype and MAP[kind].fused_gain and row_dtype in ("fp16", "bf16", "fp8"):
-                row_dtype = "fp32"  # a library's kernel accumulates in fp32 and keeps its sums so
             scores = word == "copy" and has_scores(graph, forward.output)
             key = (forward.output, f"{part} {n}", ())
-            self.found[key] = Saved(forward.output, what, elements, row_dtype, forward.row, (gradient_of,), scores)
-        return parts
+            dtype = dtype or graph.tensors[forward.output].dtype or self.setting.dtype
+            self.found[key] = Saved(forward.output, what, elements, dtype, forward.row, (reader,), scores)
 
-    def forward_of(self, op: Op, kind: str) -> Op | None:
-        """The forward op whose gradient an op computes."""
-        graph = self.plan.graph
-        of = graph.tensors[op.output].of
-        for made in graph.consumers.get(of, ()):
-            if made.kind == kind and made.phase == "forward" and op.row == made.row:
-                return made
-        return None
+    def forward_of(self, op: Op) -> Op | None:
+        """The forward op whose gradient an op computes, where that is a function."""
+        graph, kind = self.plan.graph, op.kind.removesuffix("_gradient")
+        made = graph.consumers.get(graph.tensors[op.output].of, ()) if kind != op.kind else ()
+        return next((m for m in made if m.kind == kind and m.phase == "forward" and op.row == m.row), None)
 
     def keep(self, stored: str, layout: Layout, reader: str) -> None:
         graph = self.plan.graph
@@ -258,7 +284,7 @@ class Keeper:
         for name in self.sources(base):
             if name != base:
                 layout = self.plan.placements.get(name, ())
-            root = storage(graph, name, self.eager)
+            root = storage(graph, name, self.setting.accounting)
             part = tuple(sorted(mesh for mesh, position in layout if position != PARTIAL))
             self.add(graph.tensors[root], root, part, reader)
 
@@ -272,12 +298,14 @@ class Keeper:
                 return
             ids = graph.tensors[made.inputs[0]]
             part = tuple(sorted(m for m, p in layout if p != PARTIAL and made.output_indices[p] in made.indices[0]))
-            count = made.attribute("k") if made.kind == "route" else None
-            elements = graph.elements(ids.name)
-            if count is not None:
-                elements = elements / graph.axes[ids.axes[-1]].size * count
-            name = f"{ids.name} chosen" if count is not None else ids.name
-            self.put(ids, name, "indices", elements, "int64", part, reader)
+            names, elements = [ids.name], graph.elements(ids.name)
+            if made.kind == "route":
+                names, elements = [f"{ids.name} chosen"], graph.elements(tensor.name)
+                if self.eager:  # the choice keeps its indices; tokens and gates are put in order by some of their own
+                    chosen = names if reader == ids.name.split("·")[0] else []
+                    names = [*chosen, f"{ids.name} ordered for {reader}"]
+            for name in names:
+                self.put(ids, name, "indices", elements, "int64", part, reader)
             return
         if tensor.dtype != "bool":
             return
@@ -329,18 +357,18 @@ class Keeper:
 
 
 def saved_tensors(
-    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none", frozen: Collection[str] = ()
+    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none"
 ) -> tuple[Saved, ...]:
     """What one rank keeps of one layer between its forward and its backward pass."""
-    [(_, kept)] = saved_regions(setting, strategy, recomputation, frozen)
+    [(_, kept)] = saved_regions(setting, strategy, recomputation)
     return kept
 
 
 def saved_regions(
-    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none", frozen: Collection[str] = ()
+    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none"
 ) -> list[tuple[Setting, tuple[Saved, ...]]]:
     """What one rank keeps of one repetition of each region; of several, only repeated ones are computed again."""
-    made = program(setting.graph, strategy, setting.accounting, frozen_weights(setting.graph, frozen))
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
     alone = len(setting.parts) == 1
     found = []
     for region, part in zip(setting.regions, setting.parts, strict=True):
@@ -362,12 +390,17 @@ def keeper(setting: Setting, made: Plan, recomputation: str = "none") -> Keeper:
     return found
 
 
-def conventions(accounting: Accounting, graphs: Sequence[Graph], strategy: Strategy | None) -> list[str]:
-    """The conventions that what is kept depends on, by field."""
+def conventions(
+    accounting: Accounting, graphs: Sequence[Graph], strategy: Strategy | None, recomputation: object = ""
+) -> list[str]:
+    """The conventions that what is kept depends on, by field; the ``recomputation`` that is asked for, or None."""
     found = ["saved"]
+    if recomputation is None and accounting.recomputation != Accounting.recomputation:
+        found.append("recomputation")
     if any(not graph.repeat and differentiable(graph) != differentiable(graph, frozenset()) for graph in graphs):
         found.append("input_gradient")
-    if accounting.saved == "pytorch" and any(op.kind == "softmax" for graph in graphs for op in graph.ops):
+    kept = accounting.saved == "pytorch" and any(op.kind == "softmax" for graph in graphs for op in graph.ops)
+    if kept or (accounting.softmax == "fused" and any(graph.attention_pairs for graph in graphs)):
         found.append("softmax")
     if strategy is not None and any(rule.axis == "sequence" for _, rule in strategy.rules):
         found.append("gathered_activations")

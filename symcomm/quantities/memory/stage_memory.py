@@ -18,6 +18,7 @@ from symcomm.quantities.memory.step_memory import Base, Snapshot, StepMemory
 from symcomm.quantities.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
+_OWN = ("saved activations", "temporaries")
 _PIECES = 40_000  # of work that are followed one by one
 
 
@@ -42,40 +43,44 @@ class Stage:
 @dataclass(frozen=True)
 class Instant:
     """A task of the schedule as it begins: the other pieces in flight by their chunk, and whether they wait for the
-    gradients of the weights alone, and the chunks with gradients.
+    gradients of the weights alone, and the chunks with gradients. ``beside`` is a forward that overlaps with it.
     """
 
     task: Task
     when: str
     flying: tuple[tuple[tuple[int, bool], int], ...]
     there: frozenset[int]
+    beside: Task | None = None
 
     @property
     def count(self) -> int:
-        """The pieces in flight, with the one that the task works on."""
-        return sum(n for _, n in self.flying) + 1
+        """The pieces in flight, with those that the task and what overlaps with it work on."""
+        return sum(n for _, n in self.flying) + (1 if self.beside is None else 2)
 
 
-def instants(tasks: Sequence[Task]) -> list[Instant]:
+def instants(items: Sequence[Sequence[Task]]) -> list[Instant]:
     """Every task of a stage with what is in flight besides it.
 
     A stage warms up until its first backward task, and cools down after its last forward task.
     """
-    first = next(n for n, t in enumerate(tasks) if t.kind in "BD")
-    last = max(n for n, t in enumerate(tasks) if t.kind == "F")
+    first = next(n for n, item in enumerate(items) if any(t.kind in "BD" for t in item))
+    last = max(n for n, item in enumerate(items) if any(t.kind == "F" for t in item))
     flying: dict[tuple[int, int], bool] = {}
     there: frozenset[int] = frozenset()
     found = []
-    for n, task in enumerate(tasks):
-        mine = (task.chunk, task.microbatch)
+    for n, item in enumerate(items):
+        mine = {(t.chunk, t.microbatch) for t in item}
         when = WARM if n < first else STEADY if n <= last else COOL
-        others = Counter((piece[0], waits) for piece, waits in flying.items() if piece != mine)
-        found.append(Instant(task, when, tuple(sorted(others.items())), there))
-        if task.kind in "FB":
-            flying[mine] = task.kind == "B"
-        else:
-            flying.pop(mine)
-            there |= {task.chunk}
+        others = Counter((piece[0], waits) for piece, waits in flying.items() if piece not in mine)
+        forward, *after = sorted(item, key=lambda t: t.kind != "F")
+        task, beside = (after[0], forward) if after else (forward, None)
+        found.append(Instant(task, when, tuple(sorted(others.items())), there, beside))
+        for task in item:
+            if task.kind in "FB":
+                flying[task.chunk, task.microbatch] = task.kind == "B"
+            else:
+                flying.pop((task.chunk, task.microbatch))
+                there |= {task.chunk}
     return found
 
 
@@ -88,10 +93,10 @@ def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: Stage) -
     """
     graph = setting.graph
     values = graph.relations.complete(setting.values)
-    repeat = pipeline.stacked(graph).times
+    counted = pipeline.layer_count(graph)
     stages = whole(pipeline.stage_count(cut, graph), values, "stages")
     count = whole(cut.microbatches, values, "microbatches")
-    layers = whole(Sym(repeat), values, repeat)
+    layers = whole(counted, values, " + ".join(names(counted)))
     record = find(at.schedule)
     record.fitting(stages, count, at.chunks)
     if stages * count * at.chunks > _PIECES:
@@ -101,26 +106,24 @@ def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: Stage) -
         )
     held = pipeline.held(graph, cut, at.stage, values, record)
     order = record.rank(at.stage, stages, count, at.chunks)
-    if any(len(item) > 1 for item in order):
-        raise StrategyError(
-            f"the peak under {record.name} is not followed op by op: a forward overlaps with a backward",
-            hint="activation_memory counts what is kept under every schedule",
-        )
-    if any(item[0].kind == "W" for item in order) and (run.recomputation != "none" or run.every):
+    if any(action.kind == "W" for item in order for action in item) and (run.recomputation != "none" or run.every):
         raise StrategyError(
             f"{record.name} runs the gradients of the weights apart, and what is computed again is there once",
             hint="leave the recomputation out, or take a schedule that runs a backward as one piece",
         )
-    mine = sorted({item[0].stage for item in order})
-    tasks = [Task(item[0].kind, item[0].microbatch, mine.index(item[0].stage)) for item in order]
+    mine = sorted({action.stage for item in order for action in item})
+    tasks = [[Task(action.kind, action.microbatch, mine.index(action.stage)) for action in item] for item in order]
     share = at.chunks / record.placement.copies(stages, at.chunks)  # the parts of a rank's share of the layers
     if cut.layers and share > 1:
         raise StrategyError("layers are given for each stage, and chunks of a stage as well", hint="leave one out")
     if not cut.layers and layers % (stages * share):
         pieces = f"{stages} stages" + (f" of {share} chunks" if share > 1 else "")
         raise StrategyError(f"{layers} layers are not divisible into {pieces}", hint="each piece has as many layers")
-    each = held.layers or Sym(repeat)
-    run = replace(run, layers=Ratio(each, num(share)) if share > 1 else each, chunks=at.chunks)
+    if share > 1 and len(pipeline.stacked(graph)) > 1:
+        raise StrategyError(f"chunks of {record.name} would hold different kinds of layers", hint="schedule: 1f1b")
+    counts = held.counts or tuple((region.name, Sym(region.times)) for region in pipeline.stacked(graph))
+    each = tuple((name, Ratio(count, num(share)) if share > 1 else count) for name, count in counts)
+    run = replace(run, layers=each, chunks=at.chunks)
     ends = tuple(mine.index(end) if end in mine else None for end in (0, int(stages * share) - 1))
     walk = _Walk(StepMemory(microbatched(setting, cut.microbatches), run, held.regions), ends, at, values)
     return [*walk.passes(instants(tasks)), *walk.step.update()]
@@ -148,10 +151,10 @@ class _Walk:
     def chunk(self, number: int) -> tuple[int, ...]:
         """The parts that a chunk runs through; what stands before or behind the layers is on the chunk at that end."""
         parts = self.step.parts
-        layers = next(n for n, part in enumerate(parts) if part.repeated)
+        layers = [n for n, part in enumerate(parts) if part.repeated]
         return tuple(
             n for n in range(len(parts))
-            if n == layers or (n < layers and number == self.ends[0]) or (n > layers and number == self.ends[1])
+            if layers[0] <= n <= layers[-1] or number == self.ends[0 if n < layers[0] else 1]
         )  # fmt: skip
 
     def left(self, number: int) -> Form:
@@ -196,7 +199,8 @@ class _Walk:
             if state not in weights:
                 weights[state] = self.weight(instant)
             task = instant.task
-            key = (instant.when, task.kind, self.chunk(task.chunk), task.chunk in instant.there)
+            other = None if instant.beside is None else self.chunk(instant.beside.chunk)
+            key = (instant.when, task.kind, self.chunk(task.chunk), task.chunk in instant.there, other)
             if key not in best or weights[state] > best[key][0]:
                 best[key] = weights[state], instant
         ordered = [instant for instant in found if any(instant is one for _, one in best.values())]
@@ -204,6 +208,12 @@ class _Walk:
 
     def snapshots(self, instant: Instant) -> list[Snapshot]:
         task, base, mine = instant.task, self.base(instant), self.chunk(instant.task.chunk)
+        beside = ""
+        if instant.beside is not None:
+            top = self.largest(instant.beside, base)
+            beside = f", while the forward pass makes {top.op}"
+            more = dict(top.parts)
+            base = replace(base, saved=more["saved activations"], passing=more["temporaries"], fresh=top.fresh)
         if task.kind == "F":
             listed = [m for n in mine for m in self.step.forward(n, base, mine)]
         else:
@@ -212,7 +222,13 @@ class _Walk:
         when = f"{instant.when}, {instant.count} {pieces}{'es' * (pieces == 'microbatch') or 's'} in flight"
         if instant.count == 1:
             when = f"{instant.when}, one {pieces} in flight"
-        return [replace(m, when=when) for m in listed]
+        return [replace(m, when=when, op=m.op + beside) for m in listed]
+
+    def largest(self, forward: Task, base: Base) -> Snapshot:
+        """The moment of a forward pass at which most is there."""
+        mine = self.chunk(forward.chunk)
+        found = [m for n in mine for m in self.step.forward(n, base, mine)]
+        return max(found, key=lambda m: sum(evaluate(form, self.values) for kind, form in m.parts if kind in _OWN))
 
 
 def _times(count: int, form: Form) -> Form:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Numbers
-from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Num, Ratio, Total, num, product
-from symcomm.graph.graph import Tensor
+from symcomm.errors import ValuesError
+from symcomm.form import Ceiling, Form, Num, Ratio, Total, num, product
+from symcomm.graph.graph import Graph, Tensor
 from symcomm.parallel import pipeline
 from symcomm.parallel.placement import place
-from symcomm.parallel.strategy import Placed, Strategy, parse_strategy, resolve
-from symcomm.quantities.memory.saved import frozen_weights
-from symcomm.quantities.options import Frozen, RecipeName, StageNumber, StrategyOption
+from symcomm.parallel.strategy import Placed, Strategy, resolve
+from symcomm.program.schedules import find
+from symcomm.quantities.declared import Meaning
+from symcomm.quantities.memory.allocated_memory import REQUEST, block
+from symcomm.quantities.memory.asked import placed
+from symcomm.quantities.options import Frozen, RecipeName, ScheduleName, StageNumber, StrategyOption
 from symcomm.quantities.recipes import Recipe as Recipe
 from symcomm.quantities.recipes import recipe_of as recipe_of
 from symcomm.quantities.setting import Setting, Work, mark
-from symcomm.quantities.witnesses import number, passes, size
+from symcomm.quantities.witnesses import number, passes
+from symcomm.quantities.witnesses import size as length
 from symcomm.units import BYTE, PARAMETER, Unit
 
 
@@ -29,21 +35,28 @@ def derive(
     recipe: RecipeName = "mixed_adam",
     frozen: Frozen | None = None,
     stage: StageNumber | None = None,
+    schedule: ScheduleName | None = None,
+    of: Annotated[Literal["all", "weights", "gradients", "states"], Meaning("what is counted")] = "all",
+    rounding: Annotated[Literal["requests", "none"], Meaning("whether the allocator rounds up to 512 bytes")] = "none",
+    units: Annotated[
+        Literal["weight", "model"], Meaning("what is one tensor to the allocator: each weight, or all of them flat")
+    ] = "weight",
 ) -> Derivation:
     """The bytes of weights, gradients and optimizer states on one rank.
 
-    ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one.
+    ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one;
+    its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``). With ``rounding: requests``
+    an allocator rounds every tensor up to 512 bytes: each of a rank's weights, gradients and states, or one of each
+    kind where the model is one flat unit (``units: model``).
     """
-    from symcomm.quantities.memory.activation_memory import named
-
-    kept, work, graph = recipe_of(recipe), Work(setting), setting.graph
-    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    setting = setting.freeze(frozen)
+    kept, work, graph, still = recipe_of(recipe), Work(setting), setting.graph, setting.frozen
+    strategy = placed(strategy, stage=stage, schedule=schedule)
     rules = resolve(strategy, graph) if strategy else ()
-    still = frozen_weights(graph, named(frozen))
     cut = strategy.pipeline if strategy else None
-    if stage is not None and cut is None:
-        raise StrategyError("'stage' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
-    held = pipeline.held(graph, cut, stage, setting.values)
+    order = find(schedule) if schedule is not None else None
+    held = pipeline.held(graph, cut, stage, setting.values, order)
+    copies = num(order.placement.copies(2, order.chunks or 1)) if order is not None else num(1)
     alone = len(held.regions) == 1
     parts: list[Form] = []
     held_here: list[Callable[[Numbers], Fraction]] = []
@@ -52,35 +65,74 @@ def derive(
         ("gradient", kept.gradient, "G", "gradients"),
         ("state", kept.state, "O", f"optimizer states ({kept.states})"),
     )
-    for role, wide, letter, what in rows:
+    for role, size, letter, what in rows:
+        if of not in ("all", _KINDS_OF[role]):
+            continue
         counts: list[Form] = []
+        blocks: list[Form] = []
         every: list[tuple[Form, list[Tensor]]] = []
-        for region, weights in held.weights(graph) if wide else ():
+        shard = partial(_shard, setting, strategy, rules, role)
+        held_here.append(partial(_kept, shard, role, every, size, units if rounding == "requests" else None))
+        for region, weights in held.weights(graph) if size else ():
             chosen = [w for w in weights if role == "weight" or w.name not in still]
             elements = _elements(setting, strategy, rules, role, chosen)
             if elements is None:
                 continue
+            every.append((product(copies, held.times(region)) if region.times else num(1), chosen))
+            if rounding == "requests" and units == "weight":
+                each = [_elements(setting, strategy, rules, role, [w]) for w in chosen]
+                given_out = Total(tuple(_rounded(role, size, one) for one in each if one is not None))
+                blocks.append(product(copies, held.times(region), given_out) if region.times else given_out)
+                continue
             whose = " of one layer" if region.times and alone else f" of the {region.name}" if not alone else ""
             text = f"The {what}{whose} that one rank keeps"
+            text += f", which has {copies.number} stages" if copies != num(1) and region.times else ""
             text += "; frozen weights have none." if still and role != "weight" else "."
             name = f"P_{letter}" if alone else f"P_{letter},{mark(region)}"
-            mine = partial(_shards, setting, strategy, rules, role, [(num(1), chosen)])
-            n = work.define(name, elements, PARAMETER, "place", text, witness=mine)
-            counts.append(product(held.times(region), n) if region.times else n)
-            every.append((held.times(region) if region.times else num(1), chosen))
-        if counts:
-            one = Num(Fraction(wide), Unit.parse("byte/parameter"))
+            n = work.define(name, elements, PARAMETER, "place", text, witness=partial(_all, shard, chosen))
+            counts.append(product(copies, held.times(region), n) if region.times else n)
+        if rounding == "requests" and (blocks or counts):
+            count = Total(tuple(counts)) if len(counts) > 1 else counts[0] if counts else None
+            form = _rounded(role, size, count) if count is not None else Total(tuple(blocks))
+            text = f"{size} bytes a parameter for {what}; every tensor is rounded up to 512 bytes."
+            parts.append(work.define(f"M_{letter}", form, BYTE, "round up", text, witness=held_here[-1]))
+        elif counts:
+            one = Num(Fraction(size), Unit.parse("byte/parameter"))
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
-            shards = partial(_shards, setting, strategy, rules, role, every, wide=Fraction(wide))
-            text = f"{wide} bytes a parameter for {what}."
-            parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=shards))
-            held_here.append(shards)
+            text = f"{size} bytes a parameter for {what}."
+            parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=held_here[-1]))
     if not parts:
-        raise ValuesError(f"{graph.name} has no weights", hint="only weights have states")
+        told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
+        raise ValuesError(told, hint="only weights have states, and not under every recipe")
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.",
                 witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
     title = "State memory" + (f" under {strategy.name}" if strategy else "")
-    return setting.derivation(title, work.steps, notes=held.notes)
+    made = setting.derivation(title, work.steps, ["shards"] if rules else [], notes=held.notes)
+    return replace(made, where=held.where)
+
+
+_KINDS = ("weights", "gradients", "states")
+_KINDS_OF = dict(zip(("weight", "gradient", "state"), _KINDS, strict=True))
+
+
+def _rounded(role: str, size: int | Fraction, elements: Form) -> Form:
+    """The bytes that an allocator gives out for some elements; a state of more than 4 bytes is several tensors."""
+    tensors = max(1, int(size // 4)) if role == "state" else 1
+    whole, each = Num(Fraction(REQUEST), BYTE), Num(Fraction(size) / tensors, Unit.parse("byte/parameter"))
+    return product(num(tensors), whole, Ceiling(Ratio(product(elements, each), whole)))
+
+
+def _rows(graph: Graph, weight: Tensor) -> frozenset[int]:
+    """The axes of a weight that a framework stores first, as rows: of a product those that it makes, of a table those
+    that are looked up. What a product neither makes nor sums, such as experts, is many weights.
+    """
+    op = next(op for op in graph.consumers[weight.name] if op.phase == "forward")
+    mine = op.indices[op.inputs.index(weight.name)]
+    others = {i for name, operand in zip(op.inputs, op.indices, strict=True) if name != weight.name for i in operand}
+    made = frozenset(n for n, i in enumerate(mine) if i in op.output_indices and i not in others)
+    if op.attribute("lookup"):
+        return frozenset(range(len(mine))) - made
+    return made or frozenset(range(len(mine)))
 
 
 def _elements(
@@ -90,8 +142,19 @@ def _elements(
     ways: dict[Form, list[Form]] = {}
     sizes = strategy.sizes if strategy else {}
     for weight in weights:
-        cuts = product(*(sizes[m] for m, _ in place(weight, setting.graph, rules, role)))
-        ways.setdefault(cuts, []).append(setting.sizes([setting.graph.axes[a].size for a in weight.axes]))
+        places, lengths = place(weight, setting.graph, rules, role), [setting.graph.axes[a].size for a in weight.axes]
+        split = {placed.rule.mesh for placed in rules if placed.rule.axis == "first"}
+        cut = product(*(sizes[m] for m, _ in places if m in split))
+        if setting.accounting.shards == "padded_shards" and cut != num(1):
+            rows = _rows(setting.graph, weight)
+            whole: list[Form] = [num(1), num(1)]
+            for n, axis in enumerate(weight.axes):
+                apart = [sizes[m] for m, position in places if position == n and m not in split]
+                size = forms.from_expr(setting.graph.axes[axis].size)
+                whole[n in rows] = product(whole[n in rows], Ratio(size, product(*apart)) if apart else size)
+            ways.setdefault(num(1), []).append(product(whole[0], Ceiling(Ratio(whole[1], cut))))
+        else:
+            ways.setdefault(product(*(sizes[m] for m, _ in places)), []).append(setting.sizes(lengths))
     found: list[Form] = []
     for k, counts in ways.items():
         count: Form = counts[0] if len(counts) == 1 else Total(tuple(counts))
@@ -99,16 +162,42 @@ def _elements(
     return Total(tuple(found)) if len(found) > 1 else found[0] if found else None
 
 
-def _shards(
-    setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str,
-    weights: Sequence[tuple[Form, Sequence[Tensor]]], numbers: Numbers, wide: Fraction = Fraction(1),
+def _shard(
+    setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str, weight: Tensor, numbers: Numbers
+) -> Fraction:
+    """What one rank holds of a weight, each axis cut by itself, or all rows in equal parts that are padded."""
+    graph, sizes = setting.graph, strategy.sizes if strategy else {}
+    lengths = [length(graph.axes[a].size, numbers) for a in weight.axes]
+    padded = {placed.rule.mesh for placed in rules if placed.rule.axis == "first"}
+    parts = Fraction(1)
+    for mesh, position in place(weight, graph, rules, role):
+        if setting.accounting.shards == "padded_shards" and mesh in padded:
+            parts *= number(sizes[mesh], numbers)
+        else:
+            lengths[position] /= number(sizes[mesh], numbers)
+    if parts == 1:
+        return passes(lengths)
+    rows = passes(lengths[n] for n in _rows(graph, weight))
+    return passes(lengths) / rows * -(-rows // parts)
+
+
+def _all(shard: Callable[[Tensor, Numbers], Fraction], weights: Sequence[Tensor], numbers: Numbers) -> Fraction:
+    """What one rank holds of some weights."""
+    return sum((shard(weight, numbers) for weight in weights), Fraction(0))
+
+
+def _kept(
+    shard: Callable[[Tensor, Numbers], Fraction], role: str, weights: Sequence[tuple[Form, Sequence[Tensor]]],
+    size: int | Fraction, units: str | None, numbers: Numbers,
 ) -> Fraction:  # fmt: skip
-    """What one rank holds of some weights, each axis cut by itself; ``wide`` is the size of a number."""
-    graph, found = setting.graph, Fraction(0)
-    for times, several in weights:
-        for weight in several:
-            lengths = [size(graph.axes[a].size, numbers) for a in weight.axes]
-            for mesh, position in place(weight, graph, rules, role):
-                lengths[position] /= number(strategy.sizes[mesh], numbers) if strategy else 1
-            found += number(times, numbers) * passes(lengths) * wide
-    return found
+    """The bytes of some weights, gradients or states, each weight, or all of them, in requests of an allocator."""
+
+    def given_out(elements: Fraction) -> Fraction:
+        tensors = max(1, int(size // 4)) if role == "state" else 1
+        return tensors * block(elements * Fraction(size) / tensors, "requests")
+
+    each = [(number(times, numbers), shard(weight, numbers)) for times, several in weights for weight in several]
+    if units == "weight":
+        return sum((times * given_out(elements) for times, elements in each), Fraction(0))
+    whole = sum((times * elements for times, elements in each), Fraction(0))
+    return given_out(whole) if units else whole * Fraction(size)

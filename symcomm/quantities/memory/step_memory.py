@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from symcomm.form import Form, Num, Total, num, product
 from symcomm.parallel.strategy import resolve
 from symcomm.program.program import program
 from symcomm.quantities.memory.region_memory import NOTHING, Fresh, RegionMemory, StepOptions, add
-from symcomm.quantities.memory.saved import frozen_weights, storage
+from symcomm.quantities.memory.saved import held_outside, storage
 from symcomm.quantities.setting import Setting
 from symcomm.units import BYTE
-
-STEPS = ("forward", "first", "later")
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,7 @@ class StepMemory:
 
     def __post_init__(self) -> None:
         graph = self.setting.graph
-        frozen = frozen_weights(graph, self.run.frozen)
-        made = program(graph, self.run.strategy, self.setting.accounting, frozen)
+        made = program(graph, self.run.strategy, self.setting.accounting, self.setting.frozen)
         rules = resolve(self.run.strategy, graph)
         on_rank = [
             (region, part) for region, part in zip(self.setting.regions, self.setting.parts, strict=True)
@@ -70,18 +68,20 @@ class StepMemory:
             tied = frozenset(weights[n].intersection(set().union(*weights[n + 1 :])))
             plan = made.region(region.name)
             self.parts.append(RegionMemory(region, part, plan, rules, self.run, len(on_rank) == 1, shared, tied))
-        self.held = [self.find(name) for name in self.run.held]
+        outside = {name: held_outside(self.setting, name) for name in self.run.held}
+        self.held = [self.find(name) for name, size in outside.items() if size is None]
+        self.outside = [size for size in outside.values() if size is not None]
 
     def find(self, name: str) -> tuple[int, str, Form]:
         """The part that makes a tensor, its storage and its size."""
-        eager = self.setting.accounting.saved == "pytorch"
         found = self.setting.graph.find(name).name
         homes = [n for n, part in enumerate(self.parts) if found in part.setting.graph.tensors]
         n = next((n for n in homes if found in self.parts[n].setting.graph.producers), homes[-1])
         part = self.parts[n]
         graph = part.setting.graph
         layout = part.line.plan.placements.get(found, ())
-        return n, storage(graph, found, eager), part.line.size(graph.tensors[found], part.line.part(layout))
+        size = part.line.size(graph.tensors[found], part.line.part(layout))
+        return n, storage(graph, found, self.setting.accounting), size
 
     def on_rank(self, part: RegionMemory, form: Form, but: int = 0) -> Form:
         """A size of one repetition, for all that the rank has, or for all but so many."""
@@ -90,7 +90,7 @@ class StepMemory:
         count = product(num(self.run.chunks), part.count) if self.run.chunks > 1 else part.count
         return product(Total((count, num(-but))) if but else count, form)
 
-    def all(self, role: str, width: int, whole: bool = False) -> Form:
+    def all(self, role: str, width: int | Fraction, whole: bool = False) -> Form:
         """The weights, gradients or states of the whole model on one rank."""
         return add(self.on_rank(part, add(part.pieces(role, width, whole))) for part in self.parts)
 
@@ -143,7 +143,7 @@ class StepMemory:
         earlier = (*base.fresh, *(p.fresh for p in before), *([(fewer, tuple(part.kept))] if part.repeated else []))
         for one in part.forward(opens):
             held = self.held_at("forward", n, one.at)
-            saved = add([base.saved, *(p.left for p in before), others, *one.saved])
+            saved = add([base.saved, *(p.left for p in before), others, *one.saved, *self.given(n, mine)])
             parts = (*base.always, ("gradients", base.gradients), ("saved activations", saved),
                      ("temporaries", add([base.passing, *one.passing])), *self.beside(held, 1))  # fmt: skip
             fresh = (*earlier, (num(1), (*one.saved, *one.passing, *held)))
@@ -169,13 +169,18 @@ class StepMemory:
             ops = part.backward(repetition.opens, base.there, kind)
             for one in [*part.again(repetition.opens), *ops] if repetition.again and part.grouped else ops:
                 held = self.held_at("backward", n, one.at)
-                saved = add([base.saved, *(p.left for p in before), *stays, repetition.others, *one.saved])
+                left = [*(p.left for p in before), *stays, *self.given(n, mine)]
+                saved = add([base.saved, *left, repetition.others, *one.saved])
                 passing = add([base.passing, *passes, repetition.inner, *one.passing])
                 parts = (*base.always, ("gradients", add([base.gradients, *made, *one.gradients])),
                          ("saved activations", saved), ("temporaries", passing), *self.beside(held, 2))  # fmt: skip
                 fresh = (*earlier, (num(1), (*one.saved, *held)))
                 found.append(Snapshot(phase, self.where(part, repetition.place), one.op, one.row, parts, fresh))
         return found
+
+    def given(self, n: int, mine: Sequence[int]) -> list[Form]:
+        """The token ids and labels that parts behind the n-th one read."""
+        return [self.parts[k].given for k in mine if k > n]
 
     def update(self) -> list[Snapshot]:
         """The update goes from weight to weight; in the first step it makes the states on its way."""
@@ -189,7 +194,7 @@ class StepMemory:
             states = part.pieces("state", recipe.state)
             copies = part.pieces("state", 4) if run.copies else []
             before.append(self.on_rank(part, add(states), 1))
-            names = [w.name for w in part.weights if w.name not in part.frozen]
+            names = [w.name for w in part.weights if w.name not in self.setting.frozen]
             for n, name in enumerate(names if run.copies else names[-1:]):
                 made = [*before, *states[: n + 1]] if run.copies else [*before, *states]
                 growing = add(made) if run.step == "first" else whole
@@ -208,7 +213,7 @@ class StepMemory:
 
     def held_at(self, phase: str, n: int, at: int) -> list[Form]:
         """The held tensors that are there and not counted as kept or passing."""
-        found = []
+        found = [*self.outside]
         for home, root, size in self.held:
             line = self.parts[home].line
             counted = (home == n and line.alive(root, at)) or (home < n and root in line.roots)

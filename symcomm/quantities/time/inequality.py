@@ -16,7 +16,7 @@ from symcomm import form as forms
 from symcomm.derivation import Numbers, Reason, Step, worked_out
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Smallest, Sym, Total, negative, num, product
-from symcomm.optimum.unit_repair import with_unit
+from symcomm.optimum.dimension import in_unit
 from symcomm.printing import plain
 from symcomm.quantities.time.mesh_terms import MeshTerms
 from symcomm.quantities.time.terms import SECOND
@@ -247,7 +247,7 @@ class _Comparison:
         """A part of a time as a form: the rates have their units, and the numbers count operations and bytes."""
         units = {sym.name: sym.unit for sym in self.terms.writer.machine.symbols}
         bare = self.terms.setting.written(expr)
-        return with_unit(forms.substitute(bare, lambda s: replace(s, unit=units.get(s.name, s.unit))), SECOND)
+        return in_unit(forms.substitute(bare, lambda s: replace(s, unit=units.get(s.name, s.unit))), SECOND)
 
     # -- the answer -----------------------------------------------------------------------------
 

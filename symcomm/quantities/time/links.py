@@ -38,7 +38,7 @@ def by_axis(said: object, strategy: Strategy) -> dict[str, object]:
     known = {**{key: key for key in HIERARCHY}, **{size.name: mesh for mesh, size in strategy.sizes.items()
              if isinstance(size, Sym)}, **{axis: axis for axis in axes}}  # fmt: skip
     found: dict[str, object] = {}
-    for name, value in _pairs(said):
+    for name, value in pairs(said):
         if name not in known:
             raise ValuesError(f"the mesh has no axis '{name[:60]}'", hint=nearest(name, [*known]))
         if known[name] in found:
@@ -47,7 +47,20 @@ def by_axis(said: object, strategy: Strategy) -> dict[str, object]:
     return found
 
 
-def _pairs(said: object) -> Iterable[tuple[str, object]]:
+def links_of(said: object, strategy: Strategy) -> dict[str, object]:
+    """What is said of the axes that a strategy has, where it is one of several.
+
+    >>> from symcomm.parallel.strategy import parse_strategy
+    >>> links_of("tensor=600 GB/s, pipe=50 GB/s", parse_strategy("data(k) + tensor(t)"))
+    {'tensor': '600 GB/s'}
+    """
+    axes = {*strategy.sizes, *(s.name for s in strategy.sizes.values() if isinstance(s, Sym))}
+    axes |= {PIPE} if strategy.pipeline is not None else set()
+    return {name: value for name, value in pairs(said) if name in axes}
+
+
+def pairs(said: object) -> Iterable[tuple[str, object]]:
+    """The names that links are given for, each with what is said of it."""
     if isinstance(said, Mapping):
         return [(str(name), value) for name, value in said.items()]
     found: list[tuple[str, object]] = []

@@ -13,7 +13,7 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step, worked_out
 from symcomm.errors import StrategyError, SymcommError, ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Sym, Total, num
-from symcomm.optimum.cost import written
+from symcomm.optimum.cost import closed, written
 from symcomm.optimum.minimum import maximise, minimise
 from symcomm.optimum.witnesses import no_better_beside
 from symcomm.optimum.writing import continued
@@ -33,7 +33,7 @@ from symcomm.units import ONE, Quantity, Unit
 if TYPE_CHECKING:
     from sympy import Expr
 
-LEAST = ("communication", "batch")
+LEAST, WANTED = ("communication", "batch"), ("split", "least")
 MOST_DEVICES, MOST_DIVISORS, MOST_ROWS = 10**12, 256, 12
 
 
@@ -47,6 +47,7 @@ class _Split:
     names: tuple[str, str]
     devices: Form
     least: str
+    wants_least: bool
     phase: str
     links: dict[str, object]  # by the names of the mesh axes, whose sizes are no symbols in a candidate
     dtype: str | None
@@ -66,6 +67,9 @@ def derive(
     strategy: StrategyOption,
     devices: Annotated[Whole, Meaning("the number of devices, or its symbol")],
     least: Annotated[Literal["communication", "batch"], Meaning("what is made small")] = "communication",
+    want: Annotated[
+        Literal["split", "least"], Meaning("the size of the first axis, or what is least there")
+    ] = "split",
     numbers: Annotated[Literal["real", "whole"], Meaning("over the real numbers, or the divisors")] = "real",
     phase: MeshPhase = "forward",
     links: Links | None = None,
@@ -75,7 +79,8 @@ def derive(
 ) -> Derivation:
     """The best split of devices into the two axes of a mesh.
 
-    The best size of the first of two mesh axes, such as X of ``fsdp(X) + tensor(Y)``, for a number of devices.
+    The best size of the first of two mesh axes, such as X of ``fsdp(X) + tensor(Y)``, for a number of devices; or
+    (``want`` least) the time or the batch that is the least there.
 
     ``least`` is what is made small: the time of the ``communication`` at a given batch, or the ``batch`` from which on
     the layer is compute bound. ``numbers`` are real (a closed form where there is one) or whole (every divisor of N,
@@ -86,7 +91,7 @@ def derive(
 
     Source: Austin et al., How to Scale Your Model, 2025, "Training", for the question.
     """
-    for name, chosen, known in (("least", least, LEAST), ("numbers", numbers, NUMBERS)):
+    for name, chosen, known in (("least", least, LEAST), ("numbers", numbers, NUMBERS), ("want", want, WANTED)):
         if chosen not in known:
             raise ValuesError(f"'{chosen[:40]}' is no {name}", hint=nearest(chosen, [*known]))
     if devices is None:
@@ -101,7 +106,7 @@ def derive(
     (first, x), (second, y) = sizes.items()
     free = {x, y, *([variable(setting, placed, None)[0]] if least == "batch" else [])}
     setting = replace(setting, values={n: v for n, v in setting.values.items() if n not in free})
-    asked = _Split(setting, placed, (first, second), (x, y), degree(devices), least, phase,
+    asked = _Split(setting, placed, (first, second), (x, y), degree(devices), least, want == "least", phase,
                    by_axis(links, placed), dtype,
                    gradient_dtype, rates)  # fmt: skip
     new_symbols(setting, placed, "the devices", asked.devices)
@@ -123,7 +128,7 @@ def _real(asked: _Split) -> Derivation:
     if overlap:
         return _where_equal(asked, terms, cost)
     try:
-        best = (maximise if asked.least == "batch" else minimise)(cost, x, integer=False)
+        best = (maximise if asked.least == "batch" else minimise)(cost, x, integer=False, lower=0)
     except ValuesError as error:
         raise ValuesError(error.message, hint="numbers: whole compares the divisors") from None
     found = continued(cost, best)
@@ -181,23 +186,54 @@ def _others(asked: _Split) -> list[Step]:
 
 
 def _finished(asked: _Split, found: Derivation, more: list[Step]) -> Derivation:
-    """The optimum with more steps before it is said again."""
+    """The optimum with more steps; it is said again behind them, or what is least there."""
     x = asked.names[0]
     answer = next(s for s in found.steps if s.name == f"{x}^*" and s.relation == ":=")
     before = (
         found.steps[:-1] if found.steps[-1].name == answer.name and found.steps[-1].relation == "=" else found.steps
     )
     said = Step(answer.name, answer.form, answer.unit, Reason("answer", "There it is best."), "=")
-    made = replace(found, steps=(*before, *more, said))
+    made = split = replace(found, steps=(*before, *more, said))
+    if asked.wants_least:
+        text = "The cost runs one way on each side of its best place, and an axis has 1 to all devices."
+        bounded = forms.Smallest((asked.devices, Largest((num(1), Sym(answer.name)))))
+        steps = (*before, Step(f"{x}^best", bounded, ONE, Reason("bounds", text)))
+        last = _least(asked, found, f"{x}^best")
+        made = replace(found, title=f"Least {_what(asked)}", steps=(*steps, last))
     known = {*dict(made.given)}
-    if {*forms.names(forms.from_expr(made.expr)), *forms.names(asked.devices)} <= known:
-        place, most = made.at().value, forms.evaluate(asked.devices, dict(made.given))
+    if {*forms.names(forms.from_expr(split.expr)), *forms.names(asked.devices)} <= known:
+        if asked.wants_least and made.at().value <= 0:
+            raise ValuesError(f"no split of {forms.evaluate(asked.devices, dict(made.given))} devices will do: "
+                              "the communication grows faster than computing", hint="fewer devices")  # fmt: skip
+        place, most = split.at().value, forms.evaluate(asked.devices, dict(made.given))
         if not 1 <= place <= most:
             side = "below 1" if place < 1 else f"above {most}"
             made = replace(
                 made, notes=(*made.notes, f"`{x}^*` is {side}: the best there is has all devices on one axis.")
             )
     return made
+
+
+def _name(asked: _Split) -> str:
+    """The step that says what is made small."""
+    return "t_comm" if asked.least == "communication" else f"{variable(asked.setting, asked.strategy, None)[0]}^*"
+
+
+def _what(asked: _Split) -> str:
+    """What is made small, in words."""
+    if asked.least == "communication":
+        return f"communication time of {PHASES[asked.phase][1]} over all splits"
+    return f"compute-bound `{variable(asked.setting, asked.strategy, None)[0]}` over all splits"
+
+
+def _least(asked: _Split, cost: Derivation, place: str) -> Step:
+    """What is made small, where it is least."""
+    name = _name(asked)
+    at = next(i for i, step in enumerate(cost.steps) if step.name == name)
+    form = closed(replace(cost, steps=cost.steps[: at + 1]))
+    form = forms.substitute(form, lambda s: Sym(place) if s.name == asked.names[0] else s)
+    said = Reason("least", f"The least {_what(asked)}, at `{place}`.")
+    return Step(name.replace("_comm", "").replace("^*", "") + "^least", form, cost.steps[at].unit, said)
 
 
 def _where_equal(asked: _Split, terms: MeshTerms, cost: Derivation) -> Derivation:
@@ -290,6 +326,8 @@ def _whole(asked: _Split) -> Derivation:
     text = f"No other divisor of {count} needs less{f' `{over}`' if over else ' time'}.{others}"
     work.define(f"{x}^whole", num(winners[0]), ONE, "compare", text,
                 witness=lambda numbers: min((cost, d) for d, cost, _, _ in rows if cost is not None)[1])  # fmt: skip
+    if asked.wants_least:
+        work.steps.append(_least(asked, setting.derivation("", work.steps, ()), f"{x}^whole"))
     shown = sorted(rows, key=lambda row: (row[1] is None, row[1] or 0, row[0]))[:MOST_ROWS]
     cells: list[tuple[str | Form | Quantity, ...]] = []
     for d, worth, why, times in sorted(shown, key=lambda row: row[0]):
@@ -304,6 +342,7 @@ def _whole(asked: _Split) -> Derivation:
     title = f"Best whole `{x}`: " + (
         f"least compute-bound `{over}`" if over else f"communication time of {PHASES[asked.phase][1]}"
     )
+    title = f"Least {_what(asked)}" if asked.wants_least else title
     exhibits = [Exhibit(f"Divisors of {count} compared", heads, tuple(cells))]
     return time.with_rates(setting.derivation(title, work.steps, fields, exhibits), terms.writer)
 

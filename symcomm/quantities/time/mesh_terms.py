@@ -107,8 +107,15 @@ def write(
     setting = setting.in_format(dtype)
     rates = {**rates, "links": by_axis(links, strategy)}
     strategy = settled(strategy, setting.values, setting.accounting.rings)
-    check_divisible(setting.graph, strategy, setting.values)
-    part = load(setting, strategy, gradient_dtype).of(*PHASES[phase][0])
+    check_divisible(setting.graph, strategy, setting.values)  # a bound may be asked between sizes that divide
+    every = load(setting, strategy, gradient_dtype)
+    part = every.of(*PHASES[phase][0])
+    fields = touched(setting, part)
+    reduced = [(p, c) for p, c in every.calls if p == "end" and c.what.startswith("gradient")]
+    if phase == "backward" and reduced:
+        fields.append("gradient_sync")
+        if setting.accounting.gradient_sync == "with_backward":
+            part = replace(part, calls=(*part.calls, *reduced))
     made = linked(setting, strategy, rates, *more)
     if any(link.rate == made.network for link, _ in levels(made, strategy, tuple(strategy.sizes))):
         one_link(rates)
@@ -138,4 +145,4 @@ def write(
             hint="cut the model over several devices: fsdp(X) + tensor(Y)",
         )
     shown = (exhibit(setting, part),) if part.ops else ()
-    return MeshTerms(setting, strategy, work, writer, compute, sent, tuple(touched(setting, part)), shown)
+    return MeshTerms(setting, strategy, work, writer, compute, sent, tuple(fields), shown)

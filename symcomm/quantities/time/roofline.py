@@ -11,7 +11,7 @@ from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Ratio, Smallest, Sym, evaluate, from_expr, names, num, product
 from symcomm.quantities.counting.load import Load
-from symcomm.quantities.options import Dtype, OpName, Phase, Rates, StrategyOption
+from symcomm.quantities.options import Dtype, Frozen, OpName, Phase, Rates, StrategyOption
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import time
 from symcomm.quantities.time.machine import RATES
@@ -31,6 +31,7 @@ def derive(
     phase: Phase = "forward",
     strategy: StrategyOption | None = None,
     dtype: Dtype | None = None,
+    frozen: Frozen | None = None,
     **rates: Unpack[Rates],
 ) -> Derivation:
     """The rate an op can reach on a machine, and what limits it.
@@ -41,6 +42,7 @@ def derive(
 
     Source: Williams, Waterman and Patterson, Roofline, 2009.
     """
+    setting = setting.freeze(frozen)
     setting, work, writer, terms, fields, shown = time.write(setting, strategy, phase, op, dtype, None, rates)
     if terms.flops is None or terms.moved is None:
         raise ValuesError(f"{op or setting.graph.name} has no op that is counted", hint="use operations: all_ops")

@@ -11,10 +11,18 @@ from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, Microbatches, StrategyOption
+from symcomm.quantities.options import (
+    Chunks,
+    Dtype,
+    GradientDtype,
+    LinkedRates,
+    Microbatches,
+    ScheduleName,
+    StrategyOption,
+)
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
-from symcomm.quantities.time.links import by_axis
+from symcomm.quantities.time.links import PIPE, by_axis
 from symcomm.quantities.witnesses import over as quotient
 from symcomm.units import ONE
 
@@ -31,18 +39,24 @@ def derive(
     microbatches: Microbatches | None = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
+    schedule: ScheduleName | None = None,
+    chunks: Chunks | None = None,
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The speed-up and the efficiency of more ranks.
 
-    The speed-up of ``over`` (the size of a mesh axis) against one rank, or the strong or weak efficiency.
+    The speed-up of ``over`` (the size of a mesh axis, or the stages of a pipeline) against one rank, or the strong or
+    weak efficiency.
 
     Strong: the batch stays. Weak: it grows with the ranks. Source: Amdahl, 1967; Gustafson, 1988.
     """
     if kind not in KINDS:
         raise ValuesError(f"unknown scalability '{kind[:40]}'", hint=nearest(kind, [*KINDS]))
     placed = step_time.placed(strategy)
+    cut = placed.pipeline
     known = {size.name: mesh for mesh, size in placed.sizes.items() if isinstance(size, Sym)}
+    if cut is not None and isinstance(cut.stages, Sym):
+        known[cut.stages.name] = PIPE
     over = over or (next(iter(known)) if len(known) == 1 else "")
     if over not in known:
         raise ValuesError(
@@ -51,14 +65,16 @@ def derive(
         )
     rates = {**rates, "links": by_axis(rates.get("links"), placed)}
     single = replace(placed, mesh=tuple((m, num(1) if m == known[over] else s) for m, s in placed.mesh))
+    if cut is not None and known[over] == PIPE:
+        single = replace(single, pipeline=replace(cut, stages=num(1)))
     grown = setting
     if kind == "weak":
         (batch,) = batch_axes(setting.graph)
         axis = setting.graph.axes[batch]
         bigger = replace(axis, size=axis.size * forms.value(Sym(over)))
         grown = replace(setting, graph=replace(setting.graph, axes={**setting.graph.axes, batch: bigger}))
-    one = step_time.derive(setting, single, microbatches, "step", dtype, gradient_dtype, **rates)
-    many = step_time.derive(grown, placed, microbatches, "step", dtype, gradient_dtype, **rates)
+    one = step_time.derive(setting, single, microbatches, "step", dtype, gradient_dtype, schedule, chunks, **rates)
+    many = step_time.derive(grown, placed, microbatches, "step", dtype, gradient_dtype, schedule, chunks, **rates)
     work = Work(setting, *placed.forms)
     # Both are times in seconds, so that their quotient is a number; the unit is told once, here.
     first: Form = work.define("T_1", forms.from_expr(one.expr), ONE, "one rank", f"A step with {over} = 1, in s.",

@@ -15,9 +15,9 @@ from symcomm.optimum.writing import SECOND, Name, made, step
 from symcomm.parallel.strategy import degree
 from symcomm.program import closed_forms
 from symcomm.program.closed_forms import FORWARD, HOP, INPUT, OVERHEAD, PAIR, WEIGHT, ClosedForm, Measure
-from symcomm.program.events import Execution, Times, run, simulate
+from symcomm.program.events import Execution, Times, simulate
 from symcomm.program.orders import Schedule, in_flight
-from symcomm.program.schedules import find
+from symcomm.program.schedules import find, run
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.witnesses import number, over
 from symcomm.units import ONE, Quantity

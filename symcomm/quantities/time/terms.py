@@ -174,7 +174,7 @@ class Writer:
             k = members[0].ranks(self.strategy)
             if k == num(1):
                 continue
-            over = self._over(members[0], k)
+            over = self.over(members[0], k)
             sizes = tuple(self.setting.written(c.elements) for c in members)
             name = f"{SHORT[kind]},{TAGS[phase]}"
             if f"n_{name}" in self.work.known:
@@ -182,9 +182,9 @@ class Writer:
             n = self.work.define(
                 f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind, _call_text(members)
             )
-            for link, cost, algorithm in over:
+            for link, cost in over:
                 part = f"{name},{link.name}" if len(over) > 1 else name
-                text = f"{_statement(algorithm, kind, cost)} {_LINKS[how.link][1]}"
+                text = f"{cost.how} {_LINKS[how.link][1]}"
                 text += f" This is what goes over the links {spot(link.name)}." if len(over) > 1 else ""
                 through = self.work.define(
                     f"c_{part}", product(cost.through(how.link), n), ELEMENT, _LINKS[how.link][0], text
@@ -192,7 +192,7 @@ class Writer:
                 for used in (link.name, *meshes):
                     self.steps_of.setdefault(used, set()).add(through.name)  # type: ignore[attr-defined]  # a name
                 through = self.often(region, through)
-                if (how.link == "bidirectional" and not cost.two_links) or not TRAFFIC[how.traffic].collectives:
+                if (how.link == "bidirectional" and not cost.own_links) or not TRAFFIC[how.traffic].collectives:
                     words.append((through, dtype))
                 else:
                     text = "What is sent and received goes through the memory."
@@ -202,17 +202,18 @@ class Writer:
                 sent.append(Sent(link, through, dtype, rounds))
         return sent, words
 
-    def _over(self, call: Call, k: Form) -> list[tuple[Link, Wire, str]]:
-        """The links that a call goes over, what it costs on each of them, and the algorithm that says so."""
+    def over(self, call: Call, k: Form) -> list[tuple[Link, Wire]]:
+        """The links that a call goes over, and what it costs on each of them."""
         found = levels(self.machine, self.strategy, call.meshes)
-        algorithm, rings = self.setting.accounting.algorithm, self.setting.accounting.rings
+        how = self.setting.accounting
+        algorithm, rings = how.algorithm, how.rings
         if algorithm == "hierarchical" and call.kind != "send" and {*call.meshes} & {*self.machine.routes}:
             if len(found) > 1:
                 (inside, g), (between, _) = two_links(found)
                 costs = two_levels(call.kind, k, g, rings)
-                return [(link, cost, algorithm) for link, cost in zip((inside, between), costs, strict=True)]
+                return list(zip((inside, between), costs, strict=True))
             algorithm = "ring"  # one level of the hierarchy
-        return [(slowest(link for link, _ in found), wire(call.kind, algorithm, k, rings), algorithm)]
+        return [(slowest(link for link, _ in found), wire(call.kind, algorithm, k, rings, how.torus))]
 
     def network(
         self, sent: list[Sent], time: str, tag: str, calls: Iterable[Call]
@@ -330,8 +331,8 @@ class Writer:
                 wide = m.times * element_bytes(m.dtype).number
                 moved += self._stands(load.regions, one.op.region, numbers) * wide * number(m.elements, numbers)
         for _, c in load.calls if TRAFFIC[how.traffic].collectives else ():
-            for _, cost, _ in self._over(c, c.ranks(self.strategy)):
-                both = cost.through(how.link) if how.link == "bidirectional" and not cost.two_links else cost.moved
+            for _, cost in self.over(c, c.ranks(self.strategy)):
+                both = cost.through(how.link) if how.link == "bidirectional" and not cost.own_links else cost.moved
                 moved += self._carried(load.regions, c, number(both, numbers), numbers)
         return moved / number(self.machine.sustained(self.machine.memory), numbers)
 
@@ -340,11 +341,11 @@ class Writer:
         found, how = Fraction(0), self.setting.accounting
         for c in calls:
             k = c.ranks(self.strategy)
-            for mine, cost, algorithm in self._over(c, k) if k != num(1) else ():
+            for mine, cost in self.over(c, k) if k != num(1) else ():
                 if mine != link:
                     continue
                 ranks = number(k, numbers)
-                alone = (algorithm, how.rings, ranks.denominator) == ("ring", "one_way", 1)
+                alone = (how.algorithm, how.rings, ranks.denominator) == ("ring", "one_way", 1)
                 run = ring(c.kind, int(ranks)) if alone else None
                 part, rounds = (number(f, numbers) for f in (cost.through(how.link), cost.rounds))
                 if run is not None:
@@ -471,17 +472,6 @@ def _call_text(members: list[Call]) -> str:
     return f"{head}: {of}.{said}"
 
 
-def _statement(algorithm: str, kind: str, cost: Wire) -> str:
-    from symcomm.collectives.algorithms import ALGORITHMS
-
-    if kind == "send":
-        return "The message goes from one stage to the next one."
-    if cost.two_links:
-        again = ", once to reduce and once to gather" if kind == "all-reduce" else ""
-        return f"Chunks run both ways round the ring, each half way{again}."
-    return ALGORITHMS[algorithm].statement
-
-
 def _sustained(text: str, machine: Machine) -> str:
     return f"{text}, of which a part is sustained." if machine.utilisation is not None else f"{text}."
 
@@ -497,7 +487,7 @@ def touched(setting: Setting, load: Load) -> list[str]:
         found += ["recomputation"] if setting.accounting.recomputation != "activations_kept" else []
     if load.calls:
         how, kinds = setting.accounting, {c.kind for _, c in load.calls}
-        found += ["rings"] if any(wire(kind, how.algorithm, num(2), how.rings).two_links for kind in kinds) else []
+        found += ["rings"] if any(wire(kind, how.algorithm, num(2), how.rings).own_links for kind in kinds) else []
         found += ["algorithm", "link", *(["traffic"] if TRAFFIC[setting.accounting.traffic].collectives else [])]
     if any(c.kind == "all-gather" and c.what.startswith("weight") for _, c in load.calls):
         found.append("gathered_weights")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -17,18 +18,33 @@ from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.counting import flops, parameters, recomputation
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Amount, Dtype, GradientDtype, LinkedRates, Microbatches, StrategyOption, Whole
+from symcomm.quantities.options import (
+    Amount,
+    Chunks,
+    Dtype,
+    Frozen,
+    GradientDtype,
+    LinkedRates,
+    Microbatches,
+    ScheduleName,
+    StrategyOption,
+    Whole,
+)
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time.links import linked
-from symcomm.quantities.time.machine import checked
-from symcomm.quantities.time.terms import Writer
+from symcomm.quantities.time.machine import Rate, checked
+from symcomm.quantities.time.terms import SECOND, Writer
 from symcomm.quantities.time.time import with_rates
 from symcomm.quantities.witnesses import number as value
 from symcomm.quantities.witnesses import over, passes, together
 from symcomm.units import FLOP, ONE, Quantity, Unit
 
 TOKEN, DEVICE = Unit.parse("token"), Unit.parse("device")
+MEASURED = {
+    "step": Rate("step", "T_measured", Unit.parse("second"), "the time of a step", "12 s"),
+    "achieved": Rate("achieved", "R_achieved", Unit.parse("FLOP/second"), "the rate of a device", "150 TFLOP/s"),
+}
 ANSWERS = ("tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device_hours", "devices")
 
 
@@ -52,13 +68,13 @@ def devices(setting: Setting, strategy: Strategy) -> Form:
 def model_flops(setting: Setting, work: Work, count: Form) -> Form:
     """The operations that training one batch needs, as the convention counts them."""
     if setting.accounting.model_flops == "6nd":
-        counted = parameters.derive(setting)
+        counted = parameters.derive(setting, "active")
         n = work.define(
             "P",
             forms.from_expr(counted.expr),
             Unit.parse("parameter"),
             "parameters",
-            "The parameters of the model.",
+            "The parameters of the model; of experts, those that a token passes.",
             witness=counted.again,
         )
         per = Num(Fraction(6), FLOP / Unit.parse("parameter") / TOKEN)
@@ -106,38 +122,57 @@ def derive(
         Meaning("what is asked"),
     ] = "tokens_per_second",
     microbatches: Microbatches | None = None,
+    step: Annotated[Amount, Meaning("the measured time of a step, such as 12 s, where none is derived")] = None,
+    achieved: Annotated[
+        Amount, Meaning("the measured operations a second of each device, recomputed ones too, such as 150 TFLOP/s")
+    ] = None,
     mfu: Annotated[object, Meaning("the model FLOP utilisation, where no time is derived, such as 1/2")] = None,
     devices_used: Annotated[Whole | None, Meaning("how many devices, where no strategy says it")] = None,
     budget: Annotated[Amount, Meaning("the tokens to train on, such as 300e9 tokens")] = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
+    frozen: Frozen | None = None,
+    schedule: ScheduleName | None = None,
+    chunks: Chunks | None = None,
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """Tokens a second, utilisation, days and device-hours of training.
 
     Tokens a second, MFU, HFU, days or device-hours for a budget of tokens, operations a token, or devices.
 
-    The time of a step is derived under the strategy; or, where ``mfu`` is given, it follows from that utilisation.
+    The time of a step is derived under the strategy, as ``step_time`` does it; or it is a measured one (``step``), or
+    follows from measured operations a second (``achieved``) or from a utilisation (``mfu``).
     MFU counts the operations that the model needs, HFU those that are done; both over the unlowered peak rate.
+
+    Raises ``ValuesError`` where two of these are given, or a utilisation is asked for that is given.
 
     Source: MFU, Chowdhery et al., PaLM, arXiv 2204.02311, appendix B; HFU, Korthikanti et al., arXiv 2205.05198.
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
-    setting = setting.in_format(dtype)
+    setting = setting.in_format(dtype).freeze(frozen)
     placed = step_time.placed(strategy)
     given: dict[str, object] = {}
     fields: list[str] = ["model_flops"]
-    needs_time = of not in ("flops_per_token", "devices") and mfu is None
+    said = {"step": step, "achieved": achieved, "mfu": mfu}
+    measured = [name for name, value in said.items() if value is not None]
+    if len(measured) > 1:
+        raise ValuesError(f"{' and '.join(measured)} each say how fast a step is", hint="give one of them")
+    if measured and (schedule is not None or chunks is not None or microbatches is not None):
+        raise ValuesError(f"'{measured[0]}' says how fast a step is: nothing is derived of a schedule or microbatches",
+                          hint=f"leave {measured[0]} out, or the others")  # fmt: skip
+    if measured == ["mfu"] and of in ("mfu", "hfu"):
+        raise ValuesError(f"{of} is asked for, but mfu is given", hint="give step or achieved, or ask for days")
+    needs_time = of not in ("flops_per_token", "devices") and not measured
     number = devices(setting, placed) if devices_used is None else degree(str(devices_used))
     if needs_time:
-        made = step_time.write(setting, strategy, microbatches, dtype, gradient_dtype, rates)
+        made = step_time.write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks)
         work, writer = made.work, made.writer
-        work.steps = [s for s in work.steps if not s.name.startswith(("t_alone", "T_alone", "T_network"))]
         fields += made.fields
     else:
         mach = linked(setting, placed, rates, number)
-        work = Work(setting, *placed.forms, *mach.symbols, number, Sym("u_model"))
+        known = (Sym("u_model"), Sym("T_measured"), Sym("R_achieved"))
+        work = Work(setting, *placed.forms, *mach.symbols, number, *known)
         writer = Writer(work, mach, placed)
     count = None
     if of == "devices":
@@ -147,7 +182,10 @@ def derive(
     else:
         count = work.define("n_tokens", tokens(setting), TOKEN, "tokens", "The tokens of one batch.",
                             witness=together([tokens(setting)]))  # fmt: skip
-        answer(setting, work, writer, made.time if needs_time else None, number, count, of, mfu, budget, given, fields)
+        time = made.time if needs_time else None
+        if measured and of != "flops_per_token":
+            time = _measured_time(setting, work, number, count, step, achieved, given, fields)
+        answer(setting, work, writer, time, number, count, of, mfu, budget, given, fields)
     titles = {
         "tokens_per_second": "Throughput",
         "flops_per_token": "Operations of a token",
@@ -158,8 +196,38 @@ def derive(
         "devices": "Devices",
     }
     under = f" under {placed.name.lower()}" if strategy is not None else ""
-    result = with_rates(setting.derivation(titles[of] + under, work.steps, fields), writer)
+    notes, where = (made.notes, made.where) if needs_time else ((), ())
+    result = replace(setting.derivation(titles[of] + under, work.steps, fields, notes=notes), where=where)
+    result = with_rates(result, writer)
     return replace(result, given=tuple({**dict(result.given), **{k: exact(v, k) for k, v in given.items()}}.items()))
+
+
+def _measured_time(
+    setting: Setting, work: Work, number: Form, count: Form, step: object, achieved: object, given: dict[str, object],
+    fields: list[str],
+) -> Form | None:  # fmt: skip
+    """The time of a step that was measured, or that follows from the operations a second; None from a utilisation."""
+    if step is not None:
+        return _known(MEASURED["step"], step, given)
+    if achieved is None:
+        return None
+    if setting.accounting.model_flops == "training_flops":
+        fields += flops.touched(setting, setting.graph, setting.graph.ops)
+    fields.append("recomputation")
+    done = hardware_flops(setting, work, model_flops(setting, work, count))
+    rate = product(number, _known(MEASURED["achieved"], achieved, given))
+    text = "All operations that are done, over those of all devices in a second."
+    return work.define("T_step", Ratio(done, rate), SECOND, "measured rate", text)
+
+
+def _known(rate: Rate, value: object, given: dict[str, object]) -> Sym:
+    """What was measured as a symbol with its number, or the symbol that it is said to be."""
+    if isinstance(value, str) and re.fullmatch(r"[^\W\d]\w{0,39}", value.strip()):
+        return Sym(value.strip(), whole=False, unit=rate.unit)
+    found = given[rate.symbol] = checked(rate, value)
+    if not found:
+        raise ValuesError(f"{rate.option} = {value}: {rate.meaning} must be positive", hint=f"such as {rate.sample}")
+    return Sym(rate.symbol, whole=False, unit=rate.unit)
 
 
 def answer(
@@ -180,7 +248,7 @@ def answer(
     if of in ("mfu", "hfu", "flops_per_token") or time is None:
         if setting.accounting.model_flops == "training_flops":
             fields += flops.touched(setting, setting.graph, setting.graph.ops)
-        total = model_flops(setting, work, count)
+        total = work.reused("F_model") or model_flops(setting, work, count)
         fields += ["recomputation"] if of == "hfu" else []
         if of == "flops_per_token":
             work.define(
@@ -202,7 +270,7 @@ def answer(
             witness=lambda numbers: passes([value(number, numbers), value(writer.rate(), numbers)]),
         )
         if time is not None:
-            done = hardware_flops(setting, work, total) if of == "hfu" else total
+            done = (work.reused("F_hardware") or hardware_flops(setting, work, total)) if of == "hfu" else total
             name, what = ("HFU", "that are done") if of == "hfu" else ("MFU", "that the model needs")
             work.define(
                 name,

@@ -10,11 +10,10 @@ from symcomm.derivation import Derivation, Exhibit, Step
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Sym
 from symcomm.form import names as names_of
-from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.counting.load import ONE_DEVICE, load
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
+from symcomm.quantities.options import Dtype, Frozen, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import Terms, Writer, exhibit, need, touched
@@ -42,7 +41,7 @@ def write(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
     setting = setting.in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
-    check_divisible(setting.graph, placed, setting.values)
+    setting.check_divisible(placed)
     every = load(setting, placed, gradient_dtype)
     part = every.of(*PHASES[phase]).row(setting, op)
     made = linked(setting, placed, rates)
@@ -61,6 +60,7 @@ def derive(
     op: OpName | None = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
+    frozen: Frozen | None = None,
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The time of a layer on one rank: computing, memory and network.
@@ -72,6 +72,7 @@ def derive(
 
     Source: the roofline of Williams, Waterman and Patterson, 2009, with a third roof for the network.
     """
+    setting = setting.freeze(frozen)
     setting, work, writer, terms, fields, shown = write(setting, strategy, phase, op, dtype, gradient_dtype, rates)
     what = {
         "forward": "The forward pass",
@@ -124,5 +125,6 @@ def telling(steps: list[Step], fields: list[str]) -> list[str]:
 def with_rates(made: Derivation, writer: Writer) -> Derivation:
     """A derivation that knows the rates that were given, and tells what links were named to no effect."""
     given = {**dict(made.given), **dict(writer.machine.given)}
-    return replace(made, given=tuple(given.items()), notes=(*made.notes, *writer.told(made.steps)),
+    named = made.named | {symbol.name for symbol in writer.machine.symbols}
+    return replace(made, given=tuple(given.items()), named=named, notes=(*made.notes, *writer.told(made.steps)),
                    where=(*made.where, *writer.machine.where))  # fmt: skip

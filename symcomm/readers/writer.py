@@ -1,0 +1,410 @@
+"""Writes the layer tables of an architecture with the sizes and choices of one configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from symcomm.errors import nearest
+from symcomm.readers.architectures import ACTIVATIONS, MEANINGS, Architecture, Choice, HeadKind
+from symcomm.readers.blueprint import Blueprint, PartTable
+from symcomm.readers.entries import Config, shown
+from symcomm.readers.rows import (
+    STREAM,
+    Attention,
+    Rows,
+    attention,
+    experts,
+    gated_mlp,
+    latent_attention,
+    linear,
+    norm,
+    plain_mlp,
+)
+
+# What a module tree shows where a configuration has the number of heads.
+QUERY_WIDTH, KEY_WIDTH = "query width", "key width"
+
+# Keys that add, take or share weights in some family, with what changes nothing: refused where a family has no such.
+STRUCTURE: Mapping[str, tuple[object, ...]] = {
+    **dict.fromkeys(("add_cross_attention", "is_encoder_decoder", "qk_layernorm", "use_qk_norm"), (False,)),
+    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), (0, 1)),
+    **dict.fromkeys(("n_shared_experts", "shared_expert_intermediate_size", "first_k_dense_replace"), (0,)),
+    **dict.fromkeys(("kv_lora_rank", "q_lora_rank", "num_kv_shared_layers", "_remove_final_layer_norm"), (0, False)),
+    **dict.fromkeys(("moe_layer_freq", "decoder_sparse_step"), (1,)),
+    **dict.fromkeys(("mlp_only_layers", "pruned_heads"), ([], {})),
+    "position_embedding_type": ("absolute",),
+    "vision_config": (), "audio_config": (), "word_embed_proj_dim": (), "embedding_size": (),
+}  # fmt: skip
+# Keys that change no weight, and are not counted: what changes nothing, and what is said of the rest.
+LEFT_OUT: Mapping[str, tuple[tuple[object, ...], str]] = {
+    "alibi": ((False,), "the linear bias of the scores is left out"),
+    "attn_logit_softcapping": ((), "the cap of the scores is left out"),
+    "final_logit_softcapping": ((), "the cap of the logits is left out"),
+    "num_nextn_predict_layers": ((0,), "the layers that predict further tokens are left out, as in transformers"),
+    "quantization_config": ((), "every tensor has the number format of the model, quantized or not"),
+    "sinusoidal_pos_embds": ((False,), "the table of positions is counted as trained"),
+    **dict.fromkeys(
+        ("attention_bias", "mlp_bias", "qkv_bias"), ((False,), "layers of this family have no such switch: not used")
+    ),
+}  # fmt: skip
+
+
+@dataclass
+class Writer:
+    """Writes the tables of one model."""
+
+    config: Config
+    record: Architecture
+    head: HeadKind
+    name: str
+    values: dict[str, int]
+    loss: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def blueprint(self) -> Blueprint:
+        """The blueprint; raises ``ReaderError`` for a key whose weights the tables do not have."""
+        record, config, values = self.record, self.config, self.values
+        named = config.words(record.activation_key, "") or config.words("hidden_act", record.activation)
+        if named not in ACTIVATIONS:
+            key = record.activation_key if record.activation_key in config.entries else "hidden_act"
+            config.fail(f"unknown activation function '{named[:60]}'", key, nearest(named, [*ACTIVATIONS]))
+        self.activation = ACTIVATIONS[named]
+        self.drops = {place for place, (key, usual) in record.drops.items() if config.rate(key, usual) > 0}
+        self.norms = ("sum",) if self.choice(record.sums) else record.norms
+        # A table of relative positions is one for all layers, which no chain of layers can read.
+        parts = self.two_stacks() if record.stacks == "both" else (self.ends(), *self.layers())
+        self.told()
+        notes = (*record.notes, *dict.fromkeys(self.notes))
+        return Blueprint(
+            self.name, parts, values, MEANINGS, notes, flow=record.stacks != "both", one_axis=("V", "B"),
+            dtype=self.number_format(),
+        )  # fmt: skip
+
+    def choice(self, choice: Choice) -> bool:
+        """Whether a choice holds."""
+        return self.config.flag(choice.key, choice.default) if choice.key else choice.default
+
+    def told(self) -> None:
+        """Refuses keys whose weights are not in the tables; says what else is left out."""
+        config, kind = self.config, self.record.model_type
+        for key, (harmless, said) in LEFT_OUT.items():
+            value = config.entries.get(key)
+            if value is not None and value not in harmless and key not in config.used:
+                self.notes.append(f"{key} is {shown(value)}: {said}")
+        for key, harmless in STRUCTURE.items():
+            value = config.entries.get(key)
+            if value is not None and value not in harmless and key not in config.used:
+                config.fail(
+                    f"{key} is {shown(value)}: it changes the weights, and no table of a {kind} model has that", key,
+                    "a layer table can say what is computed; a live module has the weights",
+                )  # fmt: skip
+        kinds = config.entries.get("layer_types") or ()
+        other = [one for one in kinds if one not in ("full_attention", "sliding_attention", "chunked_attention")]
+        if other:
+            config.fail(f"layers of type {shown(other[0])} are not read for a {kind} model", "layer_types")
+        window = config.get("sliding_window") if "sliding_window" in config.entries else self.record.window
+        if window and config.flag("use_sliding_window", True):
+            self.notes.append(f"a window of {window} positions is a mask: scores are counted of all positions")
+        rope = config.entries.get("rope_parameters")
+        part = (rope if isinstance(rope, Mapping) else config.entries).get("partial_rotary_factor")
+        part = part or config.entries.get("rotary_pct") or config.entries.get("rotary_dim")
+        if self.record.positions == "rotary" and part not in (None, 1):
+            self.notes.append("a part of each head is rotated: rotary positions are counted for all of it")
+
+    def number_format(self) -> str:
+        """The number format a configuration says, in our spelling; empty where it says none that is known."""
+        said = self.config.get("dtype|torch_dtype")
+        key = "dtype" if self.config.entries.get("dtype") else "torch_dtype"
+        if said in (None, "auto"):
+            return ""
+        name = str(said).removeprefix("torch.")
+        short = {"float64": "fp64", "float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16",
+                 "half": "fp16", "double": "fp64"}.get(name, "fp8" if name.startswith("float8") else "")  # fmt: skip
+        if not short:
+            self.config.fail(f"{key} is {shown(said)}", key, "such as bfloat16, float16 or float32")
+        return short
+
+    # -- embedding and head --------------------------------------------------------------------
+
+    def ends(self) -> PartTable:
+        """Embedding and head in one table, so that a tied weight is one tensor; the layers stand between x and h."""
+        rows = Rows()
+        dropped, normed = "embedding" in self.drops, "sum" in self.norms and self.record.stacks == "encoder"
+        last = "e" if dropped or normed else "x"
+        self.embedding(rows, last)
+        if normed:
+            target = "f" if dropped else "x"
+            self.norm(rows, last, target, "E")
+            last = target
+        if dropped:
+            rows.add(f"x = dropout({last})", last, to=f"x [{STREAM}]")
+        rows.add("h = x", "x", to=f"h [{STREAM}]")
+        self.tail(rows)
+        return PartTable("embedding and head", rows.text, layers_before="h")
+
+    def embedding(self, rows: Rows, target: str) -> None:
+        """The row that makes the first stream of tokens or patches."""
+        record, config, values = self.record, self.config, self.values
+        if record.patches:
+            image, patch = config.size("image_size", 224), config.size("patch_size", 16)
+            if image % patch:
+                config.fail(f"patches of {patch} do not divide an image of {image}", "patch_size")
+            values["L"] = (image // patch) ** 2 + 1
+            values["C_P"] = config.size("num_channels", 3) * patch**2
+            self.notes.append("the class token is read as one more patch: its place is projected like the others")
+            formula = "p W^E + b^E + b^C + W^P"
+            weights = ("W^E [C_P, D]", "b^E [D]", "b^C [D]", "W^P [L, D]")
+            rows.add(f"{target} = {formula}", "p [B, L, C_P]", *weights, to=f"{target} [{STREAM}]")
+            return
+        width = "D"
+        narrow = config.size("word_embed_proj_dim", values["D"]) if record.model_type == "opt" else values["D"]
+        if narrow != values["D"]:
+            values["D_E"], width = narrow, "D_E"
+        formula, inputs = "Embed(t, W^E)", [r"t \in \mathbb{Z}^{B \times L}", f"W^E [V, {width}]"]
+        if width != "D":
+            formula += " W^{in}"
+            inputs.append("W^{in} [D_E, D]")
+        if record.positions == "learned":
+            values["n_pos"] += record.more_positions
+            formula += " + Embed(p, W^P)"
+            inputs += [r"p \in \mathbb{Z}^{B \times L}", "W^P [n_{pos}, D]"]
+        if record.token_types:
+            formula += " + Embed(s, W^T)"
+            inputs += [r"s \in \mathbb{Z}^{B \times L}", "W^T [n_{type}, D]"]
+        rows.add(f"{target} = {formula}", *inputs, to=f"{target} [{STREAM}]")
+
+    def tail(self, rows: Rows) -> None:
+        """The rows behind the last layer."""
+        record, kind = self.record, self.head
+        last = "h"
+        if "sum" not in self.norms:
+            self.norm(rows, "h", "n", "F")
+            last = "n"
+        width = "D_E" if "D_E" in self.values else "D"
+        if width != "D":
+            linear(rows, "w", last, "out", "D, D_E", "B, L, D_E")
+            last = "w"
+        if kind in ("pooler", "classes"):
+            wide = self.config.size("pooler_output_size", self.values["D"])
+            if wide != self.values["D"]:
+                self.config.fail(f"a pooler of {wide} outputs is not read", "pooler_output_size")
+            rows.add(f"c = First({last})", last, to="c [B, D]")
+            linear(rows, "y", "c", "pool", "D, D", "B, D", "pool", record.pooled)
+        if kind == "first":
+            rows.add(f"y = First({last})", last, to="y [B, D]")
+        if kind in ("classes", "first", "score", "tokens"):
+            labels = self.config.get("id2label")
+            self.values["n_label"] = self.config.size("num_labels", len(labels) if isinstance(labels, dict) else 2)
+            source, axes = ("y", "B") if kind in ("classes", "first") else (last, "B, L")
+            bias = "" if kind == "score" else "label"
+            linear(rows, "o", source, "label", rf"{width}, n_{{label}}", rf"{axes}, n_{{label}}", bias)
+        if kind == "masked":
+            linear(rows, "m", "h", "M", "D, D", STREAM, "M", self.activation)
+            self.norm(rows, "m", "n", "M")
+            last = "n"
+        if kind in ("masked", "causal"):
+            self.logits(rows, last, width)
+        elif self.loss:
+            self.config.fail(f"the class {self.name} has no logits over a vocabulary", "architectures",
+                             "loss is the cross-entropy of a language model's head")  # fmt: skip
+
+    def logits(self, rows: Rows, last: str, width: str) -> None:
+        """The logits over the vocabulary, and their loss."""
+        tied = self.config.flag("tie_word_embeddings", self.record.tied)
+        bias = " + b^U" if self.head == "masked" or self.record.head_bias else ""
+        matrix, shape = ("{W^E}^T", "W^E") if tied else ("W^U", f"W^U [{width}, V]")
+        rows.add(f"o = {last} {matrix}{bias}", last, shape, "b^U [V]" if bias else "", to="o [B, L, V]")
+        if tied:
+            self.notes.append("the head uses the word embedding W^E (tied): it is one tensor, counted once")
+        if self.loss:
+            target = r"\ell \in \mathbb{R}"
+            rows.add(r"\ell = CrossEntropy(o, r)", "o", r"r \in \mathbb{Z}^{B \times L}", to=target)
+        self.notes.append(f"the cross-entropy of the logits is {'counted' if self.loss else 'not counted'}")
+
+    # -- layers --------------------------------------------------------------------------------
+
+    def norm(self, rows: Rows, source: str, target: str, mark: str) -> None:
+        """A row that normalises the stream."""
+        rows.shapes.setdefault(source, f"{source} [{STREAM}]")
+        norm(rows, target, source, (source,), self.record.norm, mark, affine=self.choice(self.record.affine))
+
+    def layers(self) -> tuple[PartTable, ...]:
+        """The repeated layers: one table for each kind of layer."""
+        values, count = self.values, self.values["N_layer"]
+        dense = self.dense_layers() if "F" in values and "E" in values else 0
+        if dense in (0, count):
+            routed = "E" in values and dense == 0
+            for symbol in ("F",) if routed else ("E", "F_E", "F_S", "n_top"):
+                values.pop(symbol, None)
+            return (PartTable("layer", self.layer(routed), "N_layer"),)
+        del values["N_layer"]
+        values["N_dense"], values["N_moe"] = dense, count - dense
+        return (
+            PartTable("dense layer", self.layer(False), "N_dense"),
+            PartTable("layer with experts", self.layer(True), "N_moe"),
+        )
+
+    def dense_layers(self) -> int:
+        """How many layers have no experts."""
+        config, count = self.config, self.values["N_layer"]
+        if self.record.mixer == "latent":
+            return min(config.size("first_k_dense_replace", 0, least=0), count)
+        step, without = config.size("decoder_sparse_step", 1), config.get("mlp_only_layers") or []
+        if not isinstance(without, list) or not all(isinstance(n, int) for n in without):
+            config.fail(f"mlp_only_layers is {shown(without)}, but a list of layers is needed", "mlp_only_layers")
+        dense = count - count // step + sum(1 for n in {*without} if 0 <= n < count and (n + 1) % step == 0)
+        if 0 < dense < count:
+            self.notes.append("layers with experts are read behind those without, wherever they stand in between")
+        return dense
+
+    def layer(self, routed: bool, causal: bool = False) -> str:
+        """The rows of one layer; ``causal`` whatever the family is."""
+        record, rows = self.record, Rows()
+        rows.declared(f"x [{STREAM}]")
+        parallel = self.choice(record.parallel)
+        self.marks = 0
+        source = self.entered(rows, "x", "n")
+        self.mix(rows, source, causal or record.stacks == "decoder")
+        mixed = self.left(rows, "o", "mixed")
+        middle = "x" if parallel else self.added(rows, "x", (mixed,), "z")
+        if not parallel or not self.choice(record.one_norm):
+            source = self.entered(rows, middle, "m")
+        self.feed(rows, source, routed)
+        fed = self.left(rows, "d", "fed")
+        self.added(rows, middle, (mixed, fed) if parallel else (fed,), "y")
+        return rows.text
+
+    def mark(self) -> str:
+        """The number of the next norm of a layer."""
+        self.marks += 1
+        return str(self.marks)
+
+    def entered(self, rows: Rows, stream: str, target: str) -> str:
+        """What a branch reads: the stream, or its norm."""
+        if "input" not in self.norms:
+            return stream
+        self.norm(rows, stream, target, self.mark())
+        return target
+
+    def left(self, rows: Rows, branch: str, place: str) -> str:
+        """What a branch adds, behind the dropout and norm that stand there."""
+        if place in self.drops:
+            rows.add(f"{branch}' = dropout({branch})", branch, to=f"{branch}' [{STREAM}]")
+            branch += "'"
+        if "output" in self.norms:
+            self.norm(rows, branch, f"{branch}''", self.mark())
+            branch += "''"
+        return branch
+
+    def added(self, rows: Rows, stream: str, branches: tuple[str, ...], target: str) -> str:
+        """The sum of the stream and its branches, and its norm where that stands there."""
+        terms = (stream, *branches)
+        if "sum" in self.norms:
+            norm(rows, target, " + ".join(terms), terms, self.record.norm, self.mark(),
+                 affine=self.choice(self.record.affine))  # fmt: skip
+        else:
+            rows.add(f"{target} = {' + '.join(terms)}", *terms, to=f"{target} [{STREAM}]")
+        return target
+
+    def feed(self, rows: Rows, source: str, routed: bool) -> None:
+        """The feed-forward block of a layer, from ``source`` to ``d``."""
+        record, config, values = self.record, self.config, self.values
+        if not routed:
+            block = gated_mlp if self.choice(record.gated) else plain_mlp
+            block(rows, source, "d", self.activation, self.choice(record.mlp_bias))
+            return
+        if values["n_top"] > values["E"]:
+            config.fail(f"each token goes to {values['n_top']} of {values['E']} experts", record.sizes["n_top"])
+        shared = record.shared
+        if shared == "plain":
+            many = config.size("n_shared_experts", 0, least=0)
+            shared = shared if many else ""
+            if many:
+                values["F_S"] = many * values["F_E"]
+        experts(rows, source, "d", self.activation, record.router_bias, shared)
+        self.notes.append(
+            "every expert takes an equal share of the tokens, n_top L/E of each sequence, and none is dropped"
+        )
+
+    def mix(self, rows: Rows, source: str, causal: bool) -> None:
+        """The attention of a layer, from ``source`` to ``o``."""
+        config, record, values = self.config, self.record, self.values
+        bias = self.choice(record.qkv_bias)
+        if record.mixer == "latent":
+            ranked = config.get("q_lora_rank") is not None
+            if ranked:
+                values["r_Q"] = config.size("q_lora_rank")
+            latent_attention(rows, source, "o", ranked, bias)
+            return
+        if record.sinks:
+            self.notes.append("the sink of each head is read as a bias of its scores")
+        causal = (causal or config.flag("is_decoder", False)) and not config.flag("use_bidirectional_attention", False)
+        made = Attention(
+            qkv_bias=bias, out_bias=self.choice(record.out_bias),
+            rope=record.positions == "rotary" and record.stacks != "both" and not config.entries.get("alibi"),
+            head_norm=record.head_norm, causal=causal, dropout="attention" in self.drops, sinks=record.sinks,
+        )  # fmt: skip
+        heads, width = values.get("n_H"), values["D"]
+        if heads is None:  # a printed module tree does not say
+            queries, keys = (config.size(key, width) for key in (QUERY_WIDTH, KEY_WIDTH))
+            if queries != width:
+                values["D_q"] = queries
+            if keys != queries:
+                values["D_kv"] = keys
+            broad = "D" if queries == width else "D_q"
+            narrow = broad if keys == queries else "D_{kv}"
+            attention(rows, source, "o", replace(made, grouped=keys != queries, width=broad, narrow=narrow))
+            return
+        few = config.size(record.grouped or "num_key_value_heads", heads)
+        if few != heads and not record.grouped:
+            config.fail(f"{few} key/value heads, but each head of a {record.model_type} model has its own",
+                        "num_key_value_heads")  # fmt: skip
+        key = record.sizes["n_H"]
+        if "H" not in values:
+            if config.get("head_dim") is not None or record.head_dim:
+                values["H"] = config.size("head_dim", record.head_dim)
+            elif width % heads:
+                config.fail(f"{record.sizes['D']} is {width}, which {heads} heads do not divide", key)
+            else:
+                values["H"] = width // heads
+        if heads % few:
+            config.fail(f"{few} key/value heads do not divide {heads} heads", record.grouped)
+        grouped = few != heads
+        # One key head is an axis of size 1 and not of a size that happens to be 1: nothing can cut it.
+        one = few == 1
+        if grouped and not one:
+            values["n_kv"] = few
+        wide = "D" if heads * values["H"] == width else "D_q"
+        narrow = ("H" if one else "D_{kv}") if grouped else wide
+        made = replace(made, grouped=grouped, width=wide, narrow=narrow, few="1" if one else "n_{kv}")
+        attention(rows, source, "o", made)
+
+    def two_stacks(self) -> tuple[PartTable, ...]:
+        """The weights of an encoder and, unless the class leaves it out, a decoder that reads its result."""
+        values, config = self.values, self.config
+        self.notes.append(
+            "an encoder with relative positions and a decoder that reads its result are no chain of layers: it is "
+            "known which weights there are, not what feeds what"
+        )
+        config.flag("is_encoder_decoder", True)
+
+        def positions(stack: str) -> PartTable:
+            rows = Rows()
+            rows.add("b = Embed(r, W^R)", r"r \in \mathbb{Z}^{B \times L}", "W^R [n_{bucket}, n_H]", to="b [B, L, n_H]")
+            return PartTable(f"positions of the {stack}", rows.text)
+
+        found = [self.ends(), PartTable("encoder layer", self.layer(False), "N_enc"), positions("encoder")]
+        if not self.name.endswith("EncoderModel"):
+            values["N_dec"] = config.size("num_decoder_layers", values["N_enc"])
+            end, cross = Rows(), Rows()
+            self.norm(end, "x", "n", "F")
+            self.norm(cross, "x", "n", "1")
+            self.mix(cross, "n", False)
+            found += [
+                PartTable("end of the encoder", end.text),
+                PartTable("decoder layer", self.layer(False, True), "N_dec"),
+                PartTable("cross-attention of the decoder", cross.text, "N_dec"),
+                positions("decoder"),
+            ]
+        return tuple(found)

@@ -1,0 +1,125 @@
+"""Memory that a document asks for besides the plain counts: rounded and padded shards, what is held, what is shared."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+import memory_tables as tables
+import pytest
+
+import symcomm as sc
+from symcomm.derivation import Derivation
+from symcomm.errors import SymcommError, ValuesError
+
+XXL = {"D": 16384, "F": 53248, "N_layer": 126}
+P = 126 * 2 * 16384 * 53248
+BATCH = 4096
+KEPT = 2 * 126 * BATCH * (16384 + 53248)  # x and h of every block in BF16
+
+
+def xxl(**values: int) -> sc.Model:
+    return tables.load(tables.XXL.replace("relu(x W^1)", "x W^1"), repeat="N_layer", dtype="bf16", values=XXL | values)
+
+
+def fits(capacity: int, share: Fraction) -> int:
+    """The least number of devices, tried one after another."""
+    def held(n: int) -> Fraction:
+        return Fraction(16 * P, n) + share * Fraction(KEPT, n) + (1 - share) * KEPT
+
+    return next(n for n in range(1, 10**4) if held(n) <= capacity)
+
+
+@pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(1, 3), Fraction(1)])
+def test_activations_may_be_sharded_in_part(share: Fraction) -> None:
+    """Document 002, communication_accounting (b): every second block's activations are sharded."""
+    made = xxl(T=BATCH).capacity(
+        "N", "95 GB", "nominal_GB", "zero-3(N)", recipe="fp32_adam", sharded=str(share)
+    )  # fmt: skip
+    assert made.at().value == fits(95 * 10**9, share)
+
+
+def test_what_64_devices_hold_with_half_of_the_activations_is_the_published_number() -> None:
+    made = xxl(T=BATCH).capacity("N", "95 GB", "nominal_GB", "zero-3(N)", recipe="fp32_adam", sharded="1/2")
+    parts = [step.name for step in made.steps if step.name.startswith("M_")]
+    assert {"M_state", "M_act", "M_whole"} <= {*parts}
+    whole = Fraction(16 * P, 64) + Fraction(KEPT, 2 * 64) + Fraction(KEPT, 2)
+    assert whole == 91460468736  # golden 002.xxl.per_device
+
+
+@pytest.mark.parametrize(("share", "strategy"), [("3/2", "zero-3(N)"), ("-1", "zero-3(N)")])
+def test_a_share_that_is_none_is_refused(share: str, strategy: str) -> None:
+    with pytest.raises(ValuesError, match="a share of the activations is from 0 to 1"):
+        xxl(T=BATCH).capacity("N", "95 GB", "nominal_GB", strategy, sharded=share)
+
+
+SMALL = tables.table("h = x W ; x [B,D], W [D,F] ; h [B,F]", "y = h U + b ; U [F,C], b [C] ; y [B,C]")
+AT = {"D": 10, "F": 7, "C": 3, "N": 2}
+
+
+def blocks(*bytes_of: Fraction | int) -> int:
+    return sum(512 * ceil(Fraction(size, 512)) for size in bytes_of)
+
+
+@pytest.mark.parametrize("units", ["weight", "model"])
+def test_an_allocator_rounds_every_shard_up_to_512_bytes(units: str) -> None:
+    model = tables.load(SMALL, repeat="N", dtype="fp32", values={**AT, "D": 100, "F": 70})
+    made = model.state_memory("fsdp(4)", recipe="mixed_adam", rounding="requests", units=units)
+    each = [Fraction(n, 4) for n in (100 * 70, 70 * 3, 3)]
+    tensors = [2 * sum(each)] if units == "model" else each * 2
+    # An fp16 weight and gradient, and three fp32 tensors of states.
+    assert made.at().value == sum(blocks(2 * n, 2 * n, 4 * n, 4 * n, 4 * n) for n in tensors)
+    states = model.state_memory("fsdp(4)", recipe="mixed_adam", rounding="requests", units=units, of="states")
+    assert states.at().value == sum(3 * blocks(4 * n) for n in tensors)
+
+
+def test_an_unknown_choice_is_refused_with_a_near_one() -> None:
+    with pytest.raises(ValuesError, match="unknown choice 'moments' of 'of'"):
+        tables.load(SMALL).state_memory(of="moments")
+    with pytest.raises(ValuesError, match="the recipe fp32_sgd keeps no states"):
+        tables.load(SMALL, dtype="fp32").state_memory(recipe="fp32_sgd", of="states")
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_padded_shards_are_whole_rows_all_as_large_as_the_largest(ranks: int) -> None:
+    model = tables.load(SMALL, repeat="N", dtype="fp32", values=AT)
+    mean, padded = (
+        model.state_memory(f"fsdp({ranks})", recipe="fp32_sgd", accounting=said).at().value
+        for said in (None, "padded_shards")
+    )
+    assert mean == 8 * 2 * Fraction(10 * 7 + 7 * 3 + 3, ranks)
+    # A product's weight is stored with what it makes as rows: 7 rows of 10, 3 of 7, and 3 biases.
+    assert padded == 8 * 2 * (ceil(7 / ranks) * 10 + ceil(3 / ranks) * 7 + ceil(3 / ranks))
+
+
+def test_a_tensor_outside_the_model_is_held_by_its_shape_and_format() -> None:
+    model = tables.load(SMALL, dtype="fp32", values=AT | {"B": 6})
+    plain, more = (model.peak_memory(recipe="fp32_sgd", held=h).at().value for h in (None, "labels [B, C] int64"))
+    assert more - plain == 8 * 6 * 3
+    said = {"saved": "pytorch"}
+    kept, held = (
+        model.allocated_memory(held=h, rounding="none", accounting=said).at().value for h in ("y", "y, r [B] int64")
+    )
+    assert held - kept == 8 * 6
+    with pytest.raises(SymcommError, match="labels has the size V, which the model has not"):
+        model.peak_memory(held="labels [B, V] int64")
+
+
+def test_labels_are_there_from_the_first_op_of_a_step_to_the_end_of_its_backward_pass() -> None:
+    """They are read by the loss only; the program holds them like the token ids: 8 bytes each."""
+    config = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+              "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 4}  # fmt: skip
+    values = {"B": 3, "L": 8}
+    plain, labelled = (
+        sc.load(config, dtype="fp32", loss=loss, values=values).peak_memory(recipe="fp32_sgd") for loss in (False, True)
+    )
+
+    def layers(derived: Derivation, phase: str) -> list[float]:
+        rows = [row for row in derived.exhibits[0].rows if row[0] == f"{phase}, last layer"]
+        return [float(str(row[list(derived.exhibits[0].columns).index("saved")])) for row in rows]
+
+    # In KiB with one digit: 3 x 8 labels of 8 bytes are 0.1875 of them.
+    assert all(round(b - a, 1) in (0.1, 0.2) for a, b in
+               zip(layers(plain, "forward"), layers(labelled, "forward"), strict=True))  # fmt: skip
+    assert all(round(b - a, 1) in (0.1, 0.2) for a, b in
+               zip(layers(plain, "backward"), layers(labelled, "backward"), strict=True))  # fmt: skip

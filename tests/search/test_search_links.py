@@ -1,0 +1,69 @@
+"""Links of mesh axes in a search: every configuration against its own step time, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from search_oracle import RATES, attention, block
+
+from symcomm.errors import SymcommError
+from symcomm.searching.run import search
+
+LINKS = {"tensor": "200 GB/s", "data": "5 GB/s @ 20 us", "pipe": "1 GB/s"}
+ASKED = {"devices": 4, "capacity": "1 GB", "capacity_is": "nominal_GB", "recomputation": "none", "jobs": 1, "top": 100}
+
+
+def named(text: str) -> dict[str, str]:
+    """The links of the axes that a configuration has."""
+    return {axis: said for axis, said in LINKS.items() if ("pipeline" if axis == "pipe" else axis) in text}
+
+
+@pytest.mark.parametrize("time", ["overlap", "serial"])
+def test_each_configuration_takes_the_time_that_its_links_say(time: str) -> None:
+    model = block()
+    found = search(model, strategies="data + tensor + pipeline", microbatches="2", links=LINKS, accounting=time,
+                   **ASKED, **RATES)  # fmt: skip
+    assert len(found.top) == 4
+    for one in found.top:
+        alone = model.step_time(one.strategy, microbatches=2, accounting=time, links=named(one.strategy), **RATES)
+        assert alone.at().value == one.time.value, one.strategy
+    plain = search(model, strategies="data + tensor + pipeline", microbatches="2", accounting=time, **ASKED, **RATES)
+    assert plain.top[0].time != found.top[0].time
+    assert any("One bandwidth stands for all links" in note for note in plain.notes)
+    assert not any("One bandwidth stands for all links" in note for note in found.notes)
+
+
+def test_the_calls_that_are_told_go_over_their_own_links() -> None:
+    found = search(attention(), strategies="tensor", microbatches="1", links="tensor=1 GB/s", **ASKED, **RATES)
+    slow = search(attention(), strategies="tensor", microbatches="1", **{**RATES, "network": "1 GB/s"}, **ASKED)
+    assert found.top[0].calls == slow.top[0].calls
+    assert found.top[0].time == slow.top[0].time
+
+
+def test_links_go_by_the_symbol_of_a_degree_and_as_text() -> None:
+    one = search(block(), strategies="tensor(t)", microbatches="1", links="t=200 GB/s", **ASKED, **RATES)
+    other = search(block(), strategies="tensor", microbatches="1", links={"tensor": "200 GB/s"}, **ASKED, **RATES)
+    assert one.top[0].time == other.top[0].time
+
+
+@pytest.mark.parametrize(
+    ("links", "text"),
+    [
+        ("tensr=1 GB/s", "no strategy has an axis 'tensr' for links\nhint: did you mean 'tensor'?"),
+        ("node=8, inside=900 GB/s, between=50 GB/s", "which axes lie inside a node hangs on degrees that a search"),
+        ("tensor=5 GB", "tensor is given in B, but the bandwidth along `tensor` is in B/s"),
+    ],
+)
+def test_links_that_a_search_cannot_take_are_refused(links: str, text: str) -> None:
+    with pytest.raises(SymcommError) as caught:
+        search(block(), strategies="data + tensor", microbatches="2", links=links, **ASKED, **RATES)
+    assert text in str(caught.value)
+
+
+def test_a_convention_that_a_search_does_not_use_is_told() -> None:
+    found = search(block(), strategies="tensor", microbatches="1", accounting="busbw", **ASKED, **RATES)
+    assert "`bandwidth: busbw` was asked for; nothing here depends on it." in found.notes
