@@ -40,23 +40,17 @@ def of_optimum(question: OptimumQuestion, name: str, said: Sequence[str], rule: 
         place = numbers[name]
         if place <= 0:
             return True  # no value is there to compare with
+        low, high = question.low, question.high
+        in_range = rule in ("bounds", "compare", "whole numbers")
+
+        def outside(x: Fraction) -> bool:
+            return in_range and ((low is not None and x < low) or (high is not None and x > high))
+
         whole = rule == "whole numbers" or (rule == "compare" and question.integer)
-        if whole and place.denominator != 1:
+        if (whole and place.denominator != 1) or outside(place):
             return False
         beside = [place - 1, place + 1] if whole else [place * (1 - _STEP), place * (1 + _STEP)]
-        inside = [
-            y
-            for y in beside
-            if y > 0
-            and not (
-                rule in ("bounds", "compare", "whole numbers")
-                and (
-                    (question.low is not None and y < question.low) or (question.high is not None and y > question.high)
-                )
-            )
-        ]
-        if question.divides is not None:
-            inside = []
+        inside = [y for y in beside if y > 0 and not outside(y)] if question.divides is None else []
         here = question.sense * at(numbers, place)
         return all(question.sense * at(numbers, y) >= here - abs(here) / 10**30 for y in inside)
 

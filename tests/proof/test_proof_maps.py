@@ -37,6 +37,11 @@ DEFINED: dict[str, Row] = {
     "squared_relu": each(lambda x: x * x if x > 0 else 0.0),
     # The normal distribution's part below x, times x: Hendrycks and Gimpel, section 2.
     "gelu": each(lambda x: x * math.erfc(-x / math.sqrt(2)) / 2),
+    # Hendrycks and Gimpel's approximations, with the numbers that the code of transformers has.
+    "gelu_new": each(lambda x: x / (1 + math.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
+    "gelu_fast": each(lambda x: x / (1 + math.exp(-2 * 0.7978845608 * (x + 0.044715 * x**3)))),
+    "gelu_python": each(lambda x: x * math.erfc(-x / math.sqrt(2)) / 2),
+    "quick_gelu": each(lambda x: x / (1 + math.exp(-1.702 * x))),
     "silu": each(lambda x: x * math.exp(x) / (1 + math.exp(x))),
     "sigmoid": each(lambda x: math.exp(x) / (1 + math.exp(x))),
     "tanh": each(math.tanh),

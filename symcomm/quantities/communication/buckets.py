@@ -36,6 +36,7 @@ ROWS = (
 )
 N, S, W, O, RHO = (row.sym for row in ROWS)  # noqa: E741
 TITLE = "Time left after backward"
+_HAIR = Fraction(1, 10**8)  # of a number of buckets
 
 
 def _left(rho: Fraction | None, numbers: Numbers) -> Fraction:
@@ -178,7 +179,14 @@ def derive(
         inside = product(S, W, O) if share == 1 else Ratio(product(S, W, O), forms.rational(share))
         sizes.append(step("b^*", Root(inside), BYTE, "algebra", "Put the number in.", "="))
         text = "There is at least one bucket, and one holds all."
-        sizes.append(step("b^best", forms.Smallest((S, Sym("b^*"))), BYTE, "bounds", text))
+        form = forms.from_expr(cost.expr)
+
+        def best_of_all(numbers: Numbers) -> bool:
+            few, here, many = (numbers[S.name] / numbers["b^best"] * (1 + hair) for hair in (-_HAIR, 0, _HAIR))
+            left = [worked_out(form, numbers.moved("n_b", n)) for n in (few, here, many) if n >= 1]
+            return here >= 1 and min(left) >= worked_out(form, numbers.moved("n_b", here)) * (1 - _HAIR**3)
+
+        sizes.append(step("b^best", forms.Smallest((S, Sym("b^*"))), BYTE, "bounds", text, witness=best_of_all))
     return replace(best, title="Best bucket size", steps=(*best.steps, *sizes))
 
 

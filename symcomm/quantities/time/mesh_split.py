@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 import sympy as sp
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step, worked_out
+from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step, Witness, worked_out
 from symcomm.errors import StrategyError, SymcommError, ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Sym, Total, num
 from symcomm.optimum.cost import closed, written
@@ -197,7 +197,7 @@ def _finished(asked: _Split, found: Derivation, more: list[Step]) -> Derivation:
     if asked.wants_least:
         text = "The cost runs one way on each side of its best place, and an axis has 1 to all devices."
         bounded = forms.Smallest((asked.devices, Largest((num(1), Sym(answer.name)))))
-        steps = (*before, Step(f"{x}^best", bounded, ONE, Reason("bounds", text)))
+        steps = (*before, Step(f"{x}^best", bounded, ONE, Reason("bounds", text, witness=_between(asked, answer.name))))
         last = _least(asked, found, f"{x}^best")
         made = replace(found, title=f"Least {_what(asked)}", steps=(*steps, last))
     known = {*dict(made.given)}
@@ -212,6 +212,11 @@ def _finished(asked: _Split, found: Derivation, more: list[Step]) -> Derivation:
                 made, notes=(*made.notes, f"`{x}^*` is {side}: the best there is has all devices on one axis.")
             )
     return made
+
+
+def _between(asked: _Split, name: str) -> Witness:
+    """The middle one of the best place over all numbers and both ends."""
+    return lambda numbers: sorted((Fraction(1), numbers[name], number(asked.devices, numbers)))[1]
 
 
 def _name(asked: _Split) -> str:
@@ -230,9 +235,10 @@ def _least(asked: _Split, cost: Derivation, place: str) -> Step:
     """What is made small, where it is least."""
     name = _name(asked)
     at = next(i for i, step in enumerate(cost.steps) if step.name == name)
-    form = closed(replace(cost, steps=cost.steps[: at + 1]))
-    form = forms.substitute(form, lambda s: Sym(place) if s.name == asked.names[0] else s)
-    said = Reason("least", f"The least {_what(asked)}, at `{place}`.")
+    x, alone = asked.names[0], replace(cost, steps=cost.steps[: at + 1])
+    form = forms.substitute(closed(alone), lambda s: Sym(place) if s.name == x else s)
+    said = Reason("least", f"The least {_what(asked)}, at `{place}`.",
+                  witness=lambda numbers: alone.again(numbers.moved(x, numbers[place])))  # fmt: skip
     return Step(name.replace("_comm", "").replace("^*", "") + "^least", form, cost.steps[at].unit, said)
 
 
