@@ -236,9 +236,10 @@ def _least(asked: _Split, cost: Derivation, place: str) -> Step:
     name = _name(asked)
     at = next(i for i, step in enumerate(cost.steps) if step.name == name)
     x, alone = asked.names[0], replace(cost, steps=cost.steps[: at + 1])
+    worth = forms.from_expr(alone.expr)
     form = forms.substitute(closed(alone), lambda s: Sym(place) if s.name == x else s)
     said = Reason("least", f"The least {_what(asked)}, at `{place}`.",
-                  witness=lambda numbers: alone.again(numbers.moved(x, numbers[place])))  # fmt: skip
+                  witness=lambda numbers: worked_out(worth, numbers.moved(x, numbers[place])))  # fmt: skip
     return Step(name.replace("_comm", "").replace("^*", "") + "^least", form, cost.steps[at].unit, said)
 
 

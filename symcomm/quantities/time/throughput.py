@@ -217,7 +217,7 @@ def _measured_time(
     done = hardware_flops(setting, work, model_flops(setting, work, count))
     rate = product(number, _known(MEASURED["achieved"], achieved, given))
     text = "All operations that are done, over those of all devices in a second."
-    return work.define("T_step", Ratio(done, rate), SECOND, "measured rate", text)
+    return work.define("T_step", Ratio(done, rate), SECOND, "measured rate", text, witness=over(done, rate))
 
 
 def _known(rate: Rate, value: object, given: dict[str, object]) -> Sym:
