@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.errors import DerivationError, IrrationalError, ValuesError
+from symcomm.notation import whole as whole_number
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol
@@ -155,7 +156,7 @@ class _Cases:
         else:
             sign = 1
         if rest not in self.floors:
-            self.floors[rest] = sp.Symbol(f"floor{len(self.floors)}", integer=True)
+            self.floors[rest] = whole_number(f"floor{len(self.floors)}")
         q = self.floors[rest]
         for n in (0, -1):  # as it is for most fractions
             if at_least(rest - n) and at_least(n + 1 - rest, strictly=True):

@@ -69,6 +69,17 @@ def amount(name: str) -> Symbol:
     return Symbol(name, positive=True)
 
 
+def whole(name: str) -> Symbol:
+    """A whole number of any sign that stands for a piece of a formula while it is proved; no name of a model.
+
+    >>> whole("floor 0").is_integer, whole("floor 0").is_positive
+    (True, None)
+    """
+    from sympy import Symbol
+
+    return Symbol(name, integer=True)
+
+
 def split_name(name: str) -> tuple[str, str, str, str]:
     """The base, subscript, superscript and primes of a plain name.
 
