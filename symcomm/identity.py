@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.errors import DerivationError, IrrationalError, ValuesError
-from symcomm.notation import whole_number
+from symcomm.notation import whole as whole_number
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol

@@ -69,8 +69,12 @@ def amount(name: str) -> Symbol:
     return Symbol(name, positive=True)
 
 
-def whole_number(name: str) -> Symbol:
-    """The SymPy symbol of a whole number of either sign, as a floor has it that is not worked out."""
+def whole(name: str) -> Symbol:
+    """A whole number of any sign that stands for a piece of a formula while it is proved; no name of a model.
+
+    >>> whole("floor 0").is_integer, whole("floor 0").is_positive
+    (True, None)
+    """
     from sympy import Symbol
 
     return Symbol(name, integer=True)

@@ -58,6 +58,7 @@ _WRITTEN = re.compile(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?")
 def _last_digit(text: str, unit: Unit) -> Fraction:
     """What one more in the last digit of a written number is worth in a unit.
 
+    >>> from symcomm.units import BYTE
     >>> _last_digit("19.412 GB", BYTE), _last_digit("3", ONE)
     (Fraction(1000000, 1), Fraction(1, 1))
     """
@@ -70,6 +71,7 @@ def _last_digit(text: str, unit: Unit) -> Fraction:
 def _as_printed(text: str, derived: Quantity) -> str:
     """A derived number in the unit and with the digits of a printed one; empty where that has no prefix.
 
+    >>> from symcomm.units import BYTE
     >>> _as_printed("26.103 GB", Quantity(Fraction(26103150592), BYTE))
     '26.103 GB'
     """

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.derivation import Derivation, Exhibit, Reason, Step, put
 from symcomm.errors import ValuesError
 from symcomm.form import Form
 from symcomm.notation import amount, symbol
@@ -27,11 +27,23 @@ def _elasticity(cost: Cost, name: str) -> Expr:
     import sympy as sp
 
     x = amount(name)
-    expr = cost.expr.xreplace({symbol(name): x})
+    expr = _piece(cost.expr, put(cost.given)).xreplace({symbol(name): x})
     if expr.has(sp.ceiling, sp.floor, sp.Max, sp.Min):
         raise ValuesError("an answer with steps or kinks has no elasticity", hint="ask for the real optimum")
     found = sp.powsimp(x * sp.diff(expr, x) / expr)
     return sp.cancel(found) if found.count_ops() < _LARGE and not found.is_number else found
+
+
+def _piece(expr: Expr, known: Mapping[Expr, Expr]) -> Expr:
+    """The same near some numbers: of the largest and the smallest of several, the one that is so there."""
+    import sympy as sp
+
+    for kind, best in ((sp.Max, max), (sp.Min, min)):
+        for node in sorted(expr.atoms(kind), key=lambda n: n.count_ops()):
+            worth = [argument.xreplace(known) for argument in node.args]
+            if all(w.is_number for w in worth) and worth.count(best(worth)) == 1:
+                expr = expr.xreplace({node: node.args[worth.index(best(worth))]})
+    return expr
 
 
 def sensitivity(cost: Derivation | Form | Expr | str, to: str, given: Mapping[str, object] | None = None) -> Derivation:

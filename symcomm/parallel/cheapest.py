@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Literal
 
 from symcomm.graph.graph import Graph
-from symcomm.parallel.elimination import Table, cheapest
+from symcomm.parallel.elimination import PriceTable, cheapest
 from symcomm.parallel.layouts import PARTIAL, Positions, moves
 from symcomm.parallel.lowering import Piece
 from symcomm.parallel.strategy import Placed
@@ -71,7 +71,7 @@ def phase_of(piece: Piece) -> RunPhase:
 
 
 @dataclass
-class Problem:
+class PlacementProblem:
     """The question: steps and tensors, wanted places, and the sizes at which prices are compared.
 
     ``memory`` are (tensor, mesh axis) that a rule puts somewhere to save memory, ``resting`` those that rest there;
@@ -319,7 +319,7 @@ class Problem:
                     if all(rest.has(phase, need, keep) for need in want)
                 ]  # fmt: skip
         _narrow(domains, pairs)
-        tables: list[Table] = []
+        tables: list[PriceTable] = []
         free = {v: n for n, v in enumerate(v for v, d in enumerate(domains) if len(d) > 1)}
 
         def table(variables: tuple[int, ...], prices: Mapping[tuple[int, ...], int]) -> None:
@@ -327,7 +327,7 @@ class Problem:
             kept = [n for n, v in enumerate(variables) if v in free]
             if kept:
                 found = {tuple([values[n] for n in kept]): price for values, price in prices.items()}
-                tables.append(Table(tuple(free[variables[n]] for n in kept), found))
+                tables.append(PriceTable(tuple(free[variables[n]] for n in kept), found))
 
         for (a, b), allowed in pairs.items():
             if a in free and b in free:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Condition:
+class CheapestWhere:
     """``less`` must be less than ``more``, or another place would be cheaper: ``B L < V``."""
 
     less: Expr
@@ -22,7 +22,7 @@ class Condition:
         return f"{_said(self.less)} < {_said(self.more)}"
 
 
-def condition(price: Expr, other: Expr) -> Condition | None:
+def condition(price: Expr, other: Expr) -> CheapestWhere | None:
     """When one price is less than another one, without the factors that both sides share; None where always or never.
 
     >>> from symcomm.notation import symbol
@@ -42,7 +42,7 @@ def condition(price: Expr, other: Expr) -> Condition | None:
     more = sp.Add(*(-t for t in rest if t.as_coeff_Mul()[0] < 0))
     if more == 0 or less in (0, 1):  # with one, two prices differ only where a size is 1 and nothing is cut
         return None
-    return Condition(less, more)
+    return CheapestWhere(less, more)
 
 
 def sent(calls: Iterable[tuple[str, Expr, Expr]]) -> Expr:

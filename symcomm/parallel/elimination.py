@@ -13,14 +13,14 @@ Values = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Table:
+class PriceTable:
     """The price of each allowed combination of values of some variables; what is not listed is not allowed."""
 
     variables: tuple[int, ...]
     prices: Mapping[Values, int]
 
 
-def join(a: Table, b: Table) -> Table:
+def join(a: PriceTable, b: PriceTable) -> PriceTable:
     """Both prices together, for the combinations that both allow."""
     shared = [v for v in a.variables if v in b.variables]
     more = [n for n, v in enumerate(b.variables) if v not in a.variables]
@@ -34,29 +34,29 @@ def join(a: Table, b: Table) -> Table:
         for values, price in a.prices.items()
         for rest, other in fitting.get(tuple([values[n] for n in mine]), ())
     }
-    return Table((*a.variables, *(b.variables[n] for n in more)), found)
+    return PriceTable((*a.variables, *(b.variables[n] for n in more)), found)
 
 
-def cheapest(tables: Iterable[Table], count: int) -> tuple[int, list[int]] | None:
+def cheapest(tables: Iterable[PriceTable], count: int) -> tuple[int, list[int]] | None:
     """The least price and one value for each of ``count`` variables, or None where nothing is allowed.
 
-    >>> either = Table((0, 1), {(0, 1): 3, (1, 0): 2, (1, 1): 9})
-    >>> cheapest([either, Table((0,), {(0,): 0, (1,): 4})], 2)
+    >>> either = PriceTable((0, 1), {(0, 1): 3, (1, 0): 2, (1, 1): 9})
+    >>> cheapest([either, PriceTable((0,), {(0,): 0, (1,): 4})], 2)
     (3, [0, 1])
     """
     # Tables of the same variables are one; a table inside of another one is joined to it when that is eliminated.
-    held: dict[int, list[Table]] = {v: [] for v in range(count)}
+    held: dict[int, list[PriceTable]] = {v: [] for v in range(count)}
     near: dict[int, set[int]] = {v: set() for v in range(count)}
     total = 0
 
-    def put(table: Table) -> None:
+    def put(table: PriceTable) -> None:
         for v in table.variables:
             held[v].append(table)
             near[v].update(table.variables)
 
     for table in tables:
         put(table)
-    order: list[tuple[int, Table]] = []
+    order: list[tuple[int, PriceTable]] = []
     # The variable with the fewest neighbours comes next; an entry of the queue that is out of date is passed over.
     queue = [(len(near[v]), v) for v in range(count)]
     heapify(queue)
@@ -68,7 +68,7 @@ def cheapest(tables: Iterable[Table], count: int) -> tuple[int, list[int]] | Non
         left.discard(v)
         mine = sorted(held[v], key=lambda t: len(t.prices))
         if not mine:
-            order.append((v, Table((v,), {(0,): 0})))
+            order.append((v, PriceTable((v,), {(0,): 0})))
             continue
         whole = mine[0]
         for table in mine[1:]:
@@ -83,13 +83,13 @@ def cheapest(tables: Iterable[Table], count: int) -> tuple[int, list[int]] | Non
                 best[key] = option
         if not best:
             return None
-        order.append((v, Table((*rest, v), {(*key, value): price for key, (price, value) in best.items()})))
+        order.append((v, PriceTable((*rest, v), {(*key, value): price for key, (price, value) in best.items()})))
         gone = {id(t) for t in mine}
         for w in rest:
             held[w] = [t for t in held[w] if id(t) not in gone]
             near[w] = {u for t in held[w] for u in t.variables}
         if rest:
-            put(Table(rest, {key: price for key, (price, _) in best.items()}))
+            put(PriceTable(rest, {key: price for key, (price, _) in best.items()}))
             for w in rest:
                 heappush(queue, (len(near[w]), w))
         else:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Literal
 from symcomm.accounting import Accounting
 from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
-from symcomm.parallel.cheapest import WHOLE, Choice, Mode, Problem, RunPhase, phase_of
-from symcomm.parallel.conditions import Condition, condition, sent
+from symcomm.parallel.cheapest import WHOLE, Choice, Mode, PlacementProblem, RunPhase, phase_of
+from symcomm.parallel.conditions import CheapestWhere, condition, sent
 from symcomm.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions, moves, place, placings
 from symcomm.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
 from symcomm.parallel.reference import reference, variations
@@ -108,7 +108,7 @@ class Plan:
     strategy: Strategy
     steps: tuple[Collective | Compute, ...]
     placements: Mapping[str, Layout]
-    problem: Problem = field(repr=False, compare=False)
+    problem: PlacementProblem = field(repr=False, compare=False)
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
@@ -123,11 +123,11 @@ class Plan:
         return sent((c.kind, c.elements, value(self.strategy.ranks(c.meshes))) for c in self.collectives)
 
     @cached_property
-    def conditions(self) -> tuple[Condition, ...]:
+    def conditions(self) -> tuple[CheapestWhere, ...]:
         """Where this plan is the cheapest: the first inequality that fails with fewer tokens, with more, with fewer
         words. The plan stays as it is where one of them does not hold; then another place would be cheaper.
         """
-        found: dict[str, Condition] = {}
+        found: dict[str, CheapestWhere] = {}
         for sizes in variations(self.graph):
             # Prices are straight lines in each size: a plan that is the cheapest at the far end is so all the way.
             if self._elsewhere(sizes[-1]) is None:
@@ -227,7 +227,7 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
         return accounting.gathered_activations == "keep"
 
     whole = frozenset(p.rule.mesh for p in rules if p.rule.axis == "whole")
-    problem = Problem(
+    problem = PlacementProblem(
         graph, steps, rules, meshes, wanted, memory, resting, shards, keeps, reference(graph), slots, whole
     )
     return _Planner(problem, problem.solve(), strategy).run()
@@ -257,7 +257,7 @@ def _cut_along(op: Op, wishes: Mapping[str, tuple[tuple[Placed, int], ...]]) -> 
 class _Planner:
     """Writes down the steps of a choice: each result is brought to its place as it is made, copies as they are read."""
 
-    problem: Problem
+    problem: PlacementProblem
     choice: Choice
     strategy: Strategy
     steps: list[Collective | Compute] = field(default_factory=list)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from symcomm.printing.derivations import (
     DerivationDialect,
-    Line,
+    PrintedLine,
     derivation,
     html_sentence,
     html_table,
@@ -61,8 +61,8 @@ __all__ = [
     "Dialect",
     "DialectName",
     "Glyph",
-    "Line",
     "Names",
+    "PrintedLine",
     "Said",
     "Written",
     "amounts",

@@ -26,7 +26,7 @@ DerivationDialect = Literal["latex", "markdown", "text", "html"]
 
 
 @dataclass(frozen=True)
-class Line:
+class PrintedLine:
     """One line of a derivation: ``name`` is empty where the line above has the same left side.
 
     ``number`` counts the steps from 1; ``names`` is what is substituted in the form, if anything.
@@ -42,15 +42,15 @@ class Line:
     step: Step
 
 
-def lines(derivation: Derivation) -> tuple[Line, ...]:
+def lines(derivation: Derivation) -> tuple[PrintedLine, ...]:
     """The steps as numbered lines, continuations without their left side."""
-    out: list[Line] = []
+    out: list[PrintedLine] = []
     last = ""
     for i, step in enumerate(derivation.steps, 1):
         name = "" if step.name == last else step.name
         last = step.name
         reason = step.reason
-        out.append(Line(i, name, step.relation, step.form, reason.text, reason.rule, step.condition, step))
+        out.append(PrintedLine(i, name, step.relation, step.form, reason.text, reason.rule, step.condition, step))
     return tuple(out)
 
 
@@ -104,7 +104,7 @@ def _cell(dialect: DialectName, cell: object, notation: Notation) -> str:
     return _plain_sentence(str(cell)) if found is None else found
 
 
-def _reason(line: Line) -> str:
+def _reason(line: PrintedLine) -> str:
     return line.reason + (f" (if {line.condition})" if line.condition else "")
 
 

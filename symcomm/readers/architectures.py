@@ -57,7 +57,7 @@ _LATENT: Keys = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class Switch:
     """A yes or no that a configuration may state: its key (or none) and what holds without it."""
 
     default: bool
@@ -81,23 +81,23 @@ class Architecture:
     heads: Mapping[str, HeadKind] = field(default_factory=lambda: _HEADS)
     norm: Literal["layernorm", "rmsnorm"] = "rmsnorm"
     norms: tuple[Literal["input", "output", "sum"], ...] = ("input",)
-    sums: Choice = Choice(False)  # the sums are normalised, whatever ``norms`` says
-    affine: Choice = Choice(True)  # norms have a scale
-    parallel: Choice = Choice(False)
-    one_norm: Choice = Choice(False)  # of the two branches of a parallel layer
+    sums: Switch = Switch(False)  # the sums are normalised, whatever ``norms`` says
+    affine: Switch = Switch(True)  # norms have a scale
+    parallel: Switch = Switch(False)
+    one_norm: Switch = Switch(False)  # of the two branches of a parallel layer
     positions: Literal["learned", "rotary"] = "rotary"
     more_positions: int = 0  # rows of the table before the first position
     token_types: bool = False
     patches: bool = False
     stacks: Literal["decoder", "encoder", "both"] = "decoder"
-    gated: Choice = Choice(True)
+    gated: Switch = Switch(True)
     activation_key: str = "hidden_act"
     activation: str = "silu"
     pooled: Literal["tanh", "relu"] = "tanh"
     drops: Mapping[str, tuple[str, float]] = field(default_factory=lambda: {"attention": ("attention_dropout", 0.0)})
-    qkv_bias: Choice = Choice(False)
-    out_bias: Choice = Choice(False)
-    mlp_bias: Choice = Choice(False)
+    qkv_bias: Switch = Switch(False)
+    out_bias: Switch = Switch(False)
+    mlp_bias: Switch = Switch(False)
     head_bias: bool = False
     router_bias: bool = False  # and the experts
     sinks: bool = False
@@ -119,10 +119,10 @@ class Architecture:
         return "E" in self.sizes
 
 
-_BIAS = Choice(False, "attention_bias")
-_BIASED = Choice(True, "attention_bias")
-_YES = Choice(True)
-_NO = Choice(False)
+_BIAS = Switch(False, "attention_bias")
+_BIASED = Switch(True, "attention_bias")
+_YES = Switch(True)
+_NO = Switch(False)
 _QKV = "queries, keys and values are one fused matrix, read as three: parameters and FLOPs are the same"
 _SWIGLU = "gate and up are one fused matrix, read as two: parameters and FLOPs are the same"
 _BERT_DROPS = {
@@ -183,7 +183,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             "vit", "ViT", {s: k for s, k in _COMMON.items() if s != "V"},
             {"Model": "pooler", "ForImageClassification": "first"}, norm="layernorm", positions="learned", patches=True,
             stacks="encoder", gated=_NO, activation="gelu",
-            drops={place: (key, 0.0) for place, (key, _) in _BERT_DROPS.items()}, qkv_bias=Choice(True, "qkv_bias"),
+            drops={place: (key, 0.0) for place, (key, _) in _BERT_DROPS.items()}, qkv_bias=Switch(True, "qkv_bias"),
             out_bias=_YES, mlp_bias=_YES, grouped="", source="arXiv 2010.11929",
         ),
         Architecture(
@@ -199,7 +199,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             head_bias=True, grouped="", feedforward=4,
         ),
         Architecture(
-            "gpt_neox", "GPTNeoX", norm="layernorm", parallel=Choice(True, "use_parallel_residual"), gated=_NO,
+            "gpt_neox", "GPTNeoX", norm="layernorm", parallel=Switch(True, "use_parallel_residual"), gated=_NO,
             activation="gelu",
             drops={"embedding": ("hidden_dropout", 0.0), "attention": ("attention_dropout", 0.0),
                    "mixed": ("hidden_dropout", 0.0), "fed": ("hidden_dropout", 0.0)},
@@ -209,29 +209,29 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture(
             "opt", "OPT",
             {**_COMMON, "F": "ffn_dim", "n_pos": "max_position_embeddings"}, norm="layernorm",
-            sums=Choice(False, "do_layer_norm_after"), affine=Choice(True, "layer_norm_elementwise_affine"),
+            sums=Switch(False, "do_layer_norm_after"), affine=Switch(True, "layer_norm_elementwise_affine"),
             positions="learned", more_positions=2, gated=_NO, activation_key="activation_function",
             activation="relu", rephrased=_opt,
             drops={"attention": ("attention_dropout", 0.0), "mixed": ("dropout", 0.1), "fed": ("dropout", 0.1)},
-            qkv_bias=Choice(True, "enable_bias"), out_bias=Choice(True, "enable_bias"),
-            mlp_bias=Choice(True, "enable_bias"), grouped="", tied=True, source="arXiv 2205.01068",
+            qkv_bias=Switch(True, "enable_bias"), out_bias=Switch(True, "enable_bias"),
+            mlp_bias=Switch(True, "enable_bias"), grouped="", tied=True, source="arXiv 2205.01068",
         ),
         Architecture(
             "falcon", "Falcon", {**_COMMON, "F": "ffn_hidden_size"}, norm="layernorm",
-            parallel=Choice(True, "parallel_attn"), one_norm=Choice(True, "one_norm"), gated=_NO,
+            parallel=Switch(True, "parallel_attn"), one_norm=Switch(True, "one_norm"), gated=_NO,
             activation_key="activation", activation="gelu",
             drops={"attention": ("attention_dropout", 0.0), "mixed": ("hidden_dropout", 0.0),
                    "fed": ("hidden_dropout", 0.0)},
-            qkv_bias=Choice(False, "bias"), out_bias=Choice(False, "bias"), mlp_bias=Choice(False, "bias"),
+            qkv_bias=Switch(False, "bias"), out_bias=Switch(False, "bias"), mlp_bias=Switch(False, "bias"),
             grouped="num_kv_heads", feedforward=4, tied=True, rephrased=_falcon, notes=(_QKV,),
             source="arXiv 2311.16867",
         ),
         Architecture(
-            "llama", "Llama", qkv_bias=_BIAS, out_bias=_BIAS, mlp_bias=Choice(False, "mlp_bias"),
+            "llama", "Llama", qkv_bias=_BIAS, out_bias=_BIAS, mlp_bias=Switch(False, "mlp_bias"),
             source="arXiv 2302.13971",
         ),
         Architecture(
-            "granite", "Granite", qkv_bias=_BIAS, out_bias=_BIAS, mlp_bias=Choice(False, "mlp_bias"),
+            "granite", "Granite", qkv_bias=_BIAS, out_bias=_BIAS, mlp_bias=Switch(False, "mlp_bias"),
             source="arXiv 2408.13359",
         ),
         Architecture("olmo2", "Olmo2", norms=("output",), qkv_bias=_BIAS, out_bias=_BIAS, head_norm="all",
@@ -245,7 +245,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         Architecture("qwen2", "Qwen2", qkv_bias=_YES, source="arXiv 2407.10671"),
         Architecture("qwen2_moe", "Qwen2Moe", {**_COMMON, **_EXPERTS, "F_S": "shared_expert_intermediate_size"},
-                     qkv_bias=Choice(True, "qkv_bias"), shared="gated", source="arXiv 2407.10671"),
+                     qkv_bias=Switch(True, "qkv_bias"), shared="gated", source="arXiv 2407.10671"),
         Architecture("qwen3", "Qwen3", qkv_bias=_BIAS, out_bias=_BIAS, head_norm="each", head_dim=128,
                      source="arXiv 2505.09388"),
         Architecture("qwen3_moe", "Qwen3Moe", {**_COMMON, **_EXPERTS}, qkv_bias=_BIAS, out_bias=_BIAS,
@@ -275,7 +275,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             {"D": "d_model", "N_enc": "num_layers", "n_H": "num_heads", "H": "d_kv", "F": "d_ff", "V": "vocab_size",
              "n_bucket": "relative_attention_num_buckets"},
             {"ForConditionalGeneration": "causal", "Model": "none", "EncoderModel": "none"}, stacks="both",
-            gated=Choice(False, "is_gated_act"),
+            gated=Switch(False, "is_gated_act"),
             activation_key="dense_act_fn", activation="relu", grouped="", tied=True, rephrased=_t5,
             drops=dict.fromkeys(("embedding", "attention", "mixed", "fed"), ("dropout_rate", 0.1)),
             source="arXiv 1910.10683",

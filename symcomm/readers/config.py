@@ -11,7 +11,7 @@ from symcomm.errors import nearest
 from symcomm.readers.architectures import ARCHITECTURES, Architecture, HeadKind, class_names
 from symcomm.readers.blueprint import Blueprint
 from symcomm.readers.entries import Config, parse_config, shown
-from symcomm.readers.writer import Writer
+from symcomm.readers.writer import ModelWriter
 
 # Families whose names are a letter away from one that is read; none of them is a misspelling of it.
 _OTHER_FAMILIES = frozenset(
@@ -50,7 +50,7 @@ def read_config(source: str | Config, file: str = "<config>", architecture: str 
     values = {symbol: config.size(key) for symbol, key in needed.items()}
     if record.feedforward:
         values["F"] = config.size(sizes["F"], record.feedforward * values["D"])
-    return Writer(config, record, head, name, values, loss).blueprint()
+    return ModelWriter(config, record, head, name, values, loss).blueprint()
 
 
 def _without_experts(config: Config, key: str) -> bool:

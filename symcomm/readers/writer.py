@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from symcomm.errors import nearest
-from symcomm.readers.architectures import ACTIVATIONS, MEANINGS, Architecture, Choice, HeadKind
+from symcomm.readers.architectures import ACTIVATIONS, MEANINGS, Architecture, HeadKind, Switch
 from symcomm.readers.blueprint import Blueprint, PartTable
 from symcomm.readers.entries import Config, shown
 from symcomm.readers.rows import (
@@ -51,7 +51,7 @@ LEFT_OUT: Mapping[str, tuple[tuple[object, ...], str]] = {
 
 
 @dataclass
-class Writer:
+class ModelWriter:
     """Writes the tables of one model."""
 
     config: Config
@@ -81,7 +81,7 @@ class Writer:
             dtype=self.number_format(),
         )  # fmt: skip
 
-    def choice(self, choice: Choice) -> bool:
+    def choice(self, choice: Switch) -> bool:
         """Whether a choice holds."""
         return self.config.flag(choice.key, choice.default) if choice.key else choice.default
 

@@ -285,7 +285,7 @@ def _numbers(answer: Answer, given: Mapping[str, Fraction]) -> dict[str, Fractio
     return found[0] if found else None
 
 
-def _step(line: printing.Line, writer: _PageWriter, beside: float, room: float) -> StepView:
+def _step(line: printing.PrintedLine, writer: _PageWriter, beside: float, room: float) -> StepView:
     wide = printing.width(line.form, None, writer.notation) > beside
     row = writer.row(line.name, line.relation, line.form, room if wide else beside)
     return StepView(line.number, row, writer.sentence(line.reason), line.rule, writer.sentence(line.condition), wide)

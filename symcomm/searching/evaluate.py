@@ -33,7 +33,7 @@ _FEW = 2**10  # points that may as well be sorted
 
 
 @dataclass(frozen=True)
-class Task:
+class EvaluationTask:
     """A block of the configurations of one structure: a unit of work that another process can do."""
 
     number: int
@@ -76,7 +76,7 @@ class Part:
     near: Points
 
 
-def evaluate(task: Task) -> Part:
+def evaluate(task: EvaluationTask) -> Part:
     """Evaluates a unit of work."""
     import numpy as np
 
@@ -220,7 +220,7 @@ def _joined(points: Sequence[Points]) -> Points:
 
 
 def _fits(
-    task: Task, sizes: Mapping[str, np.ndarray], shape: tuple[int, ...], memory: np.ndarray, sound: np.ndarray
+    task: EvaluationTask, sizes: Mapping[str, np.ndarray], shape: tuple[int, ...], memory: np.ndarray, sound: np.ndarray
 ) -> np.ndarray:
     import numpy as np
 

@@ -21,7 +21,7 @@ from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
 from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, check_stages_searched
-from symcomm.searching.template import PIPELINE, Piece, pieces, shared_axes
+from symcomm.searching.template import PIPELINE, TemplatePiece, pieces, shared_axes
 from symcomm.units import Quantity
 
 MOST_STRUCTURES = 500
@@ -194,7 +194,7 @@ def drafts_of(
     return list(found.values()), notes
 
 
-def _variants(parts: tuple[Piece, ...]) -> dict[tuple[Piece, ...], None]:
+def _variants(parts: tuple[TemplatePiece, ...]) -> dict[tuple[TemplatePiece, ...], None]:
     """A strategy without and with each of the axes that need two ranks: its stages, and what several parts share."""
     found = dict.fromkeys([parts])
     for axis in (PIPELINE, *shared_axes(parts)):
@@ -202,9 +202,9 @@ def _variants(parts: tuple[Piece, ...]) -> dict[tuple[Piece, ...], None]:
     return found
 
 
-def _applicable(parts: tuple[Piece, ...], graph: Graph, notes: list[str]) -> tuple[Piece, ...]:
+def _applicable(parts: tuple[TemplatePiece, ...], graph: Graph, notes: list[str]) -> tuple[TemplatePiece, ...]:
     """The parts of a usual strategy that a model allows; what is left out, and why, goes into the notes."""
-    kept: list[Piece] = []
+    kept: list[TemplatePiece] = []
     for part in parts:
         try:
             resolve(part.strategy, graph)
@@ -219,6 +219,6 @@ def _applicable(parts: tuple[Piece, ...], graph: Graph, notes: list[str]) -> tup
     return tuple(kept)
 
 
-def _has(kept: list[Piece], part: Piece) -> bool:
+def _has(kept: list[TemplatePiece], part: TemplatePiece) -> bool:
     """Whether the axis that a part shares, such as that of sequence parallelism, is there."""
     return any(set(part.axes) & set(other.axes) for other in kept)

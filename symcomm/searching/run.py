@@ -22,7 +22,7 @@ from symcomm.searching.options import batch_symbol, capacity_and_meaning, check,
 from symcomm.searching.ranges import whole_numbers
 from symcomm.searching.result import SECOND, Configuration, SearchResult
 from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
-from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, Question, Structure, structures
+from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, SearchQuestion, Structure, structures
 from symcomm.searching.template import PIPELINE, composed, written
 from symcomm.units import BYTE, Quantity
 
@@ -78,7 +78,7 @@ def search(
         if name not in RATES:
             raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES, "links"]))
     given = {**rates, "device": device}
-    question = Question(
+    question = SearchQuestion(
         model, varied, recipe_of(recipe).name, gradient_dtype,
         Fraction(0) if call_overhead is None else exact(call_overhead), chosen,
         tuple((name, rate) for name, rate in given.items() if rate is not None), tuple(said_links.items()),
@@ -154,7 +154,7 @@ def _watched(progress: Progress | None, until: float, seconds: float) -> Progres
 
 
 def _derived(
-    parallel: Any, delayed: Any, question: Question, kept: list[tuple[Draft, Grid]], tell: Progress, workers: int
+    parallel: Any, delayed: Any, question: SearchQuestion, kept: list[tuple[Draft, Grid]], tell: Progress, workers: int
 ) -> list[tuple[Structure, Grid]]:
     """The closed forms of each structure; those that differ by their stages or recomputation are derived together."""
     made: list[tuple[Structure, Grid]] = []
@@ -172,13 +172,13 @@ def _derived(
     return made
 
 
-def _tasks(made: list[tuple[Structure, Grid]], capacity: Fraction, top: int) -> Iterator[evaluate.Task]:
+def _tasks(made: list[tuple[Structure, Grid]], capacity: Fraction, top: int) -> Iterator[evaluate.EvaluationTask]:
     for number, (s, g) in enumerate(made):
         names = dict(s.symbols)
         order = {symbol_name: axis for axis, symbol_name in names.items()}
         pairs = tuple((order.get(variable, variable), variable) for variable in s.core.variables)
         for start, stop in g.blocks(evaluate.CHUNK):
-            yield evaluate.Task(number, s.core, pairs, g, start, stop, capacity, top)
+            yield evaluate.EvaluationTask(number, s.core, pairs, g, start, stop, capacity, top)
 
 
 def _waves(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
@@ -188,7 +188,7 @@ def _waves(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _outcome(
-    question: Question, devices: int, capacity: tuple[Fraction, str], made: list[tuple[Structure, Grid]],
+    question: SearchQuestion, devices: int, capacity: tuple[Fraction, str], made: list[tuple[Structure, Grid]],
     known: evaluate.Part | None, notes: list[str],
 ) -> SearchResult:  # fmt: skip
     size, meaning = capacity
@@ -242,7 +242,7 @@ def _rank(one: Configuration) -> tuple[Fraction, Fraction]:
 
 
 def _configuration(
-    s: Structure, g: Grid, index: int, question: Question, capacity: Fraction, convention: str
+    s: Structure, g: Grid, index: int, question: SearchQuestion, capacity: Fraction, convention: str
 ) -> Configuration:
     """One configuration with exact numbers."""
     sizes = g.at(index)

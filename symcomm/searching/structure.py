@@ -36,7 +36,7 @@ from symcomm.quantities.setting import Setting, mark
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time import time as layer_time
 from symcomm.quantities.time.links import links_of
-from symcomm.searching.template import PIPELINE, Piece, composed, degrees
+from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
 from symcomm.units import Unit
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ MICROBATCHES, BUCKETS = "microbatches", "buckets"
 
 
 @dataclass(frozen=True)
-class Question:
+class SearchQuestion:
     """What all structures of a search share; ``varied`` are sizes of the model that it goes over."""
 
     model: Model
@@ -72,7 +72,7 @@ class Question:
 class Draft:
     """A structure before its closed forms are derived: the parts of its strategy, and how it runs."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TemplatePiece, ...]
     recomputation: str = "none"
     schedule: str = ""
     bucketed: bool = False
@@ -110,7 +110,7 @@ class Core:
 
 
 @dataclass(frozen=True)
-class Stage:
+class SearchStage:
     """What one kind of stage holds: each region, by what ends the names of its steps, and how often it is there.
 
     ``memory`` begins the names of the steps to its memory.
@@ -134,7 +134,7 @@ class Structure:
     symbols: tuple[tuple[str, str], ...]
     told: Collected
     network: tuple[tuple[str, bool, str, Form], ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[SearchStage, ...]
     known: tuple[tuple[str, Fraction], ...]
     touched: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ def _written(held: Same[Relations], expr: Expr) -> Form:
     return forms.from_expr(held.it.gather(expr))
 
 
-def structures(question: Question, drafts: Iterable[Draft]) -> list[Structure]:
+def structures(question: SearchQuestion, drafts: Iterable[Draft]) -> list[Structure]:
     """The closed forms of drafts; those that follow one another share what they have in common.
 
     Raises ``StrategyError`` where a strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
@@ -188,7 +188,7 @@ def structures(question: Question, drafts: Iterable[Draft]) -> list[Structure]:
     return [structure(question, draft) for draft in drafts]
 
 
-def structure(question: Question, draft: Draft) -> Structure:
+def structure(question: SearchQuestion, draft: Draft) -> Structure:
     """The closed forms of a draft.
 
     Raises ``StrategyError`` where its strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
@@ -206,7 +206,7 @@ def structure(question: Question, draft: Draft) -> Structure:
     micro = microbatched(setting, m)
     steps = _named("", made.work.steps)
     touched = made.fields
-    stages: list[Stage] = []
+    stages: list[SearchStage] = []
     # A pipeline's pass divides the batch into microbatches itself.
     whole, kept = (setting if cut is not None else micro), (made.strategy if strategy is not None else None)
     flying: dict[str, Any] = {"schedule": draft.schedule} if cut is not None else {}
@@ -219,7 +219,7 @@ def structure(question: Question, draft: Draft) -> Structure:
         touched += activations.touched
         held = pipeline.held(setting.graph, cut, number, setting.values)
         mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
-        stages.append(Stage(mine, before))
+        stages.append(SearchStage(mine, before))
         states = _states(Same(model.graph), kept, question.recipe, number, before + STATES)
         steps += [*states, *_named(before + KEPT, activations.steps)]
         total = Sym(states[-1][0]), Sym(before + KEPT + activations.answer.name)
@@ -315,7 +315,7 @@ def _states(
 
 
 @lru_cache(maxsize=8)
-def _shared(held: Same[Question]) -> Shared:
+def _shared(held: Same[SearchQuestion]) -> Shared:
     """What the structures of a search share of their monomials: all have the same numbers."""
     return {}
 
@@ -394,7 +394,7 @@ def _seconds(made: step_time.StepTime, calls: Iterable[Call], latency: bool = Tr
 
 
 def _bucketed(
-    question: Question, setting: Setting, micro: Setting, made: step_time.StepTime, b: Sym
+    question: SearchQuestion, setting: Setting, micro: Setting, made: step_time.StepTime, b: Sym
 ) -> list[tuple[str, Form]]:
     """The steps to the reduction of the gradients at the end of the batch, and to what is left of it in buckets.
 

@@ -17,7 +17,7 @@ PIPELINE = "pipeline"  # what the stages are called among the axes of the mesh
 
 
 @dataclass(frozen=True)
-class Piece:
+class TemplatePiece:
     """One part of a strategy: its name, its arguments, and the axes of the mesh it has.
 
     An argument is its name, its text, and the axis whose size it says (empty where it says something else).
@@ -38,7 +38,7 @@ class Piece:
         return f"{self.key}({', '.join(inside)})" if inside else self.key
 
 
-def pieces(text: str) -> tuple[Piece, ...]:
+def pieces(text: str) -> tuple[TemplatePiece, ...]:
     """The parts of a strategy; raises ``StrategyError`` for what a search cannot vary.
 
     >>> [p.written({"tensor": 4, "pipeline": 2}, 8) for p in pieces("tensor(t) + sequence + pipeline")]
@@ -58,7 +58,7 @@ def pieces(text: str) -> tuple[Piece, ...]:
     return found
 
 
-def _piece(text: str) -> Piece:
+def _piece(text: str) -> TemplatePiece:
     match = re.fullmatch(r"\s*([A-Za-z][\w -]*?)\s*(?:\(([^()]*)\))?\s*", text)
     assert match is not None, text
     made = parse_strategy(text)
@@ -83,7 +83,7 @@ def _piece(text: str) -> Piece:
     defaults = {n: str(p.default) for n, p in record.parameters.items() if str(p.default) in named}
     arguments = {**defaults, **said}
     ordered = [name for name in record.parameters if name in arguments]
-    return Piece(
+    return TemplatePiece(
         key,
         tuple((n, arguments[n], named.get(arguments[n], "") if n not in ("axis", "mesh") else "") for n in ordered),
         tuple(axis for axis, _ in made.mesh) or ((PIPELINE,) if cut is not None else ()),
@@ -95,12 +95,12 @@ def _said(size: Form) -> str:
     return size.name if isinstance(size, Sym) else str(size.number) if isinstance(size, Num) else ""
 
 
-def composed(parts: tuple[Piece, ...]) -> Strategy | None:
+def composed(parts: tuple[TemplatePiece, ...]) -> Strategy | None:
     """The strategy of some parts; None for one device."""
     return reduce(or_, (part.strategy for part in parts)) if parts else None
 
 
-def shared_axes(parts: tuple[Piece, ...]) -> tuple[str, ...]:
+def shared_axes(parts: tuple[TemplatePiece, ...]) -> tuple[str, ...]:
     """The axes of the mesh that several parts cut something along, such as that of sequence parallelism.
 
     With one rank the parts do nothing, but a copy that one gathers for another would still be counted.
@@ -119,7 +119,7 @@ def degrees(strategy: Strategy | None) -> dict[str, Form]:
     return found
 
 
-def written(parts: tuple[Piece, ...], sizes: Mapping[str, int], microbatches: int) -> str:
+def written(parts: tuple[TemplatePiece, ...], sizes: Mapping[str, int], microbatches: int) -> str:
     """A strategy with its sizes; what has a size of one is left out, since it does nothing."""
     kept = [part for part in parts if any(sizes[axis] > 1 for axis in part.axes)]
     return " + ".join(part.written(sizes, microbatches) for part in kept) or "one device"

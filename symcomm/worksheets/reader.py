@@ -62,7 +62,7 @@ class SheetSymbol:
 
 
 @dataclass(frozen=True)
-class Line:
+class WorksheetLine:
     """``name relation formula`` with its rule and reason; without a unit it has that of its formula."""
 
     name: str
@@ -93,7 +93,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Question:
+class WorksheetQuestion:
     """A heading with what asks for it, its own lines, what is noted, and its answer as written."""
 
     title: str
@@ -103,13 +103,13 @@ class Question:
     conventions: tuple[tuple[str, str], ...] = ()
     answer: re.Match[str] | None = None
     units: tuple[tuple[str, Unit], ...] = ()
-    lines: tuple[Line, ...] = ()
+    lines: tuple[WorksheetLine, ...] = ()
     claims: tuple[Claim, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Choice:
+class WorksheetChoice:
     """An option with its choices, the default and what it means."""
 
     name: str
@@ -135,7 +135,7 @@ def read_unit(text: str | None, span: Span) -> Unit:
         raise DocumentError(error.message, span, error.hint) from None
 
 
-class Reader:
+class WorksheetReader:
     """The sections of one file, read in order."""
 
     def __init__(self, text: str, file: str) -> None:
@@ -143,10 +143,10 @@ class Reader:
             raise DocumentError(f"{file}: a worksheet has at most {SIZE_LIMIT:,} characters, not {len(text):,}")
         self.text, self.file, self.title, self.about = text, file, "", ""
         self.symbols: dict[str, SheetSymbol] = {}
-        self.choices: dict[str, Choice] = {}
-        self.lines: tuple[Line, ...] = ()
+        self.choices: dict[str, WorksheetChoice] = {}
+        self.lines: tuple[WorksheetLine, ...] = ()
         self.claims: tuple[Claim, ...] = ()
-        self.questions: list[Question] = []
+        self.questions: list[WorksheetQuestion] = []
         sections = list(self.sections(text))
         if not sections or not sections[0][0].text:
             where = Span(file, 1, text.split("\n")[0], 0, 1)
@@ -219,13 +219,13 @@ class Reader:
         counts, of = unit == "count", read_unit(unit, item.span)
         self.symbols[name] = SheetSymbol(name, meaning, of, counts, option or "", bool(zero), (value or "").strip())
 
-    def choice(self, item: _Item) -> Choice:
+    def choice(self, item: _Item) -> WorksheetChoice:
         found = _CHOICE.fullmatch(f"{item.text} {item.more}".strip())
         if not found:
             raise DocumentError("this is no choice", item.span, "- plan = serial: how the tensor is passed on")
-        return Choice(found[1], found[2] or "", found[3])
+        return WorksheetChoice(found[1], found[2] or "", found[3])
 
-    def question(self, heading: _Item, items: list[_Item]) -> Question:
+    def question(self, heading: _Item, items: list[_Item]) -> WorksheetQuestion:
         headers = [(h, item.span) for item in items if not item.listed and (h := _header(item.text))]
         chosen, given, conventions, units, answer = [], [], [], [], None
         for (key, said), span in headers:
@@ -253,14 +253,16 @@ class Reader:
                 raise DocumentError(f"'{key}' is nothing that asks for an answer", span, nearest(key, known))
         lines, claims = self.read([item for item in items if item.listed], self.lines)
         notes = tuple(item.text for item in items if not item.listed and not _header(item.text))
-        return Question(
+        return WorksheetQuestion(
             heading.text, heading.span, tuple(chosen), tuple(given), tuple(conventions), answer,
             tuple(units), lines, claims, notes,
         )  # fmt: skip
 
-    def read(self, items: list[_Item], before: tuple[Line, ...]) -> tuple[tuple[Line, ...], tuple[Claim, ...]]:
+    def read(
+        self, items: list[_Item], before: tuple[WorksheetLine, ...]
+    ) -> tuple[tuple[WorksheetLine, ...], tuple[Claim, ...]]:
         """The lines and claims of a section; a name is defined once."""
-        lines: list[Line] = []
+        lines: list[WorksheetLine] = []
         claims: list[Claim] = []
         for item in items:
             word = re.match(r"(require|note)\b(?! *(?::=|=|≈|\[))", item.text)
@@ -276,7 +278,7 @@ class Reader:
             lines.append(line)
         return tuple(lines), tuple(claims)
 
-    def line(self, item: _Item) -> Line:
+    def line(self, item: _Item) -> WorksheetLine:
         found = _LINE.fullmatch(item.text)
         if not found:
             raise DocumentError("this is no line of a worksheet", item.span, "- T [second] := S / w")
@@ -292,7 +294,7 @@ class Reader:
             raise DocumentError(f"{name} has no reason", item.span, "indent it below: a rule, a colon and a sentence")
         told = None if unit is None else read_unit(unit, item.span)
         cell, how = self.cell(formula, item), cast("Relation", relation)
-        return Line(name, how, cell, told, rule, reason, condition.strip(), item.span)
+        return WorksheetLine(name, how, cell, told, rule, reason, condition.strip(), item.span)
 
     def claim(self, item: _Item, required: bool) -> Claim:
         head, colon, text = item.text.partition(": ")

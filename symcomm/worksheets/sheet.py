@@ -20,7 +20,7 @@ from symcomm.hardware.paths import positive
 from symcomm.notation import Notation
 from symcomm.text.table import Cell
 from symcomm.units import ONE, Quantity, Unit
-from symcomm.worksheets.reader import Claim, Line, Question, Reader, SheetSymbol, read_text
+from symcomm.worksheets.reader import Claim, SheetSymbol, WorksheetLine, WorksheetQuestion, WorksheetReader, read_text
 
 if TYPE_CHECKING:
     from sympy import Expr
@@ -53,7 +53,7 @@ class Worksheet:
     '9'
     """
 
-    read: Reader
+    read: WorksheetReader
     line: str = ""
     needs_model: bool = False
 
@@ -82,9 +82,9 @@ class Worksheet:
         return tuple(found.values())
 
     @property
-    def _questions(self) -> tuple[Question, ...]:
+    def _questions(self) -> tuple[WorksheetQuestion, ...]:
         """The questions, and the lines that belong to none as one."""
-        return (*self.read.questions, Question(self.read.title, span=self.read.span))
+        return (*self.read.questions, WorksheetQuestion(self.read.title, span=self.read.span))
 
     def ask(self, name: str) -> Worksheet:
         """What a name asks for: all its questions, or one line. Raises ``DocumentError`` where there is none."""
@@ -120,7 +120,7 @@ class Worksheet:
         of = next((q for q in self._questions if any(line.name == self.line for line in q.lines)), self._questions[-1])
         return _Asked(self.read, replace(of, answer=None), said, self.line).derivation(setting)
 
-    def _question(self, setting: Setting, said: Mapping[str, object]) -> Question:
+    def _question(self, setting: Setting, said: Mapping[str, object]) -> WorksheetQuestion:
         found = list(self.read.questions)
         for choice in self.read.choices.values():
             known = [*dict.fromkeys(c for q in found for key, c in q.chosen if key == choice.name)]
@@ -146,10 +146,12 @@ class Worksheet:
 class _Asked:
     """One question, or one line of it, with its formulas read by the grammar and the options that were said."""
 
-    def __init__(self, sheet: Reader, question: Question, said: Mapping[str, object], line: str = "") -> None:
+    def __init__(
+        self, sheet: WorksheetReader, question: WorksheetQuestion, said: Mapping[str, object], line: str = ""
+    ) -> None:
         self.sheet, self.question, self.symbols, self.said = sheet, question, sheet.symbols, said
         self.lines = (*sheet.lines, *question.lines)
-        self.forms: dict[Line, Form] = {}
+        self.forms: dict[WorksheetLine, Form] = {}
         self.needs: dict[str, set[str]] = {}  # the lines that each name takes, by a formula or a reason
         self.claims: list[tuple[Claim, list[Form]]] = []
         self.read()
@@ -274,7 +276,7 @@ class _Asked:
             raise ValuesError(f"{spelled} = {value}: a whole number is needed")
         return found
 
-    def steps(self, lines: Sequence[Line], zeros: Mapping[str, Fraction]) -> list[Step]:
+    def steps(self, lines: Sequence[WorksheetLine], zeros: Mapping[str, Fraction]) -> list[Step]:
         """The lines as steps; what is zero is left out of sums."""
         made: list[Step] = []
         units: dict[str, Unit] = {}
@@ -388,7 +390,7 @@ def _extent(form: Form, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]
 
 def parse_worksheet(text: str, file: str) -> Worksheet:
     """The worksheet in a text; ``file`` names it. Raises ``DocumentError`` where a line is none of a worksheet's."""
-    return Worksheet(Reader(text, file))
+    return Worksheet(WorksheetReader(text, file))
 
 
 def read_worksheet(path: str | Path, inside: str | Path | None = None) -> Worksheet:

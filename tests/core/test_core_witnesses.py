@@ -21,7 +21,7 @@ from symcomm.quantities import QUANTITIES
 from symcomm.quantities.witnesses import passes, ring
 from symcomm.units import ONE
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("**/*.md"))
+EXAMPLES = sorted(p for p in (Path(__file__).parents[2] / "examples").glob("**/*.md") if p.stem != "checkpoints")
 # What has no witness yet: worksheets are text files whose formulas the tests of their subject run against events,
 # paths through a topology are searched by force in tests/hardware. This list only ever gets shorter.
 UNWITNESSED = {"broadcast", "pipelined_broadcast", "scaling_law", "topology", "peak_rate", "bucket_cap"}
@@ -94,7 +94,8 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
                   (SMALL, {"strategy": PIPE, "schedule": "interleaved", "chunks": 2}),
                   (SMALL.at(N=8), {"strategy": "pipeline(4, microbatches=8)", "schedule": "zb-h1", "of": "exposed",
                                     "accounting": "serial"}),
-                  (LLAMA, {"strategy": f"{STEPS} + data(2)", "accounting": {"gradient_sync": "with_backward", "time": "serial"}}),
+                  (LLAMA, {"strategy": f"{STEPS} + data(2)",
+                           "accounting": {"gradient_sync": "with_backward", "time": "serial"}}),
                   (LLAMA, {"strategy": STEPS, "schedule": "1f1b"}), (LLAMA, {"strategy": STEPS})],
     "throughput": [(SMALL, {"of": "mfu", **SLOW}), (SMALL, {"of": "hfu", "accounting": "full_recomputation", **SLOW}),
                    (SMALL, {"of": "mfu", "step": "2 ms", **SLOW}),

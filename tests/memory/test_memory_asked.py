@@ -23,11 +23,11 @@ def xxl(**values: int) -> sc.Model:
 
 
 def fits(capacity: int, share: Fraction) -> int:
-    """The least number of devices, tried one after another."""
+    """The least number of devices that divides the batch, tried one after another."""
     def held(n: int) -> Fraction:
         return Fraction(16 * P, n) + share * Fraction(KEPT, n) + (1 - share) * KEPT
 
-    return next(n for n in range(1, 10**4) if held(n) <= capacity)
+    return next(n for n in range(1, 10**4) if BATCH % n == 0 and held(n) <= capacity)
 
 
 @pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(1, 3), Fraction(1)])

@@ -163,7 +163,7 @@ def test_two_strategies_cross_at_a_batch_size() -> None:
     model = sc.load(table)
     data, tensor = model.communication("data(8)", "all-reduce"), model.communication("tensor(8)", "all-reduce")
     d = crossover(data, tensor, "B")
-    for D, F in ((64, 256), (100, 300)):
+    for D, F in ((64, 256), (96, 304)):
         batch = d.at(D=D, F=F).value
         values = {"D": D, "F": F}
         below, above = int(batch) - 1, int(batch) + 1

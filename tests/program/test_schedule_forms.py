@@ -183,7 +183,11 @@ def test_a_bubble_is_written_with_sizes_alone_where_the_times_cancel():
     assert asked({"schedule": "zb-v", "want": "bubble_span"}).at(p=4, m=8, t_F=3, t_W=2).value == Fraction(6, 134)
 
 
-@pytest.mark.parametrize("schedule", RECORDS, ids=lambda s: s.name)
+# Conjectures of the V schedules with a hop or an overhead take seconds.
+EACH = [pytest.param(s, id=s.name, marks=[pytest.mark.long] if s.name in ("v-min", "v-half") else []) for s in RECORDS]
+
+
+@pytest.mark.parametrize("schedule", EACH)
 @pytest.mark.parametrize(
     "options", [{}, {"hop": "1/2"}, {"overhead": "1/3"}, {"forward": "1, 2, 3, 4", "hop": "2"}], ids=str
 )
@@ -304,8 +308,10 @@ def test_a_step_of_chunks_takes_the_slots_of_the_interleaved_schedule():
         for more in ({}, {"schedule": "interleaved", "chunks": 2})
     )
     assert (one, two) == (11, 19)
-    with pytest.raises(SymcommError, match="the time of zb-h1 does not follow from that of whole microbatches"):
-        layer.step_time("pipeline(4, microbatches=8)", schedule="zb-h1", **rates)
+    # 3 (m + p - 1) pieces of work become 3 m + p - 1; the messages take next to nothing.
+    step = layer.step_time("pipeline(4, microbatches=8)", schedule="zb-h1", **rates).at().value
+    piece = Fraction(4 * 2 * 8 * 64 * 64, 10**9)  # four layers, a product of eight tokens
+    assert 27 * piece <= step < Fraction(271, 10) * piece
     with pytest.raises(SymcommError, match="6 microbatches are no multiple of 4"):
         layer.step_time("pipeline(4, microbatches=6)", schedule="interleaved", chunks=2, **rates)
     with pytest.raises(SymcommError, match="'schedule' and 'chunks' belong to a pipeline"):

@@ -12,7 +12,7 @@ from proof_optimum import Question, paid
 from proof_tables import ALL, STRATEGIES, applies, graph
 
 from symcomm.accounting import Accounting
-from symcomm.parallel.elimination import Table, cheapest
+from symcomm.parallel.elimination import PriceTable, cheapest
 from symcomm.parallel.placement import plan
 from symcomm.parallel.reference import reference
 from symcomm.parallel.strategy import parse_strategy
@@ -81,8 +81,8 @@ def test_elimination_finds_what_trying_everything_finds(pairs: list[tuple[int, i
     for a, b, prices in pairs:
         if a != b:
             listed = zip(product(range(3), range(3)), prices, strict=True)
-            tables.append(Table((a, b), {values: price for values, price in listed if price is not None}))
-    tables += [Table((v,), {(x,): 0 for x in range(3)}) for v in range(5)]
+            tables.append(PriceTable((a, b), {values: price for values, price in listed if price is not None}))
+    tables += [PriceTable((v,), {(x,): 0 for x in range(3)}) for v in range(5)]
 
     def worth(values: tuple[int, ...]) -> int | None:
         prices = [t.prices.get(tuple(values[v] for v in t.variables)) for t in tables]

@@ -102,10 +102,10 @@ def test_every_configuration_of_attention_is_that_derived_by_hand():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_degree_of_one_is_the_structure_without_it(kind, how):
     """Why one structure does for every shape of its mesh."""
-    from symcomm.searching.structure import Draft, Question, structure
+    from symcomm.searching.structure import Draft, SearchQuestion, structure
     from symcomm.searching.template import pieces
 
-    question = Question(block(), rates=tuple(RATES.items()))
+    question = SearchQuestion(block(), rates=tuple(RATES.items()))
 
     def worth(text: str, **sizes: int) -> tuple[Fraction, Fraction]:
         made = structure(question, Draft(pieces(text), how, "1f1b" if "pipeline" in text else ""))

@@ -170,11 +170,11 @@ def test_what_is_evaluated_at_once_is_the_exact_number_to_twelve_digits(text, ti
     import numpy as np
 
     from symcomm.searching.space import Grid
-    from symcomm.searching.structure import Draft, Question, structure
+    from symcomm.searching.structure import Draft, SearchQuestion, structure
     from symcomm.searching.template import pieces
 
     rates = tuple(RATES.items())
-    question = Question(attention(), ("B", "L"), rates=rates, accounting=sc.Accounting(time=time))
+    question = SearchQuestion(attention(), ("B", "L"), rates=rates, accounting=sc.Accounting(time=time))
     draft = Draft(pieces(text), "selective", "1f1b" if "pipeline" in text else "")
     made = structure(question, draft)
     shapes = [(d, t, p)[: len(draft.axes)] for d in (1, 3, 8, 4096) for t in (2, 6) for p in (2, 5)]
@@ -201,7 +201,7 @@ def test_what_has_no_value_is_refused_and_not_ranked():
     seconds = Ratio(num(1), Total((k, num(-2))))
     core = Core(("k",), collect([("time", seconds), ("memory", Ratio(num(8), k))], ("time", "memory")), ())
     grid = Grid(("data",), ((1,), (2,), (3,), (4,)), ())
-    part = evaluate.evaluate(evaluate.Task(0, core, (("data", "k"),), grid, 0, 4, Fraction(2), 9))
+    part = evaluate.evaluate(evaluate.EvaluationTask(0, core, (("data", "k"),), grid, 0, 4, Fraction(2), 9))
     # One has a negative time and two an infinite one; 8/3 bytes are too many, 8/4 are just enough.
     assert (part.tried, part.fits, part.too_large, part.refused) == (4, 1, 1, ((0, (2,)),))
     assert part.top.index.tolist() == [3]

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import combinations, count
-from math import prod
+from math import ceil, gcd, prod
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS
-from symcomm.derivation import Condition, Derivation, Numbers, Reason, Step, Witness, exact
+from symcomm.derivation import Condition, Derivation, Numbers, Reason, Step, Witness, exact, put
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
 from symcomm.parallel import pipeline
-from symcomm.parallel.placement import check_divisible
+from symcomm.parallel.placement import check_divisible, cut_axes
 from symcomm.parallel.strategy import SHARDS, Strategy, parse_strategy
 from symcomm.program.program import ONE_RANK
 from symcomm.quantities.declared import Meaning
@@ -154,9 +153,6 @@ def derive(
     return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched), where=where)
 
 
-_MOST_TRIED = 100_000  # numbers of ranks
-
-
 def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activations: bool) -> None:
     """The least number of ranks from the one that fits on that divides what is computed in parts.
 
@@ -183,12 +179,20 @@ def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activ
     why = uneven(least)
     if why is None:
         return
-    best = next((ranks for ranks in range(least, least + _MOST_TRIED) if uneven(ranks) is None), None)
+    cut = [
+        (axis, meshes) for _, axis, meshes in cut_axes(setting.graph, computed)
+        if any(name in forms.names(computed.sizes[m]) for m in meshes)
+    ]  # fmt: skip
+    sizes = (setting.graph.relations.expand(axis.size).xreplace(put(known)) for axis, _ in cut)
+    lengths = {int(size) for size in sizes if size.is_Integer}
+    layers = [int(known[r.times]) for r in setting.regions if r.times in known] if computed.pipeline is not None else []
+    tried = range(1, sum(layers) + 1) if layers else sp.divisors(gcd(*lengths))
+    best = next((ranks for ranks in tried if ranks >= least and uneven(ranks) is None), None)
     if best is None:
         raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
     text = f"{name} = {least} would do, but {why.message}: the next number that divides what it cuts."
     work.define(f"{name}_fit", num(best), ONE, "divides", text,
-                witness=lambda numbers: next(n for n in count(math.ceil(numbers[f"{name}_min"])) if not uneven(n)))
+                witness=lambda numbers: next(n for n in count(ceil(numbers[f"{name}_min"])) if not uneven(n)))
 
 
 def _said(work: Work, name: str, expr: Expr, text: str, witness: Witness | None = None) -> Form:

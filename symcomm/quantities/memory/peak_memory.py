@@ -23,7 +23,7 @@ from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, training
 from symcomm.quantities.memory.capacity import in_bytes
 from symcomm.quantities.memory.region_memory import StepOptions, add
 from symcomm.quantities.memory.saved import conventions
-from symcomm.quantities.memory.stage_memory import Stage, snapshots, whole
+from symcomm.quantities.memory.stage_memory import StageMemory, snapshots, whole
 from symcomm.quantities.memory.state_memory import recipe_of
 from symcomm.quantities.memory.step_memory import Snapshot, StepMemory
 from symcomm.quantities.options import (
@@ -176,7 +176,7 @@ def follow(setting: Setting, run: StepOptions, schedule: str | None, stage: obje
             raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
     name = schedule or USUAL_SCHEDULE
     pieces = evaluate(chunks_of(find(name), None if chunks is None else _number(chunks, "chunks", 1)), {})
-    at = Stage(name, _number(stage or 0, "stage", 0), int(pieces))
+    at = StageMemory(name, _number(stage or 0, "stage", 0), int(pieces))
     return snapshots(setting, run, cut, at)
 
 

@@ -32,7 +32,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageMemory:
     """Which stage of a pipeline is looked at (0 is the first one), under which schedule, with how many chunks."""
 
     schedule: str = USUAL_SCHEDULE
@@ -84,7 +84,7 @@ def instants(items: Sequence[Sequence[Task]]) -> list[Instant]:
     return found
 
 
-def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: Stage) -> list[Snapshot]:
+def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: StageMemory) -> list[Snapshot]:
     """What is alive on a stage at every op that may be the peak; of tasks that differ in nothing but in what else is
     there, the one with the most.
 
@@ -145,7 +145,7 @@ def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
 class _Walk:
     step: StepMemory
     ends: tuple[int | None, ...]
-    at: Stage
+    at: StageMemory
     values: Mapping[str, Fraction]
 
     def chunk(self, number: int) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from symcomm.quantities.options import Clock, Fma, NoModel, Roofs, Units
 from symcomm.quantities.setting import Work
 from symcomm.quantities.time import peak_rate
 from symcomm.quantities.time.machine import machine
-from symcomm.quantities.time.terms import Writer
+from symcomm.quantities.time.terms import TimeWriter
 from symcomm.quantities.witnesses import over
 from symcomm.units import Unit
 
@@ -34,7 +34,7 @@ def derive(
     made = machine(setting, **rates)
     given = dict(made.given)
     work = Work(setting, *made.symbols)
-    writer = Writer(work, made, ONE_DEVICE)
+    writer = TimeWriter(work, made, ONE_DEVICE)
     rate: Form = made.peak
     fields: list[str] = []
     if any(value is not None for value in (clock, units, fma)):

@@ -16,7 +16,7 @@ from symcomm.quantities.options import Amount, Dtype, OpName, Phase, Rates
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import time
 from symcomm.quantities.time.machine import RATES, machine
-from symcomm.quantities.time.terms import SECOND, Writer, need
+from symcomm.quantities.time.terms import SECOND, TimeWriter, need
 from symcomm.quantities.witnesses import largest, over
 from symcomm.units import Quantity
 
@@ -104,7 +104,7 @@ def derive(
         made = machine(setting, **rates)
         work = Work(setting, *made.symbols)
         work.steps, work.known = [*size.steps], dict(size.worth)
-        writer = Writer(work, made, ONE_DEVICE)
+        writer = TimeWriter(work, made, ONE_DEVICE)
         flops: Form | None = None
         moved: Form | None = Sym(size.answer.name)
         fields: list[str] = []

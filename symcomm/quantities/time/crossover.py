@@ -16,7 +16,7 @@ from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import time
-from symcomm.quantities.time.terms import Terms, Writer, need
+from symcomm.quantities.time.terms import Terms, TimeWriter, need
 from symcomm.units import ONE, Unit
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def derive(
 
 
 def _rate_form(
-    writer: Writer, terms: Terms, over: str, worth: Mapping[str, Expr], pair: list[str]
+    writer: TimeWriter, terms: Terms, over: str, worth: Mapping[str, Expr], pair: list[str]
 ) -> tuple[Form, Unit] | None:
     """Where ``over`` is the rate of one term: its amount over the time of the other."""
     machine = writer.machine
@@ -156,7 +156,7 @@ def _meet(left: Expr, right: Expr, x: Expr, solved: Expr) -> bool:
     return True
 
 
-def _by_rates(solved: Expr, writer: Writer) -> Expr:
+def _by_rates(solved: Expr, writer: TimeWriter) -> Expr:
     """A solution with its denominator in order of the rates of the machine."""
     import sympy as sp
 

@@ -17,7 +17,7 @@ from symcomm.form import Form, Largest, Smallest, Sym, evaluate, names, num, pro
 from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.quantities.setting import Setting
-from symcomm.quantities.time.machine import ONE_LINK, RATES, Link, Machine, Rate, checked, machine
+from symcomm.quantities.time.machine import ONE_LINK, RATES, Machine, MachineLink, Rate, checked, machine
 from symcomm.units import Quantity
 
 PIPE, NODE, LEVELS = "pipe", "node", ("inside", "between")
@@ -159,7 +159,7 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
         symbols.append(Sym(name, whole=False, unit=rate.unit))
         return symbols[-1]
 
-    links: dict[str, Link] = {}
+    links: dict[str, MachineLink] = {}
     for name, one in read.items():
         rate = made.network if one.bandwidth is None else symbol(_bandwidth(name), one.bandwidth)
         latency: Form | None = made.latency
@@ -167,8 +167,8 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
             latency = symbol(Rate("latency", f"alpha_{name}", RATES["latency"].unit, "", ""), one.latency)
         elif one.latency is not None:
             latency = one.latency
-        links[name] = Link(name, rate, latency, one.count)
-    routes: dict[str, tuple[tuple[Link, Form], ...]] = {}
+        links[name] = MachineLink(name, rate, latency, one.count)
+    routes: dict[str, tuple[tuple[MachineLink, Form], ...]] = {}
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
     if node is not None:
@@ -190,8 +190,8 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
 
 
 def _laid(
-    setting: Setting, strategy: Strategy, node: object, inside: Link, between: Link
-) -> tuple[dict[str, tuple[tuple[Link, Form], ...]], tuple[str, ...], tuple[Condition, ...]]:
+    setting: Setting, strategy: Strategy, node: object, inside: MachineLink, between: MachineLink
+) -> tuple[dict[str, tuple[tuple[MachineLink, Form], ...]], tuple[str, ...], tuple[Condition, ...]]:
     """The links of each axis: axes fill a node in the order of the mesh, and what does not fit lies between nodes.
 
     Besides, what is told of it, and the numbers of the degrees for which it holds.
@@ -203,7 +203,7 @@ def _laid(
     if strategy.pipeline is not None:
         stages = pipeline.stage_count(strategy.pipeline, setting.graph)
         sizes[PIPE] = stages
-    routes: dict[str, tuple[tuple[Link, Form], ...]] = {}
+    routes: dict[str, tuple[tuple[MachineLink, Form], ...]] = {}
     told: list[str] = []
     where: list[Condition] = []
     for axis, size in sizes.items():
@@ -237,9 +237,9 @@ def _laid(
 # -- the way of a call -----------------------------------------------------------------------------------
 
 
-def levels(made: Machine, strategy: Strategy, meshes: tuple[str, ...]) -> list[tuple[Link, Form]]:
+def levels(made: Machine, strategy: Strategy, meshes: tuple[str, ...]) -> list[tuple[MachineLink, Form]]:
     """The links that a group over some axes of the mesh spans, each with the ranks that it joins."""
-    found: dict[Link, list[Form]] = {}
+    found: dict[MachineLink, list[Form]] = {}
     for mesh in sorted(meshes, key=(*strategy.mesh_order, PIPE).index):
         size = strategy.sizes.get(mesh, num(2))
         if size != num(1):
@@ -248,7 +248,7 @@ def levels(made: Machine, strategy: Strategy, meshes: tuple[str, ...]) -> list[t
     return [(link, product(*ranks)) for link, ranks in found.items()]
 
 
-def slowest(links: Iterable[Link]) -> Link:
+def slowest(links: Iterable[MachineLink]) -> MachineLink:
     """The link that calls over several ones are as slow as: the least bandwidth, and the largest latency."""
     every = list(links)
     every = [link for link in every if link.name not in {other.over for other in every}]
@@ -259,11 +259,11 @@ def slowest(links: Iterable[Link]) -> Link:
     latency = Largest(tuple(late)) if len(late) > 1 else late[0] if late else None
     name = " × ".join(x.name for x in every)
     if len(rates) == 1:
-        return Link(name, rates[0], latency, Smallest(tuple(counts)) if len(counts) > 1 else counts[0])
-    return Link(name, Smallest(tuple(dict.fromkeys(x.bandwidth for x in every))), latency)
+        return MachineLink(name, rates[0], latency, Smallest(tuple(counts)) if len(counts) > 1 else counts[0])
+    return MachineLink(name, Smallest(tuple(dict.fromkeys(x.bandwidth for x in every))), latency)
 
 
-def two_links(found: list[tuple[Link, Form]]) -> tuple[tuple[Link, Form], tuple[Link, Form]]:
+def two_links(found: list[tuple[MachineLink, Form]]) -> tuple[tuple[MachineLink, Form], tuple[MachineLink, Form]]:
     """The inner and the outer link of a hierarchical call; raises ``AccountingError`` for more than two."""
     if len(found) > 2:
         said = ", ".join(link.name for link, _ in found)

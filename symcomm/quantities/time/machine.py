@@ -45,7 +45,7 @@ ONE_LINK = num(1)
 
 
 @dataclass(frozen=True)
-class Link:
+class MachineLink:
     """What calls go over: ``count`` links of a bandwidth ``rate`` each, and the latency of a message.
 
     A link that is ``over`` another one takes the calls that need both.
@@ -79,7 +79,7 @@ class Machine:
     utilisation: Sym | None = None
     latency: Sym | None = None
     given: tuple[tuple[str, Fraction], ...] = ()
-    routes: Mapping[str, tuple[tuple[Link, Form], ...]] = field(default_factory=dict)
+    routes: Mapping[str, tuple[tuple[MachineLink, Form], ...]] = field(default_factory=dict)
     of_links: tuple[Sym, ...] = ()
     named: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -92,9 +92,9 @@ class Machine:
         return tuple(s for s in every if s is not None)
 
     @property
-    def one_network(self) -> Link:
+    def one_network(self) -> MachineLink:
         """The link of what has none of its own."""
-        return Link("network", self.network, self.latency)
+        return MachineLink("network", self.network, self.latency)
 
     def sustained(self, rate: Form) -> Form:
         """A rate times the part of it that is sustained."""

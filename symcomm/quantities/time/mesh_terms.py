@@ -16,7 +16,7 @@ from symcomm.quantities.communication.communication import joint
 from symcomm.quantities.counting.load import load
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time.links import by_axis, levels, linked
-from symcomm.quantities.time.terms import SECOND, Writer, exhibit, need, touched
+from symcomm.quantities.time.terms import SECOND, TimeWriter, exhibit, need, touched
 
 PHASES = {
     "forward": (("forward",), "the forward pass"),
@@ -32,7 +32,7 @@ class MeshTerms:
     setting: Setting
     strategy: Strategy
     work: Work
-    writer: Writer
+    writer: TimeWriter
     compute: Form
     sent: Mapping[str, Form]
     fields: tuple[str, ...]
@@ -120,7 +120,7 @@ def write(
     if any(link.rate == made.network for link, _ in levels(made, strategy, tuple(strategy.sizes))):
         one_link(rates)
     work = Work(setting, *strategy.forms, *made.symbols, *more)
-    writer = Writer(work, made, strategy)
+    writer = TimeWriter(work, made, strategy)
     writer.load = part
     done = need(writer.flops(part.ops), PHASES[phase][1])
     compute = work.define(

@@ -15,7 +15,7 @@ from symcomm.quantities.options import Dtype, Frozen, OpName, Phase, Rates, Stra
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import time
 from symcomm.quantities.time.machine import RATES
-from symcomm.quantities.time.terms import Writer
+from symcomm.quantities.time.terms import TimeWriter
 from symcomm.quantities.witnesses import number, over
 from symcomm.units import Unit
 
@@ -84,7 +84,7 @@ def derive(
     )
 
 
-def _met(writer: Writer, load: Load, rate: Form | None, numbers: Numbers) -> Fraction:
+def _met(writer: TimeWriter, load: Load, rate: Form | None, numbers: Numbers) -> Fraction:
     """The operations of a load over its bytes; or at a ``rate`` over the time of what takes longer."""
     machine, one = writer.machine, num(1)
     done = writer.computes(load, one, numbers)

@@ -54,7 +54,7 @@ _TIMES = {
 
 
 @dataclass
-class _Asked:
+class _AskedSchedule:
     """A schedule with the forms of its sizes and times; ``listed`` are the times of uneven stages."""
 
     record: Schedule
@@ -120,7 +120,7 @@ class _Asked:
 
 def _asked(
     setting: Setting, schedule: str, chunks: object, stage: object, given: Mapping[str, str | None]
-) -> _Asked:  # fmt: skip
+) -> _AskedSchedule:  # fmt: skip
     record = find(schedule)
     values = dict(setting.values)
     names: dict[str, Form] = {"p": closed_forms.P, "m": closed_forms.M, "v": closed_forms.V}
@@ -145,7 +145,7 @@ def _asked(
                 uneven[symbol.name] = [q.value for q in found]
             else:
                 names[symbol.name], values[symbol.name] = symbol, found[0].value
-    ask = _Asked(record, names, values, uneven)
+    ask = _AskedSchedule(record, names, values, uneven)
     if not [n for size in "pmv" for n in forms.names(names[size]) if n not in values]:
         record.fitting(*(ask.size(name) for name in "pmv"))
     return ask
@@ -194,7 +194,7 @@ def derived(
     return made(known, rows, title, steps, where=tuple(ask.where), exhibits=exhibits)
 
 
-def _held(ask: _Asked, numbers: Numbers) -> int:
+def _held(ask: _AskedSchedule, numbers: Numbers) -> int:
     """The most that a rank holds, or that any does."""
     ranks, batch, pieces = (int(number(ask.names[n], numbers)) for n in "pmv")
     every = [in_flight(order) for order in ask.record.ranks(ranks, batch, pieces)]

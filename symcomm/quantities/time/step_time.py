@@ -32,7 +32,7 @@ from symcomm.quantities.options import (
 )
 from symcomm.quantities.setting import Setting, Work, mark
 from symcomm.quantities.time.links import linked
-from symcomm.quantities.time.terms import SECOND, Terms, Writer, exhibit, need, touched
+from symcomm.quantities.time.terms import SECOND, Terms, TimeWriter, exhibit, need, touched
 from symcomm.quantities.time.time import with_rates
 from symcomm.quantities.witnesses import largest, number, over, together
 from symcomm.units import ONE
@@ -47,7 +47,7 @@ class StepTime:
     setting: Setting
     strategy: Strategy
     work: Work
-    writer: Writer
+    writer: TimeWriter
     time: Form
     alone: Form | None
     network: Form | None
@@ -124,7 +124,7 @@ def write(
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
     made = linked(setting, chosen, rates, m, *stages)
     work = Work(micro, *chosen.forms, *made.symbols, m, *stages)
-    writer = Writer(work, made, chosen)
+    writer = TimeWriter(work, made, chosen)
 
     kinds: Mapping[str, pipeline.Held] = pipeline.kinds(setting.graph, cut, setting.values)
     run = _run(setting, kinds, schedule, chunks, {"p": stages[0] if stages else num(1), "m": m}, every)
@@ -220,7 +220,7 @@ def _piece(inner: Load, letter: str) -> Load:
     return replace(back, ops=ops, calls=back.calls if letter == "B" else ())
 
 
-def _region_time(writer: Writer, every: Load, region: Region, letters: str, parts: bool) -> RegionTime:
+def _region_time(writer: TimeWriter, every: Load, region: Region, letters: str, parts: bool) -> RegionTime:
     """The steps to the times of one repetition of a region."""
     work, lone = writer.work, len(every.regions) == 1
     mine = every.region(region.name)
@@ -255,7 +255,7 @@ class _Pipe:
     """Writes the time of all microbatches and of the end of the batch, of the kinds of stages that there are."""
 
     def __init__(
-        self, writer: Writer, found: Sequence[RegionTime], kinds: Mapping[str, pipeline.Held], run: Run, p: Form,
+        self, writer: TimeWriter, found: Sequence[RegionTime], kinds: Mapping[str, pipeline.Held], run: Run, p: Form,
         between: Load,
     ) -> None:  # fmt: skip
         self.writer, self.work, self.found, self.kinds, self.run = writer, writer.work, found, kinds, run

@@ -20,7 +20,7 @@ from symcomm.quantities.counting.flops import touched as flops_touched
 from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
 from symcomm.quantities.setting import Setting, Work, slug, times
 from symcomm.quantities.time.links import levels, slowest, spot, two_links
-from symcomm.quantities.time.machine import Link, Machine
+from symcomm.quantities.time.machine import Machine, MachineLink
 from symcomm.quantities.witnesses import number, often, passes, ring, size, together
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
@@ -32,7 +32,7 @@ TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
 class Sent:
     """What a group of calls puts on a link: elements with their format, and the rounds of messages."""
 
-    link: Link
+    link: MachineLink
     elements: Form
     dtype: str
     rounds: Form
@@ -42,7 +42,7 @@ class Sent:
 class Sending:
     """What goes over one link: the names of the bytes, of the latencies and of their time."""
 
-    link: Link
+    link: MachineLink
     bytes: Form
     latency: Form | None
     time: Form
@@ -71,7 +71,7 @@ class Terms:
         return (*self.local, *(() if self.network is None else (self.network,)))
 
 
-class Writer:
+class TimeWriter:
     """Writes the terms of loads into one derivation."""
 
     def __init__(self, work: Work, machine: Machine, strategy: Strategy) -> None:
@@ -202,7 +202,7 @@ class Writer:
                 sent.append(Sent(link, through, dtype, rounds))
         return sent, words
 
-    def over(self, call: Call, k: Form) -> list[tuple[Link, Wire]]:
+    def over(self, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
         """The links that a call goes over, and what it costs on each of them."""
         found = levels(self.machine, self.strategy, call.meshes)
         how = self.setting.accounting
@@ -219,7 +219,7 @@ class Writer:
         self, sent: list[Sent], time: str, tag: str, calls: Iterable[Call]
     ) -> tuple[Form | None, tuple[Sending, ...]]:  # fmt: skip
         """The time of what goes over the links, as calls of one rank follow one another; and that of each link."""
-        by_link: dict[Link, dict[str, list[Sent]]] = {}
+        by_link: dict[MachineLink, dict[str, list[Sent]]] = {}
         for one in sent:
             by_link.setdefault(one.link, {}).setdefault(one.dtype, []).append(one)
         found: list[Sending] = []
@@ -336,7 +336,7 @@ class Writer:
                 moved += self._carried(load.regions, c, number(both, numbers), numbers)
         return moved / number(self.machine.sustained(self.machine.memory), numbers)
 
-    def _sends(self, calls: Sequence[Call], regions: Sequence[Region], link: Link, numbers: Numbers) -> Fraction:
+    def _sends(self, calls: Sequence[Call], regions: Sequence[Region], link: MachineLink, numbers: Numbers) -> Fraction:
         """Every call over a link after the one before it; a ring is run round by round."""
         found, how = Fraction(0), self.setting.accounting
         for c in calls:

@@ -34,7 +34,7 @@ from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.machine import Rate, checked
-from symcomm.quantities.time.terms import SECOND, Writer
+from symcomm.quantities.time.terms import SECOND, TimeWriter
 from symcomm.quantities.time.time import with_rates
 from symcomm.quantities.witnesses import number as value
 from symcomm.quantities.witnesses import over, passes, together
@@ -173,7 +173,7 @@ def derive(
         mach = linked(setting, placed, rates, number)
         known = (Sym("u_model"), Sym("T_measured"), Sym("R_achieved"))
         work = Work(setting, *placed.forms, *mach.symbols, number, *known)
-        writer = Writer(work, mach, placed)
+        writer = TimeWriter(work, mach, placed)
     count = None
     if of == "devices":
         fields = []
@@ -233,7 +233,7 @@ def _known(rate: Rate, value: object, given: dict[str, object]) -> Sym:
 def answer(
     setting: Setting,
     work: Work,
-    writer: Writer,
+    writer: TimeWriter,
     time: Form | None,
     number: Form,
     count: Form,

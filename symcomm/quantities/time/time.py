@@ -16,7 +16,7 @@ from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, Frozen, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time.links import linked
-from symcomm.quantities.time.terms import Terms, Writer, exhibit, need, touched
+from symcomm.quantities.time.terms import Terms, TimeWriter, exhibit, need, touched
 
 PHASES = {
     "forward": ("forward",),
@@ -35,7 +35,7 @@ def write(
     dtype: str | None,
     gradient_dtype: str | None,
     rates: Mapping[str, object],
-) -> tuple[Setting, Work, Writer, Terms, list[str], list[Exhibit]]:
+) -> tuple[Setting, Work, TimeWriter, Terms, list[str], list[Exhibit]]:
     """The steps up to the terms: what ``time``, ``roofline`` and ``crossover`` begin with."""
     if phase not in PHASES:
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
@@ -46,7 +46,7 @@ def write(
     part = every.of(*PHASES[phase]).row(setting, op)
     made = linked(setting, placed, rates)
     work = Work(setting, *placed.forms, *made.symbols)
-    writer = Writer(work, made, placed)
+    writer = TimeWriter(work, made, placed)
     terms = writer.terms(part)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
     return setting, work, writer, terms, touched(setting, part), shown
@@ -122,7 +122,7 @@ def telling(steps: list[Step], fields: list[str]) -> list[str]:
     return [field for field in fields if field not in judged or field in seen]
 
 
-def with_rates(made: Derivation, writer: Writer) -> Derivation:
+def with_rates(made: Derivation, writer: TimeWriter) -> Derivation:
     """A derivation that knows the rates that were given, and tells what links were named to no effect."""
     given = {**dict(made.given), **dict(writer.machine.given)}
     named = made.named | {symbol.name for symbol in writer.machine.symbols}
