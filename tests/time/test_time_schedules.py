@@ -301,7 +301,7 @@ def test_microbatches_without_an_effect_on_communication_are_refused():
 
 
 def test_sharded_weights_are_gathered_for_each_microbatch():
-    """D^2 weights of two bytes: two gathers a microbatch, and the gradients reduced and scattered once, or each time."""
+    """D^2 weights of two bytes: two gathers a microbatch, and the gradients scattered once, or each time."""
     layer = sc.load("Computation\tInput\tOutput\ny = x W\tx [T, D], W [D, D]\ty [T, D]\n", values={"T": 64, "D": 8})
     once = 8 * 8 * 2
     for m, accounting, times in ((1, {}, 3), (4, {}, 9), (4, {"accumulation": "reduced_every_microbatch"}, 12),

@@ -210,10 +210,9 @@ def derive(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join(_PHASES))
     setting = setting.in_format(dtype)
     cut = strategy.pipeline
-    if microbatches is not None:
-        if cut is not None:
-            hint = f"pipeline(..., microbatches={microbatches})"
-            raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
+    if microbatches is not None and cut is not None:
+        hint = f"pipeline(..., microbatches={microbatches})"
+        raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
     setting.check_divisible(strategy)
     setting = setting.freeze(frozen)
