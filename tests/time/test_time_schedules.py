@@ -277,7 +277,8 @@ def test_gradients_that_are_reduced_every_microbatch_are_sent_as_often(strategy)
     table = "| Computation | Input | Output |\n|---|---|---|\n| y = xW | x [B, L, D], W [D, D] | y [B, L, D] |\n"
     one, m = sc.load(table, repeat="N").at(N=3, B=8, L=2, D=4), 4
     often = {"accumulation": "reduced_every_microbatch"}
-    once = one.communication(strategy).at().value
+    gathered = {"microbatches": m} if strategy == "fully-sharded(2)" else {}  # the others have nothing to do again
+    once = one.communication(strategy, **gathered).at().value
     every = one.communication(strategy, microbatches=m, accounting=often).at().value
     assert every - once == (m - 1) * 3 * 4 * 4 * 2  # one payload of all gradients for each further microbatch
     # Nothing overlaps: a step is longer by the further reductions.
@@ -297,3 +298,20 @@ def test_microbatches_without_an_effect_on_communication_are_refused():
     with pytest.raises(SymcommError, match="the microbatches of a pipeline are those of its strategy"):
         model("llama").communication("data(2) + pipeline(2, microbatches=4)", microbatches=4,
                                      accounting="reduced_every_microbatch")  # fmt: skip
+
+
+def test_sharded_weights_are_gathered_for_each_microbatch():
+    """D^2 weights of two bytes: two gathers a microbatch, and the gradients scattered once, or each time."""
+    layer = sc.load("Computation\tInput\tOutput\ny = x W\tx [T, D], W [D, D]\ty [T, D]\n", values={"T": 64, "D": 8})
+    once = 8 * 8 * 2
+    for m, accounting, times in ((1, {}, 3), (4, {}, 9), (4, {"accumulation": "reduced_every_microbatch"}, 12),
+                                 (4, {"gathered_weights": "keep"}, 5)):  # fmt: skip
+        found = layer.communication("fsdp(8)", microbatches=m, accounting=accounting)
+        assert found.at().value == times * once, (m, accounting)
+
+
+def test_sharded_weights_are_gathered_for_each_microbatch_of_a_pipeline():
+    layers = sc.load("Computation\tInput\tOutput\ny = x W\tx [T, D], W [D, D]\ty [T, D]\n", repeat="N",
+                     values={"T": 64, "D": 8, "N": 4})  # fmt: skip
+    made = layers.communication("fsdp(8) + pipeline(2, microbatches=4)", "all-gather")
+    assert made.at().value == 4 * 4 * 2 * 8 * 8 * 2  # layers, microbatches, forward and backward, elements, bytes

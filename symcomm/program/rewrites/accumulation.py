@@ -20,11 +20,14 @@ ACCUMULATION = {
 
 
 def repeats(name: str, what: str, meshes: tuple[str, ...]) -> bool:
-    """Whether a call that finishes something runs for each microbatch: one that reduces gradients between replicas.
+    """Whether a call whose size is not that of the batch runs for each microbatch: one that gathers a sharded weight
+    to compute with, or reduces gradients between replicas.
 
     Stages that share a weight add its gradient once, and weights are updated once.
 
-    >>> repeats("reduced_every_microbatch", "gradient of ", ("data",))
-    True
+    >>> repeats("reduced_every_microbatch", "gradient of ", ("data",)), repeats("reduced_once", "weight ", ("data",))
+    (True, True)
     """
+    if what == "weight ":
+        return True
     return ACCUMULATION[name].every_microbatch and what.startswith("gradient") and meshes != ("pipe",)

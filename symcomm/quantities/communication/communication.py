@@ -199,8 +199,8 @@ def derive(
 
     ``collective`` and ``phase`` choose some of the calls. Which bytes are meant, the accounting says. ``stage`` is that
     of the rank whose bytes are counted, where the bytes of one rank are and the stages of a pipeline differ; 0 is the
-    first one. ``microbatches`` matter where gradients are reduced for each of them; a pipeline has its own. ``frozen``
-    weights get no gradient.
+    first one. ``microbatches`` matter where weights are gathered or gradients reduced for each of them; a pipeline has
+    its own. ``frozen`` weights get no gradient.
 
     Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.
     """
@@ -213,17 +213,16 @@ def derive(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join(_PHASES))
     setting = setting.in_format(dtype)
     cut = strategy.pipeline
-    if microbatches is not None:
-        if setting.accounting.accumulation != "reduced_every_microbatch":
-            hint = "accounting: reduced_every_microbatch"
-            raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
-        if cut is not None:
-            hint = f"pipeline(..., microbatches={microbatches})"
-            raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
+    if microbatches is not None and cut is not None:
+        hint = f"pipeline(..., microbatches={microbatches})"
+        raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
     setting.check_divisible(strategy)
     setting = setting.freeze(frozen)
     every = calls(setting, strategy, gradient_dtype)
+    if microbatches is not None and not any(_repeated(c, setting.accounting) for c in every):
+        hint = "accounting: reduced_every_microbatch"
+        raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
     per_rank = setting.accounting.communication.endswith("per_rank")
     if stage is not None and not (per_rank and strategy.pipeline is not None):
         hint = "accounting: sent_per_rank"
@@ -360,7 +359,7 @@ def _volume(
     if call.region.times:
         text += "; every layer makes the calls" if call.every_layer else "; every layer but the first makes the calls"
     accounting = setting.accounting
-    if call.finishes and repeats(accounting.accumulation, call.what, call.meshes):
+    if _repeated(call, accounting) and microbatches != num(1):
         times = product(microbatches, times)
         text += "; they are made for each microbatch"
 
@@ -399,6 +398,11 @@ def _exchanged(kind: str, accounting: Accounting, k: Form, groups: Form, numbers
         )
     sent, moved, _ = made
     return {"sent_per_rank": sent, "sent_and_received_per_rank": moved, "all_links": ranks * sent * side_by_side}[how]
+
+
+def _repeated(call: Call, accounting: Accounting) -> bool:
+    """Whether a call is made for each microbatch though its size is not that of the batch."""
+    return (call.finishes or call.what == "weight ") and repeats(accounting.accumulation, call.what, call.meshes)
 
 
 def _counted_text(accounting: Accounting, kind: str) -> str:
