@@ -29,13 +29,24 @@ if TYPE_CHECKING:
 Relation = Literal[":=", "=", "≈"]
 
 
+# What a step must be worth at some numbers, by a brute-force run; or whether such a run bears it out.
+Witness = Callable[["Numbers"], "Fraction | int | bool"]
+
+
 @dataclass(frozen=True)
 class Reason:
-    """Why a step holds: the rule's short name, one sentence, and the table cell it comes from, if any."""
+    """Why a step holds: the rule's short name, one sentence, and the table cell it comes from, if any.
+
+    The ``witness`` of a rule knows what the step is worth without its formula; ``check(deep=True)`` asks it.
+    """
 
     rule: str
     text: str
     source: Span | None = None
+    witness: Witness | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Reason, (self.rule, self.text, self.source)  # what a witness runs stays where it was made
 
 
 @dataclass(frozen=True)
@@ -204,6 +215,63 @@ def rational(number: Fraction) -> Expr:
     import sympy as sp
 
     return sp.Rational(number.numerator, number.denominator)
+
+
+_RUNS, _SEEDS = 3, 40
+_TINY = (12, 24, 8, 36, 6, 48, 18, 4, 60, 16, 2, 72)
+
+
+class Numbers(dict[str, Fraction]):
+    """Numbers by name: those that are known, and tiny ones, made when they are asked for, that keep the relations."""
+
+    def __init__(self, known: Mapping[str, Fraction], relations: Relations, seed: int = 0) -> None:
+        super().__init__(known)
+        self.made = seed
+        self.rules = dict(relations.equations)
+
+    def __missing__(self, name: str) -> Fraction:
+        for left, right in self.rules.items():  # the rest of a whole that is known: D = n_H H
+            if name in forms.names(right) and left in self:
+                others = {n: self[n] for n in forms.names(right) if n != name and n in self}
+                free = [n for n in forms.names(right) if n not in others]
+                unit = forms.evaluate(right, {**others, **dict.fromkeys(free, Fraction(1))})
+                self[name] = dict.__getitem__(self, left) / unit
+                return self[name]
+        if name in self.rules:
+            self[name] = forms.evaluate(self.rules[name], {n: self[n] for n in forms.names(self.rules[name])})
+        else:
+            self[name] = Fraction(_TINY[self.made % len(_TINY)])
+            self.made += 1
+        return self[name]
+
+    def only(self, names: Iterable[str]) -> Numbers:
+        """Numbers that know some names and make up the same ones for others."""
+        return Numbers(self.of(names), Relations(tuple(self.rules.items())), self.made)
+
+    def moved(self, name: str, value: Fraction) -> Numbers:
+        """The same with another number under a name, and what a relation makes of it."""
+        made = self.only(self)
+        made[name] = value
+        for left, right in self.rules.items():
+            if name in forms.names(right):
+                made[left] = forms.evaluate(right, made.of(forms.names(right)))
+        return made
+
+    def of(self, names: Iterable[str]) -> dict[str, Fraction]:
+        """The numbers of some names."""
+        return {name: self[name] for name in names}
+
+
+def worked_out(form: Form, numbers: Numbers) -> Fraction:
+    """What a form is worth, to 40 digits where it is irrational."""
+    import sympy as sp
+
+    known = numbers.of(forms.names(form))
+    try:
+        return forms.evaluate(form, known)
+    except IrrationalError:
+        near = sp.N(forms.value(form, {name: rational(number) for name, number in known.items()}), 40)
+        return Fraction(str(near))
 
 
 @dataclass(frozen=True)
@@ -377,8 +445,12 @@ class Derivation:
 
     # -- checks --------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """Raises ``DerivationError`` unless names, identities and units hold; called when it is built."""
+    def check(self, deep: bool = False) -> None:
+        """Raises ``DerivationError`` unless names, identities and units hold; called when it is built.
+
+        ``deep`` has the witness of every rule run at tiny sizes, too (at the given ones, where there are any). A step
+        without a witness of its own has to lead to one that has.
+        """
         units: dict[str, Unit] = {}
         known: dict[str, Expr] = {}
         free: set[str] = set()
@@ -408,6 +480,57 @@ class Derivation:
                     raise DerivationError(f"{step.name} is approximated without a condition")
             else:
                 self._proved(step, known[step.name], forms.value(step.form, known))
+
+        if deep:
+            self._witnessed()
+
+    @property
+    def unwitnessed(self) -> tuple[Step, ...]:
+        """The steps that a rule defines and that no witness sees: neither theirs nor one of a step made of them."""
+        seen: set[str] = set()
+        for step in reversed(self.steps):
+            if step.relation == ":=" and (step.name in seen or step.reason.witness is not None):
+                seen |= {step.name, *forms.names(step.form)}
+        return tuple(step for step in self.steps if step.relation == ":=" and step.name not in seen)
+
+    def _witnessed(self) -> None:
+        alone = [f"{step.name} ({step.reason.rule})" for step in self.unwitnessed]
+        if alone:
+            raise DerivationError(f"no witness sees {', '.join(alone)} in the derivation of {self.title}")
+        runs = 0
+        for seed in range(_SEEDS):
+            numbers = Numbers(self.values(), self.relations, seed)
+            if runs < _RUNS and all(c.holds(numbers.of(c.names)) for c in self.where):
+                try:
+                    self.run(numbers)
+                except ValuesError:  # what is asked for does not exist at these numbers
+                    continue
+                runs += 1
+        if not runs:
+            raise DerivationError(f"no tiny numbers were found for the witnesses of the derivation of {self.title}")
+
+    def again(self, numbers: Numbers) -> Fraction:
+        """The answer as a witness of what was taken from it: worked out anew, by its own steps and witnesses."""
+        free = {name for step in self.steps for name in forms.names(step.form)} - {*self.worth}
+        return self.run(numbers.only(free | {name for name, _ in self.given}))
+
+    def run(self, numbers: Numbers) -> Fraction:
+        """The answer at some numbers, each step with the consent of its witness.
+
+        Raises ``DerivationError`` for the first one that its witness does not bear out.
+        """
+        for step in self.steps:
+            if step.relation != ":=":
+                continue
+            numbers[step.name] = found = worked_out(step.form, numbers)
+            said = found if step.reason.witness is None else step.reason.witness(numbers)
+            if said is False or (said is not True and abs(found - said) * 10**30 > abs(found)):
+                names = sorted({s.name for s in self.worth[step.name].free_symbols})
+                at = " at " + ", ".join(f"{name} = {numbers[name]}" for name in names) if names else ""
+                counted = "no run bears that out" if said is False else f"its witness counts {said}"
+                what = f"{step.name} ({step.reason.rule}) is {found}{at}, but {counted}"
+                raise DerivationError(f"{what} in the derivation of {self.title}")
+        return numbers[self.answer.name]
 
     def _proved(self, step: Step, left: Expr, right: Expr) -> None:
         """Raises ``DerivationError`` unless a rewrite holds for all values that keep the relations."""

@@ -254,7 +254,7 @@ def operations(kind: str, backward: bool = False) -> tuple[int, int]:
             return bool(e.is_number) or e == EPSILON
         return all(is_row(a) for a in e.args)
 
-    def visit(e: Any) -> None:
+    def visit(e: Any, divides: bool = False) -> None:
         nonlocal element, row
         if e in seen or not e.args or e.is_number:
             return  # seen before, a symbol, or a constant such as sqrt(2)
@@ -271,7 +271,7 @@ def operations(kind: str, backward: bool = False) -> tuple[int, int]:
             # x - a is one subtraction and x / a one division: the sign and the reciprocal cost nothing more.
             cost = max(0, len(args) - 1)
         elif e.is_Pow and e.args[1] == -1:
-            cost = 0
+            cost = int(not divides)
         else:
             cost = 1
         if is_row(e):
@@ -279,7 +279,7 @@ def operations(kind: str, backward: bool = False) -> tuple[int, int]:
         else:
             element += cost
         for a in e.args:
-            visit(a)
+            visit(a, bool(e.is_Mul) and len(args) > 1)
 
     visit(expression)
     return element, row

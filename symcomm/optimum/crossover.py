@@ -151,7 +151,8 @@ def _bracketed(pair: Pair, crossings: Sequence[Crossing]) -> list[Step]:
             text = f"The first whole number on the other side: at {c.low} the sign of the difference is still another."
         else:
             text = f"Bisection: the sign, proved at both ends, changes between {float(c.low):.12g} and this value."
-        steps.append(Step(pair.free(tag), Num(c.high, unit), unit, Reason("bracket", text)))
+        name = pair.free(tag)
+        steps.append(Step(name, Num(c.high, unit), unit, Reason("bracket", text, witness=pair.meet(name))))
     return steps
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Reason, Relations, Step, put
+from symcomm.derivation import Derivation, Numbers, Reason, Relations, Step, Witness, put, worked_out
 from symcomm.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest
 from symcomm.form import Form, Sym, Total, negative
 from symcomm.notation import Notation, amount, symbol
@@ -17,6 +17,8 @@ from symcomm.optimum.cost import closed, units_of
 from symcomm.optimum.dimension import counted, with_units, worth
 from symcomm.optimum.sign_changes import sign_of
 from symcomm.units import ONE, Unit
+
+_HAIR = Fraction(1, 10**6)  # of a crossing
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol
@@ -125,9 +127,10 @@ class Pair:
         one, two, unit = self.shown(self.a, self.first), self.shown(self.b, self.second), self.a.unit
         less = Total((Sym(x), negative(Sym(y))))
         return [
-            Step(x, one, unit, Reason("first cost", f"{self.titles[0]}.")),
-            Step(y, two, unit, Reason("second cost", f"{self.titles[1]}.")),
-            Step(d, less, unit, Reason("difference", "Both are equal where this is zero.")),
+            Step(x, one, unit, Reason("first cost", f"{self.titles[0]}.", witness=self.a.again)),
+            Step(y, two, unit, Reason("second cost", f"{self.titles[1]}.", witness=self.b.again)),
+            Step(d, less, unit, Reason("difference", "Both are equal where this is zero.",
+                                       witness=lambda numbers: self.a.again(numbers) - self.b.again(numbers))),
         ]
 
     def sign(self, given: dict[str, Fraction]) -> Callable[[Fraction], int]:
@@ -191,8 +194,22 @@ class Pair:
         if sp.cancel(sp.together(sp.expand(left))) != 0:
             raise DerivationError(f"{root} does not make {self.titles[0]} and {self.titles[1]} equal")
         text = "Set the difference to zero and solve for it."
-        unit = self.units.get(self.over, ONE)
-        return [Step(self.free(f"{self.over}_cross"), self.written(root), unit, Reason("solve", text))]
+        unit, name = self.units.get(self.over, ONE), self.free(f"{self.over}_cross")
+        return [Step(name, self.written(root), unit, Reason("solve", text, witness=self.meet(name)))]
+
+    def meet(self, name: str) -> Witness:
+        """Whether the costs are equal at what a step says, or change places within a hair of it."""
+        gap = forms.from_expr(self.a.expr - self.b.expr)
+
+        def crossing(numbers: Numbers) -> bool:
+            x = numbers[name]
+            if x <= 0:
+                raise ValuesError("no crossing at these numbers")
+            beside = (x, x - 1, x) if self.whole else (x, x * (1 - _HAIR), x * (1 + _HAIR))
+            here, low, high = (worked_out(gap, numbers.moved(self.over, y)) for y in beside)
+            return here == 0 or low * high < 0
+
+        return crossing
 
     def sides(self, root: Expr) -> str:
         """Which cost is less on which side of a symbolic solution."""

@@ -11,6 +11,7 @@ from symcomm.errors import IrrationalError
 from symcomm.form import Form, Sym
 from symcomm.optimum.cost import Cost
 from symcomm.optimum.question import OptimumQuestion
+from symcomm.optimum.witnesses import of_optimum
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ class Working:
 
     def step(self, name: str, form: Form, unit: Unit, rule: str, text: str, relation: Relation = ":=") -> str:
         """Adds a step; its name."""
-        self.steps.append(Step(name, form, unit, Reason(rule, text), relation))
+        said = [s.name for s in self.steps]
+        witness = of_optimum(self.question, name, said, rule) if relation == ":=" else None
+        self.steps.append(Step(name, form, unit, Reason(rule, text, witness=witness), relation))
         return name
 
     def define(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from symcomm.derivation import Derivation, Reason, Step
+from symcomm.derivation import Derivation, Reason, Step, Witness
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
 from symcomm.notation import Notation
@@ -64,6 +64,8 @@ def continued(first: Derivation, second: Derivation) -> Derivation:
     return replace(second, steps=(*first.steps, *second.steps))
 
 
-def step(name: str, form: Form, unit: Unit, rule: str, text: str, relation: str = ":=") -> Step:
+def step(
+    name: str, form: Form, unit: Unit, rule: str, text: str, relation: str = ":=", witness: Witness | None = None
+) -> Step:  # fmt: skip
     """A step with its reason."""
-    return Step(name, form, unit, Reason(rule, text), relation)  # type: ignore[arg-type]
+    return Step(name, form, unit, Reason(rule, text, witness=witness), relation)  # type: ignore[arg-type]

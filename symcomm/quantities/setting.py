@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step
+from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, worked_out
 from symcomm.dtypes import formats
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, num, product
@@ -322,7 +322,10 @@ class Work:
 
     def called(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Form:
         """A form under a name; a symbol has one already."""
-        return form if isinstance(form, Sym) else self.define(name, form, unit, rule, text)
+        if isinstance(form, Sym):
+            return form
+        worth = partial(worked_out, form)
+        return self.define(name, form, unit, rule, text, witness=worth)
 
     def __init__(self, setting: Setting, *forms_in_use: Form) -> None:
         self.setting = setting
@@ -330,14 +333,17 @@ class Work:
         self.steps: list[Step] = []
         self.known: dict[str, Expr] = {}
 
-    def define(self, name: str, form: Form, unit: Unit, rule: str, text: str, op: Op | None = None) -> Form:
+    def define(
+        self, name: str, form: Form, unit: Unit, rule: str, text: str, op: Op | None = None,
+        witness: Witness | None = None,
+    ) -> Form:  # fmt: skip
         """A step ``name := form`` and, where it helps, a second one with the terms collected; gives the name.
 
         A name that is a symbol of the model (``F``, ``V``) or of an earlier step is changed until it is free.
         """
         while name in self.taken or name in self.known:
             name += "'" if "_" in name or "^" in name else "_total"
-        self.steps.append(Step(name, form, unit, Reason(rule, text, op.source if op else None)))
+        self.steps.append(Step(name, form, unit, Reason(rule, text, op.source if op else None, witness)))
         self.known[name] = self.setting.worth(form, self.known)
         if not isinstance(form, (Num, Sym)):
             neat = self.setting.collected(name, form, unit, self.known)

@@ -148,7 +148,7 @@ class Structure:
 class _Unchecked(Derivation):
     """Steps that nobody reads."""
 
-    def check(self) -> None:
+    def check(self, deep: bool = False) -> None:
         """Nothing; what a person asks for is checked."""
 
 

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Literal
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, exact
+from symcomm.derivation import Derivation, Exhibit, Numbers, exact, worked_out
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Root, Sym, Total, num, product, total
 from symcomm.optimum.minimum import minimise
+from symcomm.optimum.witnesses import no_better_beside
 from symcomm.optimum.writing import SECOND, Name, continued, known, made, step
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import NoModel
 from symcomm.quantities.setting import Setting
+from symcomm.quantities.witnesses import over
 from symcomm.units import BYTE, ONE, Quantity
 
 ROWS = (
@@ -33,6 +36,18 @@ ROWS = (
 )
 N, S, W, O, RHO = (row.sym for row in ROWS)  # noqa: E741
 TITLE = "Time left after backward"
+_HAIR = Fraction(1, 10**8)  # of a number of buckets
+
+
+def _left(rho: Fraction | None, numbers: Numbers) -> Fraction:
+    """What is left after backward, bucket by bucket: a call starts when its bucket is there and the link is free."""
+    count, share = int(numbers["n_b"]), numbers["rho"] if rho is None else rho
+    transfer = numbers["s"] / count / numbers["w"]
+    ready = free = Fraction(0)
+    for _ in range(count):
+        ready += share * transfer
+        free = max(ready, free) + numbers["o"] + transfer
+    return free - ready
 
 
 def overhead(setting: Setting, rho: Fraction | None = Fraction(1)) -> Derivation:
@@ -53,7 +68,8 @@ def overhead(setting: Setting, rho: Fraction | None = Fraction(1)) -> Derivation
             "The calls follow one another: either they run without a gap from the first bucket on, or the last call "
             "starts when backward ends. The later end counts, for between them it grows evenly from bucket to bucket.",
         ),
-        step("V", total(end, forms.negative(Sym("T_back"))), SECOND, "exposed", "What is left after backward."),
+        step("V", total(end, forms.negative(Sym("T_back"))), SECOND, "exposed", "What is left after backward.",
+             witness=partial(_left, rho)),
     ]  # fmt: skip
     without_gap, last_call = _pieces(rho)
     if rho is not None and rho <= 1:
@@ -148,20 +164,40 @@ def derive(
     number = Sym(best.answer.name)
     if want == "least":
         at = forms.substitute(cost.answer.form, lambda n: number if n.name == "n_b" else n)
-        last = step("V_least", at, SECOND, "minimum", "The overhead at the best number of buckets.")
+        last = step(
+            "V_least",
+            at,
+            SECOND,
+            "minimum",
+            "The overhead at the best number of buckets.",
+            witness=lambda numbers: worked_out(forms.from_expr(cost.expr), numbers.moved("n_b", numbers[number.name])),
+        )
         return replace(best, title="Least time left after backward", steps=(*best.steps, last))
-    sizes = [step("b^*", Ratio(S, Sym("n_b^*")), BYTE, "size", "The bytes over the number of buckets.")]
+    sizes = [step("b^*", Ratio(S, Sym("n_b^*")), BYTE, "size", "The bytes over the number of buckets.",
+                  witness=over(S, Sym("n_b^*")))]  # fmt: skip
     if one_valley and share is not None:
         inside = product(S, W, O) if share == 1 else Ratio(product(S, W, O), forms.rational(share))
         sizes.append(step("b^*", Root(inside), BYTE, "algebra", "Put the number in.", "="))
         text = "There is at least one bucket, and one holds all."
-        sizes.append(step("b^best", forms.Smallest((S, Sym("b^*"))), BYTE, "bounds", text))
+        form = forms.from_expr(cost.expr)
+
+        def best_of_all(numbers: Numbers) -> bool:
+            few, here, many = (numbers[S.name] / numbers["b^best"] * (1 + hair) for hair in (-_HAIR, 0, _HAIR))
+            left = [worked_out(form, numbers.moved("n_b", n)) for n in (few, here, many) if n >= 1]
+            return here >= 1 and min(left) >= worked_out(form, numbers.moved("n_b", here)) * (1 - _HAIR**3)
+
+        sizes.append(step("b^best", forms.Smallest((S, Sym("b^*"))), BYTE, "bounds", text, witness=best_of_all))
     return replace(best, title="Best bucket size", steps=(*best.steps, *sizes))
 
 
 def _of_two_pieces(cost: Derivation, rho: Fraction | None) -> Derivation:
     """The best number where computing may be slower than transferring: two pieces against each other."""
     never = "" if rho is not None else " For `rho` at most 1 that is nowhere, and this is not positive."
+    beside = no_better_beside(forms.from_expr(cost.expr), "n_b", "n_b^*")
+
+    def least(numbers: Numbers) -> bool:
+        return numbers["n_b^*"] == 1 or bool(beside(numbers))
+
     steps = (
         *cost.steps,
         step(
@@ -177,6 +213,7 @@ def _of_two_pieces(cost: Derivation, rho: Fraction | None) -> Derivation:
             "n_b^*", Largest((num(1), Sym("n_many"), Sym("n_meet"))), ONE, "compare",
             "Before the meeting the overhead falls; after it, it falls on to the first piece's own minimum, if that "
             "comes later, and rises then. There is at least one bucket.",
+            witness=least,
         ),
     )  # fmt: skip
     return replace(cost, title="Best real number of buckets", steps=steps)

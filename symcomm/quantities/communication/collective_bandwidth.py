@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Annotated, Unpack
 
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.collectives.cost import ONE as NUMBER_ONE
 from symcomm.collectives.cost import times
-from symcomm.derivation import Derivation, Reason, Step, exact
+from symcomm.derivation import Derivation, Numbers, Reason, Step, exact
 from symcomm.errors import ValuesError
 from symcomm.form import Product, Ratio, Sym
 from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Amount, CollectiveName, Measured, NoModel
+from symcomm.quantities.witnesses import number, over, ring
 from symcomm.units import ONE, Quantity
 
 
@@ -45,11 +47,27 @@ def derive(
             raise ValuesError(f"the time is {quantity.value}, but it must be positive")
         known["t"] = quantity.value
     n, k, t = call.symbol("payload"), call.symbol("ranks"), Sym("t", False, parts.SECOND)
-    steps = [Step("algbw", Ratio(n, t), parts.RATE, Reason("algorithm bandwidth", "The payload over the time."))]
+    steps = [
+        Step(
+            "algbw",
+            Ratio(n, t),
+            parts.RATE,
+            Reason("algorithm bandwidth", "The payload over the time.", witness=over(n, t)),
+        )
+    ]
     factor = BOUNDS[collective].share(k)
     if setting.accounting.bandwidth == "busbw" and factor != NUMBER_ONE:
+
+        def busy(numbers: Numbers) -> Fraction:
+            """What goes over the link of a rank of a ring: all-reduce both ways, and half of it else."""
+            made = ring(collective, int(number(k, numbers)))
+            moved = made[0] if made else number(factor, numbers)
+            return moved * number(n, numbers) / number(t, numbers)
+
         text = "Each rank must move this share of the payload at least; the bus bandwidth counts that."
-        steps.append(Step("busbw", Product((factor, Sym("algbw"))), parts.RATE, Reason("bus bandwidth", text)))
+        steps.append(
+            Step("busbw", Product((factor, Sym("algbw"))), parts.RATE, Reason("bus bandwidth", text, witness=busy))
+        )
         closed = times(factor, Ratio(n, t))
         steps.append(Step("busbw", closed, parts.RATE, Reason("algebra", "Put in what the names mean."), "="))
     used = {"n", "t"} | ({k.name} if len(steps) > 1 else set())

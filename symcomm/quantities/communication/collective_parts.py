@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import BETWEEN, Algorithm, algorithm
 from symcomm.collectives.bounds import BOUNDS, LowerBound
 from symcomm.collectives.cost import TWO, ZERO, Case, Exchange, Phase, plus, times
-from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
+from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step, Witness, exact
 from symcomm.dtypes import element_bytes, said_bytes
-from symcomm.errors import AccountingError, ValuesError, nearest
-from symcomm.form import Ceiling, Form, Num, Product, Ratio, Sym, product
+from symcomm.errors import AccountingError, DerivationError, ValuesError, nearest
+from symcomm.form import Ceiling, Form, Num, Product, Ratio, Sym, evaluate, product
 from symcomm.notation import Notation
 from symcomm.quantities.setting import Setting
+from symcomm.quantities.witnesses import number, ring
 from symcomm.units import BYTE, ONE, Quantity, Unit
 
 SECOND = Unit.parse("second")
@@ -143,12 +145,14 @@ class CallWriter:
         self.named: dict[str, Form] = {}
         self.touched = ["algorithm"]
 
-    def define(self, name: str, form: Form, unit: Unit, rule: str, text: str) -> Sym:
+    def define(
+        self, name: str, form: Form, unit: Unit, rule: str, text: str, witness: Witness | None = None
+    ) -> Sym:  # fmt: skip
         """A step that names a form."""
         taken = {*self.named, *(s.name for s in SYMBOLS.values()), self.call.rank_symbol}
         while name in taken:
             name += "'"
-        self.steps.append(Step(name, form, unit, Reason(rule, text)))
+        self.steps.append(Step(name, form, unit, Reason(rule, text, witness=witness)))
         self.named[name] = form
         return Sym(name)
 
@@ -214,10 +218,51 @@ class CallWriter:
         k = call.symbol("ranks")
         inner = tuple(SYMBOLS[_OPTION[name]].form for name in record.inner)
         self._whole_levels(call.known.get(k.name), record)
-        return record.run(call.kind, Case(
-            call.symbol("payload"), k, self.split, self.let, SYMBOLS["chunks"].form, inner, ways,
-            at_once=self.at_once,
-        ))  # fmt: skip
+        self.plain = Case(
+            call.symbol("payload"), k, chunks=SYMBOLS["chunks"].form, nodes=inner, directions=ways, at_once=self.at_once
+        )
+        return record.run(call.kind, replace(self.plain, split=self.split, let=self.let))
+
+    def counted(self, numbers: Numbers) -> Exchange:
+        """The exchange among so many ranks, in chunks of so many bytes; a ring is run round by round."""
+        plain, wide = self.plain, self.call.element.number if self.call.element else Fraction(1)
+
+        def put(form: Form) -> Num:
+            return Num(number(form, numbers))
+
+        def split(of: Form, parts: Form) -> Form:
+            pieces = evaluate(parts, {})
+            size = evaluate(of, {}) / pieces
+            return Num(size if self.accounting.chunks == "divisible" else -(-size // wide) * wide)
+
+        nodes = tuple(map(put, plain.nodes))
+        case = replace(plain, n=put(plain.n), k=put(plain.k), chunks=put(plain.chunks), nodes=nodes, split=split)
+        made = self.record.run(self.call.kind, case)
+        ranks = evaluate(case.k, {})
+        alone = self.record.name == "ring" and plain.directions == 1 and ranks.denominator == 1
+        round_by_round = ring(self.call.kind, int(ranks)) if alone else None
+        if round_by_round is not None:
+            sent, _, rounds = round_by_round
+            through = sent * ranks * evaluate(split(case.n, case.k), {})
+            if through != evaluate(made.path, {}) or rounds != evaluate(made.rounds, {}):
+                raise DerivationError(f"a ring of {ranks} ranks sends {through} B in {rounds} rounds")
+        return made
+
+    def clocked(self, groups: Mapping[bool, Sequence[Phase]], numbers: Numbers) -> Fraction:
+        """The time of the exchange: every round waits for a message, and the bytes follow one another."""
+        made, cost, found = self.counted(numbers), self.accounting.message_cost, Fraction(0)
+        for phase in made.phases:
+            between = phase.link == BETWEEN
+            alpha, width = ((numbers[SYMBOLS[f"{what}_between" if between else what].name])
+                            for what in ("latency", "bandwidth"))  # fmt: skip
+            found += evaluate(phase.rounds, {}) * alpha if cost != "bandwidth_only" else 0
+            both = self.accounting.link == "bidirectional" and len(groups) == 1
+            found += 0 if both else evaluate(phase.path, {}) / width
+            if cost == "alpha_beta_gamma":
+                found += evaluate(phase.reduced, {}) / numbers[SYMBOLS["reduction"].name]
+        if self.accounting.link == "bidirectional" and len(groups) == 1:
+            found += (2 * evaluate(made.path, {}) if self.own_links else evaluate(made.moved, {})) / width
+        return found
 
     def _whole_levels(self, ranks: Fraction | None, record: Algorithm) -> None:
         inside = Fraction(1)
@@ -269,7 +314,8 @@ class CallWriter:
                 parts["red"].append(self.define(f"T_red{tag}", Ratio(more, rate), SECOND, "reduction", text))
         self.touched.append("link")
         terms = [t for group in parts.values() for t in group]
-        whole = self.define(name, plus(*terms), SECOND, "add", "The terms follow one another.")
+        whole = self.define(name, plus(*terms), SECOND, "add", "The terms follow one another.",
+                            witness=partial(self.clocked, groups))  # fmt: skip
         closed = self.closed(plus(*terms))
         if closed != self.named[whole.name]:
             self.steps.append(Step(whole.name, closed, SECOND, Reason("algebra", "Put in what the names mean."), "="))

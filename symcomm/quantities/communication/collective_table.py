@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Unpack
@@ -9,7 +10,7 @@ from typing import Unpack
 from symcomm import form as forms
 from symcomm.collectives.algorithms import ALGORITHMS, Algorithm
 from symcomm.collectives.bounds import BOUNDS
-from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.derivation import Derivation, Exhibit, Reason, Step, Witness
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
 from symcomm.optimum.crossover import CheapestInterval, envelope
@@ -18,6 +19,7 @@ from symcomm.quantities.communication import collective_time
 from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.options import CallNumbers, CollectiveName, Directions, ElementDtype, NoModel
 from symcomm.quantities.setting import Setting
+from symcomm.quantities.witnesses import number
 from symcomm.units import BYTE, Quantity
 
 _NEEDED = ("payload", "ranks", "latency", "bandwidth")
@@ -111,12 +113,25 @@ def _steps(found: dict[str, Derivation], order: list[str], collective: str) -> t
             f"T_{name.replace('_', ',')}",
             found[name].answer.form,
             parts.SECOND,
-            Reason(_called(name), wire(collective, name, Sym("k")).how),
+            Reason(_called(name), wire(collective, name, Sym("k")).how, witness=_alone(found[name])),
         )
         for name in found
     ]
     text = f"The least of them at the given numbers: {_called(order[0])}."
-    return (*steps, Step("T", Sym(f"T_{order[0].replace('_', ',')}"), parts.SECOND, Reason("choose", text)))
+    return (
+        *steps,
+        Step("T", Sym(f"T_{order[0].replace('_', ',')}"), parts.SECOND, Reason("choose", text, witness=_least(found))),
+    )
+
+
+def _alone(d: Derivation) -> Witness | None:
+    """The witness of an algorithm's own time."""
+    return next((s.reason.witness for s in d.steps if s.name == d.answer.name and s.relation == ":="), None)
+
+
+def _least(found: Mapping[str, Derivation]) -> Witness:
+    """No other algorithm takes less time."""
+    return lambda numbers: min(number(Sym(f"T_{name.replace('_', ',')}"), numbers) for name in found)
 
 
 def _counted(d: Derivation) -> tuple[Form | Quantity, ...]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import algorithm, share
 from symcomm.collectives.cost import Case
-from symcomm.derivation import Derivation, Exhibit, put
+from symcomm.derivation import Derivation, Exhibit, Numbers, Witness, put
 from symcomm.dtypes import element_bytes, row_dtype, said_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
@@ -25,6 +27,7 @@ from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
 from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.witnesses import number, over, passes, ring, size, together
 from symcomm.units import BYTE, ELEMENT, ONE
 
 if TYPE_CHECKING:
@@ -241,7 +244,7 @@ def derive(
     if not chosen:
         kinds = ", ".join(dict.fromkeys(c.kind for c in every)) or "no collective at all"
         text = f"The strategy needs none; it needs {kinds}."
-        work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text)
+        work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text, witness=partial(_sizes, ()))
         return replace(setting.derivation(title, work.steps, touched), where=held.where)
     groups: dict[tuple[str, str, tuple[str, ...], str, str, bool], list[Call]] = {}
     for c in chosen:
@@ -260,13 +263,13 @@ def derive(
             name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
-                        _rule(kind), _text(members))  # fmt: skip
-        volume = _volume(work, strategy, name, n, members[0], held, m)
+                        _rule(kind), _text(members), witness=partial(_sizes, members))  # fmt: skip
+        volume = _volume(work, strategy, name, n, members, held, m)
         (sends if kind == "send" else counted).append(volume)
     if sends:
         counted.append(_sent_over_boundaries(work, strategy, sends, phase))
     if len(counted) > 1:
-        work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.")
+        work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.", witness=together(counted))
     notes = (*held.notes, *_cheapest(setting, strategy))
     shown = [_exhibit(setting, strategy, chosen, held)]
     return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where)
@@ -344,13 +347,14 @@ def _text(members: list[Call]) -> str:
 
 
 def _volume(
-    work: Work, strategy: Strategy, name: str, n: Form, call: Call, held: pipeline.Held, microbatches: Form
+    work: Work, strategy: Strategy, name: str, n: Form, members: Sequence[Call], held: pipeline.Held, microbatches: Form
 ) -> Form:
-    setting = work.setting
-    size = element_bytes(call.dtype)
-    text = f"An element takes {said_bytes(size)} in {call.dtype}"
+    setting, call = work.setting, members[0]
+    wide = element_bytes(call.dtype)
+    text = f"An element takes {said_bytes(wide)} in {call.dtype}"
     if call.kind == "send":
-        return work.define(f"V_{name}", product(n, size), BYTE, "bytes", f"{text}.")
+        return work.define(f"V_{name}", product(n, wide), BYTE, "bytes", f"{text}.",
+                           witness=lambda numbers: _sizes(members, numbers) * wide.number)  # fmt: skip
     times = held.times(call.region, call.every_layer)
     if call.region.times:
         text += "; every layer makes the calls" if call.every_layer else "; every layer but the first makes the calls"
@@ -358,7 +362,11 @@ def _volume(
     if _repeated(call, accounting) and microbatches != num(1):
         times = product(microbatches, times)
         text += "; they are made for each microbatch"
-    volume = work.define(f"V_{name}", product(times, n, size), BYTE, "bytes", f"{text}.")
+
+    def payload(numbers: Numbers) -> Fraction:
+        return number(times, numbers) * _sizes(members, numbers) * wide.number
+
+    volume = work.define(f"V_{name}", product(times, n, wide), BYTE, "bytes", f"{text}.", witness=payload)
     if accounting.communication == "payload":
         return volume
     k = call.ranks(strategy)
@@ -367,7 +375,29 @@ def _volume(
     if part == num(1):
         return volume
     text = _counted_text(accounting, call.kind)
-    return work.define(f"S_{name}", product(part, volume), BYTE, accounting.communication.replace("_", " "), text)
+    return work.define(
+        f"S_{name}", product(part, volume), BYTE, accounting.communication.replace("_", " "), text,
+        witness=lambda numbers: payload(numbers) * _exchanged(call.kind, accounting, k, groups, numbers),
+    )  # fmt: skip
+
+
+def _sizes(members: Sequence[Call], numbers: Numbers) -> Fraction:
+    """The elements that some calls work on."""
+    return sum((size(c.elements, numbers) for c in members), Fraction(0))
+
+
+def _exchanged(kind: str, accounting: Accounting, k: Form, groups: Form, numbers: Numbers) -> Fraction:
+    """What an exchange among so many ranks moves of a payload of one, as it is counted."""
+    ranks, side_by_side, how = number(k, numbers), number(groups, numbers), accounting.communication
+    if how == "contributed":  # each rank puts in a whole tensor, or its part of it
+        return side_by_side * (ranks if kind in ("all-reduce", "reduce-scatter") else 1)
+    made = ring(kind, int(ranks)) if accounting.algorithm == "ring" and ranks.denominator == 1 else None
+    if made is None:
+        return number(
+            share(kind, how, accounting.algorithm, forms.rational(ranks), forms.rational(side_by_side)), numbers
+        )
+    sent, moved, _ = made
+    return {"sent_per_rank": sent, "sent_and_received_per_rank": moved, "all_links": ranks * sent * side_by_side}[how]
 
 
 def _repeated(call: Call, accounting: Accounting) -> bool:
@@ -401,21 +431,38 @@ def _sent_over_boundaries(work: Work, strategy: Strategy, counted: list[Form], p
     sent = counted[0]
     if choice == "one_direction" and phase is None and len(counted) > 1:
         text = "Stage i sends activations to stage i + 1; as many bytes of gradients come back."
-        sent = work.define("V_direction", sent, BYTE, "one direction", text)
+        sent = work.define("V_direction", sent, BYTE, "one direction", text, witness=together(counted[:1]))
     elif len(counted) > 1:
-        sent = work.define("V_boundary", Total(tuple(counted)), BYTE, "both directions", "Over one boundary.")
+        sent = work.define("V_boundary", Total(tuple(counted)), BYTE, "both directions", "Over one boundary.",
+                           witness=together(counted))  # fmt: skip
     if choice == "per_microbatch":
-        sent = work.define("V_microbatch", Ratio(sent, cut.microbatches), BYTE, "one microbatch",
-                           "The batch is sent in equal microbatches.")  # fmt: skip
+        sent = work.define(
+            "V_microbatch",
+            Ratio(sent, cut.microbatches),
+            BYTE,
+            "one microbatch",
+            "The batch is sent in equal microbatches.",
+            witness=over(sent, cut.microbatches),
+        )
     elif choice == "all_boundaries":
         stages = work.called("p", pipeline.stage_count(cut, work.setting.graph), ONE, "stages", "The number of stages.")
         sent = work.define("V_all", product(Total((stages, num(-1))), sent), BYTE, "all boundaries",
-                           f"{maths_name(stages)} stages have {maths_name(stages)} - 1 boundaries.")  # fmt: skip
+                           f"{maths_name(stages)} stages have {maths_name(stages)} - 1 boundaries.",
+                           witness=_at_each_boundary(stages, sent))  # fmt: skip
     ranks = [size for size in strategy.sizes.values() if size != num(1)]
     if accounting.communication in ("all_links", "contributed") and ranks:
         sent = work.define("V_pipelines", product(*ranks, sent), BYTE, "all pipelines",
-                           "Every rank of a stage sends what it has to the same rank of the next stage.")  # fmt: skip
+                           "Every rank of a stage sends what it has to the same rank of the next stage.",
+                           witness=_by_each_rank(ranks, sent))  # fmt: skip
     return sent
+
+
+def _at_each_boundary(stages: Form, sent: Form) -> Witness:
+    return lambda numbers: number(sent, numbers) * len([*pairwise(range(int(number(stages, numbers))))])
+
+
+def _by_each_rank(ranks: Sequence[Form], sent: Form) -> Witness:
+    return lambda numbers: number(sent, numbers) * passes(number(one, numbers) for one in ranks)
 
 
 def maths_name(form: Form) -> str:

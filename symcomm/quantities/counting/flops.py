@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
+from symcomm.accounting import Accounting
+from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import AccountingError
 from symcomm.form import Form, Ratio, Total, num, product
 from symcomm.graph.gradient import inputs_to_train, training
@@ -15,6 +18,7 @@ from symcomm.graph.ops import MAP, operations
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Frozen, OpName
 from symcomm.quantities.setting import Setting, Work, mark, slug, times
+from symcomm.quantities.witnesses import loops, number, often, passes
 from symcomm.units import FLOP
 
 if TYPE_CHECKING:
@@ -145,8 +149,32 @@ def row_totals(work: Work, graph: Graph, ops: Iterable[Op], suffix: str) -> list
         target = targets.get(row, "sum")
         name = f"F_{slug(target)}{suffix}"
         form = pieces[0][1] if len(pieces) == 1 else Total(tuple(f for _, f in pieces))
-        names.append(work.define(name, form, FLOP, "count the loops", _reason(setting, graph, pieces), pieces[0][0]))
+        witness = partial(looped, setting.accounting, graph, [(Region(graph.name), op) for op, _ in pieces])
+        reason = _reason(setting, graph, pieces)
+        names.append(work.define(name, form, FLOP, "count the loops", reason, pieces[0][0], witness))
     return names
+
+
+def looped(accounting: Accounting, graph: Graph, ops: Iterable[tuple[Region, Op]], numbers: Numbers) -> Fraction:
+    """The operations of some ops by their loops, as often as their regions stand."""
+    found = Fraction(0)
+    for region, op in ops:
+        lengths = loops(graph, op, numbers)
+        kept, summed = _loops(op)
+        if not is_matrix_product(op):
+            form = _other_flops(Setting(graph, accounting), graph, op)
+            found += often(region, numbers) * (number(form, numbers) if form is not None else 0)
+            continue
+        masked = _masked(graph, op) if accounting.attention == "causal_half" else None
+        pair = masked if masked and {*masked} <= {*kept, *summed} else ()
+        rows = passes(lengths[i] for i in kept if i not in pair)
+        inner = passes(lengths[i] for i in summed if i not in pair)
+        if pair:  # the first query sees one key, the last one all of them
+            length = lengths[pair[0]]
+            inner *= sum(range(1, int(length) + 1)) if length.denominator == 1 else length * (length + 1) / 2
+        adds = {"fma2": inner, "mac": Fraction(0), "exact_adds": inner - 1}[accounting.flops]
+        found += often(region, numbers) * rows * (inner + adds)
+    return found
 
 
 def _reason(setting: Setting, graph: Graph, pieces: list[tuple[Op, Form]]) -> str:
@@ -187,6 +215,8 @@ def derive(
     regions = chosen.regions or (Region(graph.name),)
     phases = ["forward", "backward"] if scope == "training" else [scope]
     answers: list[Form] = []
+    ran: list[tuple[Region, Op]] = []
+    whole = partial(looped, setting.accounting, both, ran)
     pieces = 0
     for region in regions:
         parts: list[Form] = []
@@ -198,11 +228,15 @@ def derive(
                 if o.phase == phase and o.region == region.name and (o.row in wanted or (op is None and not o.row))
             ]  # fmt: skip
             names = row_totals(work, both, ops, suffix)
+            mine = [op for op, _ in counted(setting, both, ops)]
+            ran += [(region, op) for op in mine]
             if len(names) > 1:
+                once = partial(looped, setting.accounting, both, [(Region(region.name), op) for op in mine])
                 called = mark(region) if len(regions) > 1 else "layer" if region.times else "total"
                 what = f"the {region.name}" if len(regions) > 1 else "one layer"
                 text = f"The {phase} pass of {what}." if called != "total" else f"The {phase} pass."
-                parts.append(work.define(f"F_{called}{suffix}", Total(tuple(names)), FLOP, "add the rows", text))
+                parts.append(work.define(f"F_{called}{suffix}", Total(tuple(names)), FLOP, "add the rows", text,
+                                         witness=once))  # fmt: skip
             else:
                 parts += names
         pieces += len(parts)
@@ -211,28 +245,37 @@ def derive(
     if "backward" in phases:
         fields += ["input_gradient"]
     if not answers:
-        work.define("F", num(0), FLOP, "add", "Nothing is counted.")
+        work.define("F", num(0), FLOP, "add", "Nothing is counted.", witness=whole)
     elif len(answers) > 1:
-        work.define("F", Total(tuple(answers)), FLOP, "add the parts", "All parts of the model together.")
+        work.define("F", Total(tuple(answers)), FLOP, "add the parts", "All parts of the model together.",
+                    witness=whole)  # fmt: skip
     elif regions[0].times:
-        every = work.define("F", answers[0], FLOP, "repeat", "All layers are alike.")
+        every = work.define("F", answers[0], FLOP, "repeat", "All layers are alike.", witness=whole)
         if not needs and scope != "forward":
             _without_first_input(work, setting, every)
     elif pieces > 1:
-        work.define("F", answers[0], FLOP, "add", "Forward and backward together.")
+        work.define("F", answers[0], FLOP, "add", "Forward and backward together.", witness=whole)
     return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps, fields)
 
 
 def _without_first_input(work: Work, setting: Setting, every: Form) -> None:
     """Takes off what the first layer saves when its input needs no gradient."""
     graph = setting.graph
-    totals = []
+    totals, runs = [], []
     for inputs in (inputs_to_train(graph), frozenset[str]()):
         both = training(graph, frozen=setting.frozen, inputs=inputs)
         found = counted(setting, both, [o for o in both.ops if o.phase == "backward"])
+        once = [(Region(graph.name), op) for op, _ in found]
+        runs.append(partial(looped, setting.accounting, both, once))
         totals.append(forms.value(Total(tuple(f for _, f in found) or (num(0),))))
     saved = setting.graph.relations.gather((totals[0] - totals[1]).expand())
     spared = work.define(
-        "F_first", forms.from_expr(saved), FLOP, "first layer", "The gradient of the model's input is not computed."
+        "F_first",
+        forms.from_expr(saved),
+        FLOP,
+        "first layer",
+        "The gradient of the model's input is not computed.",
+        witness=lambda numbers: runs[0](numbers) - runs[1](numbers),
     )
-    work.define("F_needed", Total((every, forms.negative(spared))), FLOP, "subtract", "Without that gradient.")
+    work.define("F_needed", Total((every, forms.negative(spared))), FLOP, "subtract", "Without that gradient.",
+                witness=lambda numbers: number(every, numbers) - runs[0](numbers) + runs[1](numbers))  # fmt: skip

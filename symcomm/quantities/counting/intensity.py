@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Ratio, Total
@@ -9,6 +11,7 @@ from symcomm.graph.graph import Region
 from symcomm.quantities.counting import flops, traffic
 from symcomm.quantities.options import Dtype, OpName
 from symcomm.quantities.setting import Setting, Work, times
+from symcomm.quantities.witnesses import over
 from symcomm.units import FLOP, Unit
 
 
@@ -23,6 +26,10 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     work = Work(setting)
     chosen = setting.rows(op)
     terms: list[Form] = []
+    ran = [(region if len(chosen.regions) > 1 else Region(region.name), o) for region in chosen.regions or (
+        Region(setting.graph.name),) for o, _ in flops.counted(setting, setting.graph, chosen.ops)
+        if o.region == region.name]  # fmt: skip
+    by_loops = partial(flops.looped, setting.accounting, setting.graph, ran)
     for region in chosen.regions or (Region(setting.graph.name),):
         names = flops.row_totals(work, setting.graph, [o for o in chosen.ops if o.region == region.name], "")
         if names:
@@ -34,10 +41,16 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     if len(terms) > 1 or isinstance(count, Total):
         text = "All parts of the model together." if len(terms) > 1 else "The forward pass of one layer."
         whole = Total(tuple(terms)) if len(terms) > 1 else count
-        count = work.define("F", whole, FLOP, "add the parts" if len(terms) > 1 else "add the rows", text)
+        count = work.define("F", whole, FLOP, "add the parts" if len(terms) > 1 else "add the rows", text,
+                            witness=by_loops)  # fmt: skip
     moved = traffic.write_down(work, op)
     work.define(
-        "I", Ratio(count, moved), Unit.parse("FLOP/byte"), "definition", "Operations for each byte that is moved."
+        "I",
+        Ratio(count, moved),
+        Unit.parse("FLOP/byte"),
+        "definition",
+        "Operations for each byte that is moved.",
+        witness=over(count, moved),
     )
     title = "Arithmetic intensity" + (f" of {op}" if op else "")
     fields = flops.touched(setting, setting.graph, setting.rows(op).ops)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Total, num
-from symcomm.graph.graph import Graph
+from symcomm.graph.graph import Graph, Region, Tensor
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.setting import Setting, Work, mark, times
+from symcomm.quantities.witnesses import often, passes, size
 from symcomm.units import PARAMETER
 
 if TYPE_CHECKING:
@@ -67,6 +71,8 @@ def derive(
     alone = len(setting.regions) == 1
     known: set[str] = set()
     parts: list[Form] = []
+    every: list[tuple[Region, list[Tensor]]] = []
+    whole = partial(_laid_out, graph, experts, every)
     for region, part in zip(setting.regions, setting.parts, strict=True):
         weights = [w for w in part.graph.weights if w.name not in known]
         known |= {w.name for w in weights}
@@ -79,11 +85,27 @@ def derive(
         few = ", ".join(f"`{w.name}`" for w in weights if w.name in experts)
         text += f" Of {few} a token passes those of its experts." if few else ""
         name = f"P_{mark(region)}" if not alone else "P_layer" if region.times else "P"
-        layer = work.define(name, one, PARAMETER, "count the weights", text)
+        one_by_one = partial(_laid_out, part.graph, experts, [(Region(region.name), weights)])
+        layer = work.define(name, one, PARAMETER, "count the weights", text, witness=one_by_one)
         parts.append(times(region, layer))
+        every.append((region, weights))
     if not alone:
         listed = ", ".join(region.name for region in setting.regions)
-        work.define("P", Total(tuple(parts)), PARAMETER, "add the parts", f"Together: {listed}.")
+        work.define("P", Total(tuple(parts)), PARAMETER, "add the parts", f"Together: {listed}.", witness=whole)
     elif setting.regions[0].times:
-        work.define("P", parts[0], PARAMETER, "repeat", "All layers are alike.")
+        work.define("P", parts[0], PARAMETER, "repeat", "All layers are alike.", witness=whole)
     return setting.derivation("Active parameters" if of == "active" else "Parameters", work.steps)
+
+
+def _laid_out(
+    graph: Graph, experts: Mapping[str, tuple[str, Expr]], weights: Sequence[tuple[Region, Sequence[Tensor]]],
+    numbers: Numbers,
+) -> Fraction:  # fmt: skip
+    """The numbers in the weights of each region, as often as it stands; of experts those that are chosen."""
+    found = Fraction(0)
+    for region, mine in weights:
+        for weight in mine:
+            sizes = {axis: graph.axes[axis].size for axis in weight.axes}
+            sizes |= dict([experts[weight.name]]) if weight.name in experts else {}
+            found += often(region, numbers) * passes(size(sizes[axis], numbers) for axis in weight.axes)
+    return found

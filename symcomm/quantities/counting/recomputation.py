@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Literal
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Numbers
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Total, num, product
 from symcomm.graph.gradient import backward
-from symcomm.graph.graph import Graph
+from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import Collective
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.program import program
 from symcomm.program.rewrites.recomputation import run_again
-from symcomm.quantities.counting.flops import row_totals, touched
+from symcomm.quantities.counting.flops import counted, looped, row_totals, touched
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Recomputation, StrategyOption
 from symcomm.quantities.setting import Setting, Work, mark, times
+from symcomm.quantities.witnesses import often
+from symcomm.quantities.witnesses import size as length
 from symcomm.units import BYTE, FLOP, ONE
 
 COUNTS = ("flops", "hardware_flops", "all-reduces", "bytes")
@@ -66,6 +70,7 @@ def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> D
     graph, work = setting.graph, Work(setting)
     both = backward(graph)
     terms: list[Form] = []
+    ran: list[tuple[Region, Op]] = []
     alone = len(setting.regions) == 1
     for region in setting.regions:
         mine = [o for o in both.ops if o.region == region.name]
@@ -81,13 +86,17 @@ def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> D
                 continue
             what = {"fwd": "The forward pass", "bwd": "The backward pass", "again": "What runs again"}[short]
             form = Total(tuple(rows)) if len(rows) > 1 else rows[0] if rows else forms.Num(Fraction(0), FLOP)
+            once = [(Region(region.name), op) for op, _ in counted(setting, both, ops)]
+            ran += [(region, op) for _, op in once]
             called, where = ("layer", "in one layer") if alone else (mark(region), f"in the {region.name}")
-            totals.append(work.define(f"F_{called}^{short}", form, FLOP, "add the rows", f"{what}, {where}."))
+            totals.append(work.define(f"F_{called}^{short}", form, FLOP, "add the rows", f"{what}, {where}.",
+                                      witness=partial(looped, setting.accounting, both, once)))  # fmt: skip
         if totals:
             terms.append(times(region, Total(tuple(totals)) if len(totals) > 1 else totals[0]))
     whole = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else forms.Num(Fraction(0), FLOP)
     text = "Forward, backward and what runs again." if count == "hardware_flops" else "What runs again."
-    work.define("F", whole, FLOP, "repeat" if graph.repeat else "add", text)
+    work.define("F", whole, FLOP, "repeat" if graph.repeat else "add", text,
+                witness=partial(looped, setting.accounting, both, ran))  # fmt: skip
     return setting.derivation(title, work.steps, touched(setting, both, both.ops))
 
 
@@ -111,10 +120,13 @@ def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: 
             number = len([c for c in calls if c.kind == "all-reduce"])
             listed = ", ".join(f"`{c.tensor}`" for c in calls if c.kind == "all-reduce") or "none"
             counts.append(work.define(f"c_{short}", num(number), ONE, "all-reduces", f"{what} of one layer: {listed}."))
-        work.define("c", Total(tuple(counts)), ONE, "add", "All-reduces of activations, in one layer and iteration.")
+        every = (*moved, *again)
+        work.define("c", Total(tuple(counts)), ONE, "add", "All-reduces of activations, in one layer and iteration.",
+                    witness=lambda numbers: sum(c.kind == "all-reduce" for c in every))  # fmt: skip
         return setting.derivation(title, work.steps, ["communication"])
     formats = {n: t.dtype or setting.dtype for n, t in made.graph.tensors.items()}
     parts: list[Form] = []
+    calls_of: list[tuple[Region, list[Collective]]] = []
     for region in setting.regions:
         mine = [c for c in again if made.graph.producers[c.op].region == region.name]
         if not mine and len(setting.regions) > 1:
@@ -124,10 +136,12 @@ def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: 
         ]
         listed = ", ".join(f"{c.kind} of `{c.tensor}`" for c in mine) or "none"
         form = Total(tuple(sizes)) if len(sizes) > 1 else sizes[0] if sizes else forms.Num(Fraction(0), BYTE)
-        one = work.define("V_layer", form, BYTE, "collectives that run again", f"In one layer: {listed}.")
+        one = work.define("V_layer", form, BYTE, "collectives that run again", f"In one layer: {listed}.",
+                          witness=partial(_payloads, [(Region(region.name), mine)], formats))  # fmt: skip
         parts.append(times(region, one))
+        calls_of.append((region, mine))
     whole = Total(tuple(parts)) if len(parts) > 1 else parts[0] if parts else forms.Num(Fraction(0), BYTE)
-    work.define("V", whole, BYTE, "repeat", "All layers are alike.")
+    work.define("V", whole, BYTE, "repeat", "All layers are alike.", witness=partial(_payloads, calls_of, formats))
     return setting.derivation(title, work.steps, ["communication"])
 
 
@@ -135,3 +149,15 @@ def _of_activations(graph: Graph, call: Collective) -> bool:
     tensor = graph.tensors[call.tensor.split(" @ ")[0]]
     of = graph.tensors.get(tensor.of, tensor)
     return of.role in ("activation", "input") and call.phase != "update"
+
+
+def _payloads(
+    calls: Sequence[tuple[Region, Sequence[Collective]]], formats: Mapping[str, str], numbers: Numbers
+) -> Fraction:
+    """The bytes of the collectives of each region, as often as it stands."""
+    found = Fraction(0)
+    for region, mine in calls:
+        for c in mine:
+            wide = element_bytes(formats[c.tensor.split(" @ ")[0]]).number
+            found += often(region, numbers) * length(c.elements, numbers) * wide
+    return found

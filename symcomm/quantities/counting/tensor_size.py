@@ -10,6 +10,7 @@ from symcomm.form import product
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype
 from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.witnesses import elements
 from symcomm.units import BYTE, ELEMENT
 
 
@@ -29,7 +30,9 @@ def derive(
     found = graph.find(tensor)
     family = ", for all members of the family" if found.shape and len(found.axes) > len(found.shape) else ""
     sizes = setting.sizes([graph.axes[a].size for a in found.axes])
-    n = work.define("n", sizes, ELEMENT, "count the elements", f"The product of its sizes{family}.")
+    n = work.define("n", sizes, ELEMENT, "count the elements", f"The product of its sizes{family}.",
+                    witness=lambda numbers: elements(graph, found, numbers))  # fmt: skip
     size = element_bytes(found.dtype or setting.dtype)
-    work.define("V", product(n, size), BYTE, "bytes", f"An element takes {said_bytes(size)}.")
+    work.define("V", product(n, size), BYTE, "bytes", f"An element takes {said_bytes(size)}.",
+                witness=lambda numbers: elements(graph, found, numbers) * size.number)  # fmt: skip
     return setting.derivation(f"Size of {found.name}", work.steps)

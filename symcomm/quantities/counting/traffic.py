@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Numbers
 from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Num, Total, product
-from symcomm.graph.graph import Graph, Op
+from symcomm.graph.graph import Graph, Op, Region
 from symcomm.quantities.counting.flops import counted, touched
 from symcomm.quantities.counting.load import uses
 from symcomm.quantities.options import Dtype, OpName
 from symcomm.quantities.setting import Setting, Work, slug, times
+from symcomm.quantities.witnesses import elements, often
 from symcomm.units import BYTE
 
 
@@ -39,19 +41,46 @@ def write_down(work: Work, op: str | None) -> Form:
     ops = [o for o, _ in counted(setting, setting.graph, chosen.ops)]
     if op is not None and not ops:
         ops = [_one_kernel(chosen)]
+    regions = {r.name: r for r in chosen.regions} if len(chosen.regions) > 1 else {}
+    whole = partial(_moved, setting, [(regions.get(o.region, Region(o.region)), o) for o in ops])
     for one in ops:
         name = "M" if len(ops) == 1 else f"M_{slug(one.output)}"
         moved = uses(setting, setting.graph, one)
         read = " and ".join(f"`{n}`" for n in moved if n != one.output)
         said = [f"Read {read}" if read else "", f"write `{one.output}`, each once" if one.output in moved else ""]
         text = ", ".join(filter(None, said)) + "." if moved else "Everything stays in the cache."
-        names.append(work.define(name, op_bytes(setting, setting.graph, one), BYTE, "move each once", text, one))
+        names.append(
+            work.define(
+                name,
+                op_bytes(setting, setting.graph, one),
+                BYTE,
+                "move each once",
+                text,
+                one,
+                partial(_moved, setting, [(Region(one.region), one)]),
+            )
+        )
     if not names:
-        return work.define("M", Num(Fraction(0), BYTE), BYTE, "nothing moves", "No op is counted.")
+        return work.define("M", Num(Fraction(0), BYTE), BYTE, "nothing moves", "No op is counted.", witness=whole)
     if len(chosen.regions) > 1:
         text = "All parts of the model together."
-        return work.define("M", Total(per_region(chosen, ops, names)), BYTE, "add the parts", text)
-    return names[0] if len(names) == 1 else work.define("M", Total(tuple(names)), BYTE, "add", "All ops together.")
+        return work.define("M", Total(per_region(chosen, ops, names)), BYTE, "add the parts", text, witness=whole)
+    return (
+        names[0]
+        if len(names) == 1
+        else work.define("M", Total(tuple(names)), BYTE, "add", "All ops together.", witness=whole)
+    )
+
+
+def _moved(setting: Setting, ops: Sequence[tuple[Region, Op]], numbers: Numbers) -> Fraction:
+    """The bytes of operands and results, laid out one by one."""
+    graph, found = setting.graph, Fraction(0)
+    for region, op in ops:
+        for name, (_, count) in uses(setting, graph, op).items():
+            tensor = graph.tensors[name]
+            wide = element_bytes(tensor.dtype or setting.dtype).number
+            found += often(region, numbers) * count * wide * elements(graph, tensor, numbers)
+    return found
 
 
 def _one_kernel(row: Graph) -> Op:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated
 
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Power, Ratio, Root, Total, negative, num, product
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import NoModel
 from symcomm.quantities.setting import Work
+from symcomm.quantities.witnesses import number, over
 from symcomm.units import ONE, Quantity, Unit
 
 WANTED = {
@@ -101,24 +103,37 @@ def _numbers(work: Work, want: str, values: Sequence[Num], unit: Unit) -> None:
         if want == "ratio":
             if not second.number:
                 raise ValuesError("nothing is divided by 0")
-            work.define("r", Ratio(first, second), unit / second.unit, "divide", "The first over the second.")
+            work.define("r", Ratio(first, second), unit / second.unit, "divide", "The first over the second.",
+                        witness=over(first, second))  # fmt: skip
             return
         if want == "difference":
-            work.define("d", Total((first, negative(second))), unit, "subtract", "The first less the second.")
+            work.define("d", Total((first, negative(second))), unit, "subtract", "The first less the second.",
+                        witness=lambda numbers: first.number - second.number)  # fmt: skip
             return
         if not first.number:
             raise ValuesError("an increase from 0 is no part of it")
-        more = work.define("d", Total((second, negative(first))), unit, "subtract", "The second less the first.")
-        work.define("p", Ratio(more, first), ONE, "divide", "The difference over the first.")
+        more = work.define("d", Total((second, negative(first))), unit, "subtract", "The second less the first.",
+                           witness=lambda numbers: second.number - first.number)  # fmt: skip
+        work.define("p", Ratio(more, first), ONE, "divide", "The difference over the first.",
+                    witness=lambda numbers: second.number / first.number - 1)  # fmt: skip
         return
-    mean = work.define("m", Ratio(_add(values), num(len(values))), unit, "mean", f"The mean of {len(values)} numbers.")
+    mean = work.define("m", Ratio(_add(values), num(len(values))), unit, "mean", f"The mean of {len(values)} numbers.",
+                       witness=lambda numbers: statistics.mean(v.number for v in values))  # fmt: skip
     if want == "mean":
         return
     less_one = want == "sample_deviation"
     squares = _add([Power(Total((value, negative(mean))), num(2)) for value in values])
     text = "The mean of the squared differences" + (", over one less than their number." if less_one else ".")
-    variance = work.define("v", Ratio(squares, num(len(values) - less_one)), unit**2, "variance", text)
-    work.define("s", Root(variance), unit, "root", "The standard deviation is in the unit of the numbers.")
+    spread = statistics.variance if less_one else statistics.pvariance
+    variance = work.define("v", Ratio(squares, num(len(values) - less_one)), unit**2, "variance", text,
+                           witness=lambda numbers: spread(v.number for v in values))  # fmt: skip
+
+    def squared(numbers: Numbers) -> bool:
+        exact_one, found = number(variance, numbers), numbers["s"] ** 2
+        return abs(found - exact_one) * 10**30 <= exact_one
+
+    text = "The standard deviation is in the unit of the numbers."
+    work.define("s", Root(variance), unit, "root", text, witness=squared)
 
 
 def _line(work: Work, want: str, x: list[Fraction], y: Sequence[Num], of: Unit) -> None:
@@ -133,9 +148,18 @@ def _line(work: Work, want: str, x: list[Fraction], y: Sequence[Num], of: Unit) 
         form = Ratio(_add([product(w, m) for w, m in zip(weights, y, strict=True)]),
                      _add([Power(w, num(2)) for w in weights]))  # fmt: skip
         text = "The line with the least squared distances from the measurements."
-    slope = work.define("a", form, unit, "slope", text)
+    slope = work.define("a", form, unit, "slope", text, witness=lambda numbers: _fitted(x, y)[0])
     if want == "intercept":
         over: Form = y[0] if len(x) == 2 else Ratio(_add(y), num(len(x)))
         place = at[0] if len(x) == 2 else num(sum(x, Fraction(0)) / len(x), of)
         text = "What is there at size 0."
-        work.define("b", Total((over, negative(product(slope, place)))), y[0].unit, "intercept", text)
+        work.define("b", Total((over, negative(product(slope, place)))), y[0].unit, "intercept", text,
+                    witness=lambda numbers: _fitted(x, y)[1])  # fmt: skip
+
+
+def _fitted(x: Sequence[Fraction], y: Sequence[Num]) -> tuple[Fraction, Fraction]:
+    """Slope and intercept by the normal equations, n b + a sum x = sum y and b sum x + a sum x^2 = sum xy."""
+    n, sx, sxx = len(x), sum(x), sum(v * v for v in x)
+    sy, sxy = sum(m.number for m in y), sum(v * m.number for v, m in zip(x, y, strict=True))
+    below = n * sxx - sx * sx
+    return Fraction(n * sxy - sx * sy) / below, Fraction(sxx * sy - sx * sxy) / below

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from symcomm import form as forms
-from symcomm.derivation import Condition, Derivation, Exhibit
+from symcomm.derivation import Condition, Derivation, Exhibit, Numbers
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree
 from symcomm.program.closed_forms import chunks_of, held_on
+from symcomm.program.events import simulate
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, training
@@ -28,6 +31,7 @@ from symcomm.quantities.options import (
     StrategyOption,
 )
 from symcomm.quantities.setting import Setting, Work, mark, slug
+from symcomm.quantities.witnesses import number, size, together
 from symcomm.units import BYTE, ONE
 
 NOTHING: Form = Num(Fraction(0), BYTE)
@@ -88,7 +92,8 @@ def bytes_of(setting: Setting, item: Saved) -> Form:
 def _layer(work: Work, setting: Setting, region: Region, kept: tuple[Saved, ...], alone: bool) -> Form:
     """One step a row of the table of a region, and their sum."""
     if not kept and alone:
-        return work.define("A", forms.Num(Fraction(0), BYTE), BYTE, "nothing", "No gradient reads an activation.")
+        return work.define("A", forms.Num(Fraction(0), BYTE), BYTE, "nothing", "No gradient reads an activation.",
+                           witness=partial(_kept, kept))  # fmt: skip
     rows: dict[int, list[Saved]] = {}
     for item in kept:
         made = item.tensor in setting.graph.producers or item.what == "mask"
@@ -100,14 +105,21 @@ def _layer(work: Work, setting: Setting, region: Region, kept: tuple[Saved, ...]
         written = [bytes_of(setting, item) for item in items]
         name = "A_in" if not row else f"A_{slug(targets[row])}"
         form = written[0] if len(written) == 1 else Total(tuple(written))
-        parts.append(work.define(name, form, BYTE, "what gradients read", _reason(items)))
+        parts.append(work.define(name, form, BYTE, "what gradients read", _reason(items),
+                                 witness=partial(_kept, items)))  # fmt: skip
     if not parts or (len(parts) == 1 and alone and not region.times):
         return parts[0] if parts else NOTHING
     name, text = ("A_layer", "one layer keeps") if region.times else ("A_saved", "is kept")
     if not alone:
         name, text = f"A_{mark(region)}", f"the {region.name} keeps"
     text = f"What {text} for the backward pass."
-    return work.define(name, Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add the rows", text)
+    return work.define(name, Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add the rows", text,
+                       witness=partial(_kept, kept))  # fmt: skip
+
+
+def _kept(items: Iterable[Saved], numbers: Numbers) -> Fraction:
+    """The bytes of some tensors, one after the other."""
+    return sum((size(item.elements, numbers) * element_bytes(item.dtype).number for item in items), Fraction(0))
 
 
 def _reason(items: list[Saved]) -> str:
@@ -138,8 +150,16 @@ def _all_layers(
     text = "All layers are alike."
     if cut is not None:
         stages = pipeline.stage_count(cut, work.setting.graph)
-        p = stages if isinstance(stages, (Sym, forms.Num)) else work.define("p", stages, ONE, "stages", "The stages.")
+        p = stages if isinstance(stages, (Sym, forms.Num)) else work.define(
+            "p", stages, ONE, "stages", "The stages.", witness=together([stages]))  # fmt: skip
         flying, text, where = _in_flight(work, cut, p, schedule or USUAL_SCHEDULE, stage, chunks)
+
+    def in_all(numbers: Numbers) -> Fraction:
+        groups = number(degree(every), numbers) if every is not None else 1
+        at_once = number(flying, numbers)
+        return sum((number(held.times(region), numbers) * at_once * number(layer, numbers)
+                    / (groups if region.times else 1) for region, layer in parts), Fraction(0))  # fmt: skip
+
     terms: list[Form] = []
     for region, layer in parts:
         times = held.times(region)
@@ -149,9 +169,10 @@ def _all_layers(
             terms.append(product(product(times, flying), layer))
     if len(parts) > 1:
         text = "Together: " + ", ".join(region.name for region, _ in parts) + "."
-        work.define("A", Total(tuple(terms)) if len(terms) > 1 else terms[0], BYTE, "add the parts", text)
+        work.define("A", Total(tuple(terms)) if len(terms) > 1 else terms[0], BYTE, "add the parts", text,
+                    witness=in_all)  # fmt: skip
     elif parts[0][0].times:
-        work.define("A", terms[0], BYTE, "repeat", text)
+        work.define("A", terms[0], BYTE, "repeat", text, witness=in_all)
     return where
 
 
@@ -171,11 +192,17 @@ def _in_flight(
     text = found.why
     if "B" in found.kinds:
         text += " An activation is kept until the gradient of the weights; the gradients kept with it are not counted."
+
+    def run(numbers: Numbers) -> Fraction:
+        """What a rank holds at most, event by event."""
+        ranks, batch, pieces, rank = (int(number(f, numbers)) for f in (stages, cut.microbatches, v, at))
+        return Fraction(simulate(found.ranks(ranks, batch, pieces)).in_flight[rank])
+
     copies = found.placement.copies(2, int(v.number)) if isinstance(v, forms.Num) else Fraction(1)
     if v == num(int(copies)):
-        flying = work.define("w", shown.form, ONE, "in flight", text)
+        flying = work.define("w", shown.form, ONE, "in flight", text, witness=run)
         return flying, "The layers of a stage, for each microbatch in flight.", settled.conditions
-    count = work.define("w_chunk", shown.form, ONE, "in flight", text)
+    count = work.define("w_chunk", shown.form, ONE, "in flight", text, witness=run)
     parts = num(v.number / copies) if isinstance(v, forms.Num) else v
     return Ratio(count, parts), "Each chunk in flight is one part of the rank's layers.", settled.conditions
 

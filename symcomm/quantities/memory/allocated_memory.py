@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from symcomm.derivation import Derivation, Reason, Step, exact
+from symcomm.derivation import Derivation, Numbers, Reason, Step, exact
 from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
@@ -14,7 +16,11 @@ from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.saved import held_outside, saved_tensors, storage
 from symcomm.quantities.options import Amount, Dtype, Held
 from symcomm.quantities.setting import Setting, Work, named, slug
+from symcomm.quantities.witnesses import size as length
 from symcomm.units import BYTE
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 MIB = 2**20
 # PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp): every request is rounded up to 512 bytes; one of
@@ -55,10 +61,13 @@ def derive(
     graph, work = setting.graph, Work(setting)
     kept = saved_tensors(setting)
     parts: list[Form] = []
+    asked: list[tuple[Expr, Num]] = []
     for n, item in enumerate(kept):
         text = f"{item.what}, kept for the gradient of {', '.join(f'`{r}`' for r in item.readers[:4])}"
         name = "A_" + slug(item.tensor) + ("" if item.tensor not in [k.tensor for k in kept[:n]] else f",{n}")
-        parts.append(_given(work, name, bytes_of(setting, item), rounding, f"`{item.tensor.split('·')[0]}`: {text}."))
+        said = f"`{item.tensor.split('·')[0]}`: {text}."
+        parts.append(_given(work, name, bytes_of(setting, item), rounding, said))
+        asked.append((item.elements, element_bytes(item.dtype)))
     roots = {item.tensor for item in kept}
     for name in named(held):
         outside = held_outside(setting, name)
@@ -66,6 +75,7 @@ def derive(
             called = slug(name.partition("[")[0].strip())
             text = f"`{name}`: it is not the model's, but the program holds it."
             parts.append(_given(work, f"H_{called}", outside, rounding, text))
+            asked.append((value(outside), Num(Fraction(1))))
             continue
         tensor = graph.find(name)
         root = storage(graph, tensor.name, setting.accounting)
@@ -75,12 +85,14 @@ def derive(
         size = product(setting.elements(tensor.name), element_bytes(tensor.dtype or setting.dtype))
         text = f"`{tensor.name}`: no gradient reads it, but the program still holds it."
         parts.append(_given(work, f"H_{slug(tensor.name)}", size, rounding, text))
+        asked.append((graph.elements(tensor.name), element_bytes(tensor.dtype or setting.dtype)))
     if workspace is not None:
         size = Num(exact(workspace, "workspace"), BYTE)
         parts.append(work.define("M_work", size, BYTE, "workspace", "What a library keeps for itself."))
     if not parts:
         raise ValuesError(f"{graph.name} keeps nothing for backward", hint="name what is held: held=y")
-    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All that is given out.")
+    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All that is given out.",
+                witness=partial(_given_out, asked, rounding, exact(workspace or 0, "workspace")))  # fmt: skip
     notes = ("The allocator gives out multiples of 512 bytes.",) if rounding == "requests" else ()
     return setting.derivation("Memory before backward", work.steps, ["saved", "softmax"], notes=notes)
 
@@ -103,3 +115,16 @@ def _given(work: Work, name: str, size: Form, rounding: str, text: str) -> Form:
     work.steps.append(Step(name, form, BYTE, Reason("round up", text)))
     work.known[name] = value(form)
     return Sym(name)
+
+
+def _given_out(
+    asked: Sequence[tuple[Expr, Num]], rounding: str, besides: Fraction, numbers: Numbers
+) -> Fraction:  # fmt: skip
+    """Every request in turn, each rounded up to what the allocator gives."""
+    out = besides
+    for elements, wide in asked:
+        want = length(elements, numbers) * wide.number
+        if rounding == "requests":
+            want = Fraction(-(-want // REQUEST) * REQUEST)
+        out += block(want) if rounding == "blocks" else want
+    return out

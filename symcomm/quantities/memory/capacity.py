@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations
-from math import gcd, prod
+from functools import partial
+from itertools import combinations, count
+from math import ceil, gcd, prod
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import sympy as sp
 
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS
-from symcomm.derivation import Condition, Derivation, Reason, Step, exact, put
+from symcomm.derivation import Condition, Derivation, Numbers, Reason, Step, Witness, exact, put
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
 from symcomm.parallel import pipeline
@@ -115,11 +116,11 @@ def derive(
         capacity_is = setting.accounting.capacity
     size = capacity_of(capacity, capacity_is)
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    parts: list[tuple[str, str, Expr]] = []
+    parts: list[tuple[str, str, Fraction, Derivation]] = []  # each a share of what is derived
     touched: list[str] = []
     if "states" in include:
         states = state_memory.derive(setting, strategy, recipe, frozen)
-        parts.append(("M_state", "weights, gradients and optimizer states", states.expr))
+        parts.append(("M_state", "weights, gradients and optimizer states", Fraction(1), states))
     if "activations" in include:
         kept = activation_memory.derive(setting, strategy, frozen=frozen, recomputation=recomputation)
         touched += kept.touched
@@ -131,20 +132,22 @@ def derive(
         for name, what, part, of in (("M_act", "activations kept for backward", share, kept),
                                      ("M_whole", "activations that stay whole", 1 - share, alone)):  # fmt: skip
             if part:
-                parts.append((name, what if part == 1 else f"{what}, {part} of all", part * of.expr))
+                parts.append((name, what if part == 1 else f"{what}, {part} of all", part, of))
     if not parts:
         raise ValuesError(f"'{include[:40]}' is not counted", hint="states, activations, or states and activations")
     work = Work(setting, *(strategy.forms if strategy else ()))
-    for name, what, found in parts:
-        _said(work, name, found, f"The {what} of one rank.")
-    whole = sp.Add(*(found for _, _, found in parts))
+    for name, what, part, found in parts:
+        _said(work, name, part * found.expr, f"The {what} of one rank.", partial(_part, part, found))
+    whole = sp.Add(*(part * found.expr for _, _, part, found in parts))
     wanted = next((s for s in whole.free_symbols if s.name == solve_for), None)
     if wanted is None:
         known = sorted(s.name for s in whole.free_symbols)
         raise ValuesError(f"the bytes do not depend on '{solve_for[:40]}'", hint=nearest(solve_for, known))
     assert capacity_is is not None
     cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is])
-    where = _solve(work, setting, whole, wanted, cap, size, _multiple(setting, strategy, solve_for))
+    multiple = _multiple(setting, strategy, solve_for)
+    fits = partial(_last, work, whole, solve_for, size, multiple)
+    where = _solve(work, setting, whole, wanted, cap, size, multiple, fits)
     if strategy is not None:
         _dividing(work, setting, solve_for, strategy, "activations" in include)
     return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched), where=where)
@@ -188,15 +191,16 @@ def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activ
     if best is None:
         raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
     text = f"{name} = {least} would do, but {why.message}: the next number that divides what it cuts."
-    work.define(f"{name}_fit", num(best), ONE, "divides", text)
+    work.define(f"{name}_fit", num(best), ONE, "divides", text,
+                witness=lambda numbers: next(n for n in count(ceil(numbers[f"{name}_min"])) if not uneven(n)))
 
 
-def _said(work: Work, name: str, expr: Expr, text: str) -> Form:
+def _said(work: Work, name: str, expr: Expr, text: str, witness: Witness | None = None) -> Form:
     """A step for a part of the bytes whose derivation is known; it is written collected at once."""
     form = in_bytes(sp.factor_terms(expr))
     while name in work.taken or name in work.known:
         name += "'"
-    work.steps.append(Step(name, form, BYTE, Reason("split", text)))
+    work.steps.append(Step(name, form, BYTE, Reason("split", text, witness=witness)))
     work.known[name] = forms.value(form)
     return Sym(name)
 
@@ -233,7 +237,7 @@ def _multiple(setting: Setting, strategy: Strategy | None, name: str) -> int:
 
 
 def _solve(
-    work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int
+    work: Work, setting: Setting, whole: Expr, x: Expr, cap: Form, size: Fraction, multiple: int, fits: Witness
 ) -> tuple[Condition, ...]:
     """Writes the steps to the answer; what has to hold of numbers given later, so that anything fits."""
     relations = setting.graph.relations
@@ -263,14 +267,16 @@ def _solve(
     if rest == {-1}:
         shared = _said(work, "M_shared", coefficients[-1], f"What is divided by `{name}`.")
         work.define(f"{name}_min", Ceiling(Ratio(shared, left)), ONE, "solve",
-                    f"The least whole `{name}` with which the bytes do not exceed the capacity.")  # fmt: skip
+                    f"The least whole `{name}` with which the bytes do not exceed the capacity.",
+                    witness=fits)  # fmt: skip
     elif rest == {1}:
         each = _said(work, "M_each", coefficients[1], f"For each of `{name}`.")
         q = num(multiple)
         most = Floor(Ratio(left, each)) if multiple == 1 else product(q, Floor(Ratio(left, product(q, each))))
         kind = "whole" if multiple == 1 else f"multiple of {multiple} as"
         work.define(f"{name}_max", most, ONE, "solve",
-                    f"The largest {kind} `{name}` with which the bytes do not exceed the capacity.")  # fmt: skip
+                    f"The largest {kind} `{name}` with which the bytes do not exceed the capacity.",
+                    witness=fits)  # fmt: skip
         known = relations.complete({k: v for k, v in setting.values.items() if k != name})
         needed = sp.expand(whole.subs(x, multiple))
         if {s.name for s in needed.free_symbols} <= known.keys():
@@ -278,7 +284,7 @@ def _solve(
         else:
             return (Condition(in_bytes(needed), "<=", Num(size, BYTE)),)
     else:
-        _search(work, setting, whole, x, size, multiple)
+        _search(work, setting, whole, x, size, multiple, fits)
     return ()
 
 
@@ -289,7 +295,9 @@ def _fits(needed: Fraction, name: str, least: int, size: Fraction) -> None:
         raise ValuesError(f"nothing fits: {name} = {least} needs {needs}, the capacity is {have}")
 
 
-def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, multiple: int) -> None:
+def _search(
+    work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, multiple: int, fits: Witness
+) -> None:  # fmt: skip
     """Where the bytes are no straight line: the last whole number that fits, found by halving."""
     relations = setting.graph.relations
     values = {k: v for k, v in setting.values.items() if k != x.name}
@@ -317,8 +325,29 @@ def _search(work: Work, setting: Setting, whole: Expr, x: Expr, size: Fraction, 
     if not growing and at(1) <= size:
         low = high = 1
     found, beside = (low, low + 1) if growing else (high, max(high - 1, 1))
-    fits, not_so = Quantity(at(found), BYTE), Quantity(at(beside), BYTE)
-    text = f"{x.name} = {found * multiple} takes {fits}, which fits; {x.name} = {beside * multiple} takes {not_so}."
+    taken, not_so = Quantity(at(found), BYTE), Quantity(at(beside), BYTE)
+    text = f"{x.name} = {found * multiple} takes {taken}, which fits; {x.name} = {beside * multiple} takes {not_so}."
     text += f" It is a multiple of {multiple}." if multiple > 1 else ""
     which = "max" if growing else "min"
-    work.define(f"{x.name}_{which}", forms.num(found * multiple), ONE, "search", text)
+    work.define(f"{x.name}_{which}", forms.num(found * multiple), ONE, "search", text, witness=fits)
+
+
+def _part(share: Fraction, of: Derivation, numbers: Numbers) -> Fraction:
+    return share * of.again(numbers)
+
+
+def _last(work: Work, whole: Expr, name: str, capacity: Fraction, multiple: int, numbers: Numbers) -> bool:
+    """Whether the answer fits, and the next size beyond it does not."""
+    step = next(s for s in work.steps if s.name.startswith((f"{name}_min", f"{name}_max")))
+    answer, relations = numbers[step.name], work.setting.graph.relations
+    if answer < 1:
+        raise ValuesError("nothing fits at these numbers")
+    beyond = answer + (-multiple if step.name.endswith("_min") else multiple)
+    written = forms.from_expr(whole)
+    moved = {left for left, right in relations.equations if name in forms.names(right)} | {name}
+    held = numbers.of({*forms.names(written)} - moved)
+
+    def taken(size: Fraction) -> Fraction:
+        return forms.evaluate(written, relations.complete({**held, name: size}))
+
+    return taken(answer) <= capacity and (beyond < 1 or taken(beyond) > capacity)

@@ -146,7 +146,8 @@ def derive(
             work.steps.append(Step(_free(work, letter), form, BYTE, Reason("alive", text)))
             work.known[work.steps[-1].name] = forms.value(form)
             terms.append(Sym(work.steps[-1].name))
-    work.define("M_peak", add(terms), BYTE, "add", f"The peak is in the {where}.")
+    work.define("M_peak", add(terms), BYTE, "add", f"The peak is in the {where}.",
+                witness=lambda numbers: max(totals))  # fmt: skip
     exhibit = _exhibit(found, worth, totals, top)
     title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
     notes: list[str] = []

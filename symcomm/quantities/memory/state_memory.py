@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Literal
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import ValuesError
 from symcomm.form import Ceiling, Form, Num, Ratio, Total, num, product
 from symcomm.graph.graph import Graph, Tensor
@@ -16,12 +18,14 @@ from symcomm.parallel.placement import place
 from symcomm.parallel.strategy import Placed, Strategy, resolve
 from symcomm.program.schedules import find
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.memory.allocated_memory import REQUEST
+from symcomm.quantities.memory.allocated_memory import REQUEST, block
 from symcomm.quantities.memory.asked import placed
 from symcomm.quantities.options import Frozen, RecipeName, ScheduleName, StageNumber, StrategyOption
 from symcomm.quantities.recipes import Recipe as Recipe
 from symcomm.quantities.recipes import recipe_of as recipe_of
 from symcomm.quantities.setting import Setting, Work, mark
+from symcomm.quantities.witnesses import number, passes
+from symcomm.quantities.witnesses import size as length
 from symcomm.units import BYTE, PARAMETER, Unit
 
 
@@ -55,6 +59,7 @@ def derive(
     copies = num(order.placement.copies(2, order.chunks or 1)) if order is not None else num(1)
     alone = len(held.regions) == 1
     parts: list[Form] = []
+    held_here: list[Callable[[Numbers], Fraction]] = []
     rows = (
         ("weight", kept.weight, "W", "weights"),
         ("gradient", kept.gradient, "G", "gradients"),
@@ -65,14 +70,17 @@ def derive(
             continue
         counts: list[Form] = []
         blocks: list[Form] = []
+        every: list[tuple[Form, list[Tensor]]] = []
+        shard = partial(_shard, setting, strategy, rules, role)
+        held_here.append(partial(_kept, shard, role, every, size, units if rounding == "requests" else None))
         for region, weights in held.weights(graph) if size else ():
-            elements = _elements(setting, strategy, rules, role, [w for w in weights if role == "weight" or
-                                                                  w.name not in still])  # fmt: skip
+            chosen = [w for w in weights if role == "weight" or w.name not in still]
+            elements = _elements(setting, strategy, rules, role, chosen)
             if elements is None:
                 continue
+            every.append((product(copies, held.times(region)) if region.times else num(1), chosen))
             if rounding == "requests" and units == "weight":
-                each = [_elements(setting, strategy, rules, role, [w]) for w in weights
-                        if role == "weight" or w.name not in still]  # fmt: skip
+                each = [_elements(setting, strategy, rules, role, [w]) for w in chosen]
                 given_out = Total(tuple(_rounded(role, size, one) for one in each if one is not None))
                 blocks.append(product(copies, held.times(region), given_out) if region.times else given_out)
                 continue
@@ -81,21 +89,23 @@ def derive(
             text += f", which has {copies.number} stages" if copies != num(1) and region.times else ""
             text += "; frozen weights have none." if still and role != "weight" else "."
             name = f"P_{letter}" if alone else f"P_{letter},{mark(region)}"
-            n = work.define(name, elements, PARAMETER, "place", text)
+            n = work.define(name, elements, PARAMETER, "place", text, witness=partial(_all, shard, chosen))
             counts.append(product(copies, held.times(region), n) if region.times else n)
         if rounding == "requests" and (blocks or counts):
             count = Total(tuple(counts)) if len(counts) > 1 else counts[0] if counts else None
             form = _rounded(role, size, count) if count is not None else Total(tuple(blocks))
             text = f"{size} bytes a parameter for {what}; every tensor is rounded up to 512 bytes."
-            parts.append(work.define(f"M_{letter}", form, BYTE, "round up", text))
+            parts.append(work.define(f"M_{letter}", form, BYTE, "round up", text, witness=held_here[-1]))
         elif counts:
             one = Num(Fraction(size), Unit.parse("byte/parameter"))
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
-            parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", f"{size} bytes a parameter for {what}."))
+            text = f"{size} bytes a parameter for {what}."
+            parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=held_here[-1]))
     if not parts:
         told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
         raise ValuesError(told, hint="only weights have states, and not under every recipe")
-    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.")
+    work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.",
+                witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
     title = "State memory" + (f" under {strategy.name}" if strategy else "")
     made = setting.derivation(title, work.steps, ["shards"] if rules else [], notes=held.notes)
     return replace(made, where=held.where)
@@ -150,3 +160,44 @@ def _elements(
         count: Form = counts[0] if len(counts) == 1 else Total(tuple(counts))
         found.append(count if k == forms.num(1) else Ratio(count, k))
     return Total(tuple(found)) if len(found) > 1 else found[0] if found else None
+
+
+def _shard(
+    setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str, weight: Tensor, numbers: Numbers
+) -> Fraction:
+    """What one rank holds of a weight, each axis cut by itself, or all rows in equal parts that are padded."""
+    graph, sizes = setting.graph, strategy.sizes if strategy else {}
+    lengths = [length(graph.axes[a].size, numbers) for a in weight.axes]
+    padded = {placed.rule.mesh for placed in rules if placed.rule.axis == "first"}
+    parts = Fraction(1)
+    for mesh, position in place(weight, graph, rules, role):
+        if setting.accounting.shards == "padded_shards" and mesh in padded:
+            parts *= number(sizes[mesh], numbers)
+        else:
+            lengths[position] /= number(sizes[mesh], numbers)
+    if parts == 1:
+        return passes(lengths)
+    rows = passes(lengths[n] for n in _rows(graph, weight))
+    return passes(lengths) / rows * -(-rows // parts)
+
+
+def _all(shard: Callable[[Tensor, Numbers], Fraction], weights: Sequence[Tensor], numbers: Numbers) -> Fraction:
+    """What one rank holds of some weights."""
+    return sum((shard(weight, numbers) for weight in weights), Fraction(0))
+
+
+def _kept(
+    shard: Callable[[Tensor, Numbers], Fraction], role: str, weights: Sequence[tuple[Form, Sequence[Tensor]]],
+    size: int | Fraction, units: str | None, numbers: Numbers,
+) -> Fraction:  # fmt: skip
+    """The bytes of some weights, gradients or states, each weight, or all of them, in requests of an allocator."""
+
+    def given_out(elements: Fraction) -> Fraction:
+        tensors = max(1, int(size // 4)) if role == "state" else 1
+        return tensors * block(elements * Fraction(size) / tensors, "requests")
+
+    each = [(number(times, numbers), shard(weight, numbers)) for times, several in weights for weight in several]
+    if units == "weight":
+        return sum((times * given_out(elements) for times, elements in each), Fraction(0))
+    whole = sum((times * elements for times, elements in each), Fraction(0))
+    return given_out(whole) if units else whole * Fraction(size)

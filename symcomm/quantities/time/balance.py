@@ -14,6 +14,7 @@ from symcomm.quantities.setting import Work
 from symcomm.quantities.time import peak_rate
 from symcomm.quantities.time.machine import machine
 from symcomm.quantities.time.terms import TimeWriter
+from symcomm.quantities.witnesses import over
 from symcomm.units import Unit
 
 
@@ -50,6 +51,7 @@ def derive(
         Unit.parse("FLOP/byte"),
         "ops:byte ratio",
         "Operations that the machine can do while one byte arrives.",
+        witness=over(rate, made.memory),
     )
     answer = setting.derivation("Ops:byte ratio", work.steps, fields)
     return replace(answer, given=tuple({**dict(answer.given), **given}.items()))

@@ -17,6 +17,7 @@ from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import time
 from symcomm.quantities.time.machine import RATES, machine
 from symcomm.quantities.time.terms import SECOND, TimeWriter, need
+from symcomm.quantities.witnesses import largest, over
 from symcomm.units import Quantity
 
 ANSWERS = ("least_time", "implied_rate", "implied_bandwidth")
@@ -114,13 +115,15 @@ def derive(
                 SECOND,
                 "memory",
                 f"Bytes of `{tensor}` over the bandwidth of the memory.",
+                witness=over(Sym(size.answer.name), made.sustained(made.memory)),
             )
     else:
         setting, work, writer, terms, fields, _ = time.write(setting, None, phase, op, dtype, None, rates)
         flops, moved = terms.flops, terms.moved
         if of == "least_time":
             form = Largest(terms.local) if len(terms.local) > 1 else need(terms.compute or terms.memory, "this model")
-            work.define("t_least", form, SECOND, "bound", "No less than computing and no less than memory takes.")
+            work.define("t_least", form, SECOND, "bound", "No less than computing and no less than memory takes.",
+                        witness=largest(terms.local))  # fmt: skip
     if of != "least_time":
         amount = need(flops if of == "implied_rate" else moved, of.replace("_", " "))
         assert isinstance(amount, Sym)
@@ -132,6 +135,7 @@ def derive(
             unit,
             "implied",
             "What is done, over the measured time.",
+            witness=over(amount, Sym("t_measured", whole=False, unit=SECOND)),
         )
         fields = time.telling(work.steps, fields)
     titles = {"least_time": "Least time", "implied_rate": "Implied rate", "implied_bandwidth": "Implied bandwidth"}

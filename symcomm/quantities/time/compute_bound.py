@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Ratio, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes
@@ -19,6 +20,7 @@ from symcomm.quantities.time import mesh_terms, time
 from symcomm.quantities.time.inequality import solve
 from symcomm.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.quantities.time.terms import SECOND
+from symcomm.quantities.witnesses import over as quotient
 from symcomm.units import ONE, Quantity
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def derive(
     if per == "device":
         devices = product(*terms.strategy.sizes.values())
         answer = work.define(f"{over}_device^*", Ratio(answer, devices), ONE, "share",
-                             "Each device works on an equal part.")  # fmt: skip
+                             "Each device works on an equal part.", witness=quotient(answer, devices))  # fmt: skip
     if numbers == "whole":
         _whole(work, answer, f"{over}_device^whole" if per == "device" else f"{over}^whole", kind)
     both_sides = _both_sides(terms, over, kind)
@@ -114,16 +116,23 @@ def _whole(work: Work, answer: Form, name: str, kind: str) -> None:
     """The step that rounds the answer, and the same in the symbols that the answer was written in last."""
     assert isinstance(answer, Sym)
     if work.known[answer.name] == 0:
-        work.define(name, num(1), ONE, "whole numbers", "The smallest one there is.")
+        work.define(name, num(1), ONE, "whole numbers", "The smallest one there is.",
+                    witness=lambda numbers: 1)  # fmt: skip
         return
     rounded = Ceiling if kind == "at_least" else Floor
     side = "first whole number that is not below" if kind == "at_least" else "last whole number that is not above"
-    said = Reason("whole numbers", f"The {side} `{answer.name}`.")
+    said = Reason("whole numbers", f"The {side} `{answer.name}`.", witness=partial(_next, name, answer.name, kind))
     last = next(step for step in reversed(work.steps) if step.name == answer.name)
     work.known[name] = forms.value(rounded(answer), work.known)
     work.steps.append(Step(name, rounded(answer), ONE, said))
     if last.relation == "=":
         work.steps.append(Step(name, rounded(last.form), ONE, Reason("algebra", "Put it in."), "="))
+
+
+def _next(name: str, real: str, kind: str, numbers: Numbers) -> bool:
+    """Whether a whole number is the last one on its side of a real one."""
+    whole, at = numbers[name], numbers[real]
+    return whole.denominator == 1 and (whole - 1 < at <= whole if kind == "at_least" else whole <= at < whole + 1)
 
 
 def _needs_numbers(terms: MeshTerms, gap: Expr) -> bool:

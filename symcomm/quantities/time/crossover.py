@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, put
+from symcomm.derivation import Derivation, Numbers, put, worked_out
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, Total, product
 from symcomm.quantities.declared import Meaning
@@ -61,15 +61,22 @@ def derive(
     if grows is not None:
         text += f"; {'above' if grows else 'below'} it the {pair[0]} term is the larger one"
     text += "."
+
+    def meet(numbers: Numbers) -> bool:
+        """Whether both terms take equally long there."""
+        at = numbers.moved(over, next(numbers[n] for n in reversed(numbers) if n.startswith(name)))
+        one, other = (worked_out(forms.from_expr(worth[which]), at) for which in pair)
+        return abs(one - other) * 10**30 <= abs(one)
+
     if rate is not None:
         form, unit = rate
         work.steps = time.ending(work, *(Sym(n) for n in forms.names(form)), first, second)
-        work.define(name, form, unit, "solve", text)
+        work.define(name, form, unit, "solve", text, witness=meet)
         solved = work.known[name]
     else:
         solved = solve(worth[pair[0]], worth[pair[1]], x, known)
         work.steps = time.ending(work, first, second)
-        work.define(name, forms.from_expr(_by_rates(solved, writer)), ONE, "solve", text)
+        work.define(name, forms.from_expr(_by_rates(solved, writer)), ONE, "solve", text, witness=meet)
     if not _meet(worth[pair[0]], worth[pair[1]], x, solved):
         raise ValuesError(f"{pair[0]} and {pair[1]} do not meet at {over} = {solved}")
     fields = [field for field in time.telling(work.steps, fields) if field != "time"]

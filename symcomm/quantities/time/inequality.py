@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.derivation import Reason, Step
+from symcomm.derivation import Numbers, Reason, Step, worked_out
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Smallest, Sym, Total, negative, num, product
 from symcomm.optimum.dimension import in_unit
@@ -75,7 +76,7 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Bound]]:
         )
     if not bounds:
         text = f"No part of the communication stays while computing shrinks: it takes less time at every `{over}`."
-        return work.define(name, num(0), ONE, "always", text), "at_least", found
+        return work.define(name, num(0), ONE, "always", text, witness=partial(_met, terms, over)), "at_least", found
     kind = next(iter(kinds))
     side = "≥" if kind == "at_least" else "≤"
     reads = "the sum of the communication times" if adds and len(groups) > 1 else "the communication"
@@ -89,11 +90,46 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Bound]]:
     if isinstance(form, Sym) and several:
         size = "large" if kind == "at_least" else "small"
         text = f"Only this asks for a {size} `{over}`: compute bound for `{over}` {side} `{name}`."
-    answer = work.define(name, form, ONE, "solve", text)
+    answer = work.define(name, form, ONE, "solve", text, witness=partial(_met, terms, over))
     if isinstance(form, Sym):
         last = next(step for step in reversed(work.steps) if step.name == form.name)
         work.steps.append(Step(name, last.form, ONE, Reason("algebra", "Put it in."), "="))
     return answer, kind, found
+
+
+def _growing(sides: _Sides, over: str, numbers: Numbers) -> Fraction:
+    """The quotient of two coefficients, as far as each is a number here."""
+    one, other = (worked_out(forms.from_expr(forms.value(side, sides.known)), numbers)
+                  for side in (sides.compute, sides.sent) if side is not None)  # fmt: skip
+    return one / other
+
+
+def _alike(gap: Expr, name: str, numbers: Numbers) -> bool:
+    """Whether a gap is closed at the number of ranks that was just told."""
+    here = next(numbers[n] for n in reversed(numbers) if n.startswith(f"{name}^max"))
+    return worked_out(forms.from_expr(gap), numbers.moved(name, here)) == 0
+
+
+def _met(terms: MeshTerms, over: str, numbers: Numbers) -> bool:
+    """Whether computing takes as long as the communication at the answer, and longer on the side that is told.
+
+    Raises ``ValuesError`` where no value is enough at these numbers.
+    """
+    adds = terms.setting.accounting.time != "overlap"
+    computing, *sent = (forms.from_expr(terms.work.known[f.name])  # type: ignore[attr-defined]
+                        for f in (terms.compute, *terms.sent.values()))  # fmt: skip
+
+    def gap(x: Fraction) -> Fraction:
+        at = numbers.moved(over, x)
+        times = [worked_out(form, at) for form in sent]
+        return worked_out(computing, at) - (sum(times, Fraction(0)) if adds else max(times))
+
+    place = next(numbers[name] for name in reversed(numbers) if name.startswith(f"{over}^*"))
+    if place == 0:
+        return gap(numbers[over]) >= 0
+    if place < 0 or gap(place * 1000) <= 0 >= gap(place / 1000):
+        raise ValuesError("no value is enough at these numbers")
+    return gap(place) == 0
 
 
 _NEVER = "no {} is ever enough for computing to be the longer part: {}"
@@ -222,13 +258,15 @@ class _Comparison:
         growth = self.work.define(
             f"g_{self.name}" if self.several else "g", Ratio(sides.compute, sides.sent), ONE, "growth",
             f"How many times as fast computing grows with `{self.over}` as the communication does.",
+            witness=partial(_growing, sides, self.over),
         )  # fmt: skip
         for size in self.terms.strategy.sizes.values():
             if isinstance(size, Sym) and size.name != self.over:
                 limit = _limit(sides.worth, forms.value(size))
                 if limit is not None:
                     text = f"There both grow alike; only with fewer ranks than that is any `{self.over}` enough."
-                    self.work.define(f"{size.name}^max", forms.from_expr(limit), ONE, "limit", text)
+                    grows = partial(_alike, sides.worth, size.name)
+                    self.work.define(f"{size.name}^max", forms.from_expr(limit), ONE, "limit", text, witness=grows)
         return growth
 
     def _solved(self, kind: str, lower: _Sides, higher: _Sides, gap: Expr | None, growth: Form | None) -> Bound:

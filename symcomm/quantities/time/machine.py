@@ -13,6 +13,7 @@ from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
 from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.witnesses import over
 from symcomm.units import ONE, Quantity, Unit
 
 
@@ -108,7 +109,8 @@ class Machine:
         if size.number == 1:
             return self.peak
         text = f"A number takes {said_bytes(size)} in {dtype}, so that the 8-bit rate is divided by {size.number}."
-        return work.define(f"R_{dtype}", Ratio(self.peak, num(size.number)), RATES["peak"].unit, "rate", text)
+        return work.define(f"R_{dtype}", Ratio(self.peak, num(size.number)), RATES["peak"].unit, "rate", text,
+                           witness=over(self.peak, num(size.number)))  # fmt: skip
 
 
 def checked(option: str | Rate, value: object) -> Fraction:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 import sympy as sp
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step, Witness, worked_out
 from symcomm.errors import StrategyError, SymcommError, ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Sym, Total, num
 from symcomm.optimum.cost import closed, written
 from symcomm.optimum.minimum import maximise, minimise
+from symcomm.optimum.witnesses import no_better_beside
 from symcomm.optimum.writing import continued
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.quantities.declared import Meaning
@@ -25,6 +26,8 @@ from symcomm.quantities.time.compute_bound import NUMBERS, variable
 from symcomm.quantities.time.links import by_axis, new_symbols
 from symcomm.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.quantities.time.terms import SECOND
+from symcomm.quantities.witnesses import largest, number, together
+from symcomm.quantities.witnesses import over as quotient
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
@@ -145,7 +148,8 @@ def _cost(asked: _Split, terms: MeshTerms) -> Derivation:
         overlap = asked.setting.accounting.time == "overlap"
         text = "The longer of the communication times." if overlap else "The communication times one after the other."
         work.steps = time.ending(work, *sent)
-        work.define("t_comm", Largest(sent) if overlap else Total(sent), SECOND, "combine", text)
+        work.define("t_comm", Largest(sent) if overlap else Total(sent), SECOND, "combine", text,
+                    witness=largest(sent) if overlap else together(sent))  # fmt: skip
         title = f"Communication time of {PHASES[asked.phase][1]}"
     else:
         over, _ = variable(asked.setting, asked.strategy, None)
@@ -153,7 +157,8 @@ def _cost(asked: _Split, terms: MeshTerms) -> Derivation:
         worth = work.known[answer.name]  # type: ignore[attr-defined]
         if kind != "at_least" or worth == 0:
             raise ValuesError(f"no {over} has to be made small here", hint="least: communication")
-        work.define("q", Ratio(num(1), answer), ONE, "reciprocal", f"`{over}^*` is least where this is greatest.")
+        work.define("q", Ratio(num(1), answer), ONE, "reciprocal", f"`{over}^*` is least where this is greatest.",
+                    witness=lambda numbers: 1 / number(answer, numbers))  # fmt: skip
         title = f"One over the least compute-bound `{over}` of {PHASES[asked.phase][1]}"
     fields = [field for field in terms.fields if field != "traffic"]
     if asked.least == "communication":
@@ -164,11 +169,19 @@ def _cost(asked: _Split, terms: MeshTerms) -> Derivation:
 def _others(asked: _Split) -> list[Step]:
     """The steps that give the other axis, and the least batch, from the optimum."""
     x, y = asked.names
-    steps = [Step(f"{y}^*", Ratio(asked.devices, Sym(f"{x}^*")), ONE, Reason("split", "The other mesh axis."))]
+    steps = [Step(f"{y}^*", Ratio(asked.devices, Sym(f"{x}^*")), ONE, Reason("split", "The other mesh axis.",
+             witness=quotient(asked.devices, Sym(f"{x}^*"))))]  # fmt: skip
     if asked.least == "batch":
         over, _ = variable(asked.setting, asked.strategy, None)
         text = f"The least `{over}` of all splits."
-        steps.append(Step(f"{over}^least", Ratio(num(1), Sym("f^*")), ONE, Reason("least", text)))
+        steps.append(
+            Step(
+                f"{over}^least",
+                Ratio(num(1), Sym("f^*")),
+                ONE,
+                Reason("least", text, witness=quotient(num(1), Sym("f^*"))),
+            )
+        )
     return steps
 
 
@@ -184,7 +197,7 @@ def _finished(asked: _Split, found: Derivation, more: list[Step]) -> Derivation:
     if asked.wants_least:
         text = "The cost runs one way on each side of its best place, and an axis has 1 to all devices."
         bounded = forms.Smallest((asked.devices, Largest((num(1), Sym(answer.name)))))
-        steps = (*before, Step(f"{x}^best", bounded, ONE, Reason("bounds", text)))
+        steps = (*before, Step(f"{x}^best", bounded, ONE, Reason("bounds", text, witness=_between(asked, answer.name))))
         last = _least(asked, found, f"{x}^best")
         made = replace(found, title=f"Least {_what(asked)}", steps=(*steps, last))
     known = {*dict(made.given)}
@@ -199,6 +212,11 @@ def _finished(asked: _Split, found: Derivation, more: list[Step]) -> Derivation:
                 made, notes=(*made.notes, f"`{x}^*` is {side}: the best there is has all devices on one axis.")
             )
     return made
+
+
+def _between(asked: _Split, name: str) -> Witness:
+    """The middle one of the best place over all numbers and both ends."""
+    return lambda numbers: sorted((Fraction(1), numbers[name], number(asked.devices, numbers)))[1]
 
 
 def _name(asked: _Split) -> str:
@@ -217,9 +235,11 @@ def _least(asked: _Split, cost: Derivation, place: str) -> Step:
     """What is made small, where it is least."""
     name = _name(asked)
     at = next(i for i, step in enumerate(cost.steps) if step.name == name)
-    form = closed(replace(cost, steps=cost.steps[: at + 1]))
-    form = forms.substitute(form, lambda s: Sym(place) if s.name == asked.names[0] else s)
-    said = Reason("least", f"The least {_what(asked)}, at `{place}`.")
+    x, alone = asked.names[0], replace(cost, steps=cost.steps[: at + 1])
+    worth = forms.from_expr(alone.expr)
+    form = forms.substitute(closed(alone), lambda s: Sym(place) if s.name == x else s)
+    said = Reason("least", f"The least {_what(asked)}, at `{place}`.",
+                  witness=lambda numbers: worked_out(worth, numbers.moved(x, numbers[place])))  # fmt: skip
     return Step(name.replace("_comm", "").replace("^*", "") + "^least", form, cost.steps[at].unit, said)
 
 
@@ -235,7 +255,8 @@ def _where_equal(asked: _Split, terms: MeshTerms, cost: Derivation) -> Derivatio
     names = [f.name for f in terms.sent.values() if isinstance(f, Sym)]
     rising, falling = names if ways[0] > 0 else names[::-1]
     text = f"`{rising}` rises with `{x.name}` and `{falling}` falls: the longer of them is least where both are equal."
-    step = Step(f"{x.name}^*", written(root), ONE, Reason("equal", text))
+    least = no_better_beside(forms.from_expr(cost.expr), x.name, f"{x.name}^*")
+    step = Step(f"{x.name}^*", written(root), ONE, Reason("equal", text, witness=least))
     made = replace(cost, title=f"Best real `{x.name}`: {cost.title}", steps=(*cost.steps, step))
     return _finished(asked, made, _others(asked))
 
@@ -266,7 +287,15 @@ def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
     cost = time.with_rates(asked.setting.derivation(title, terms.work.steps, fields), terms.writer)
     root = crossover.solve(gaps[0], sp.Integer(0), x, dict(cost.given))
     text = f"`{over}^*` rises with `{x.name}`; with less than this, the communication grows faster than computing."
-    made = replace(cost, steps=(*cost.steps, Step(f"{x.name}^*", written(root), ONE, Reason("edge", text))))
+    gap = forms.from_expr(gaps[0])
+
+    def closed(numbers: Numbers) -> bool:
+        at = numbers.moved(x.name, numbers[f"{x.name}^*"])
+        return abs(worked_out(gap, at)) * 10**30 <= abs(worked_out(gap, numbers.moved(x.name, 2 * at[x.name])))
+
+    made = replace(
+        cost, steps=(*cost.steps, Step(f"{x.name}^*", written(root), ONE, Reason("edge", text, witness=closed)))
+    )
     return _finished(asked, made, _others(replace(asked, least="communication")))
 
 
@@ -302,7 +331,8 @@ def _whole(asked: _Split) -> Derivation:
         work.steps = [*cost.steps]
     others = f" It shares that with {', '.join(map(str, winners[1:]))}." if len(winners) > 1 else ""
     text = f"No other divisor of {count} needs less{f' `{over}`' if over else ' time'}.{others}"
-    work.define(f"{x}^whole", num(winners[0]), ONE, "compare", text)
+    work.define(f"{x}^whole", num(winners[0]), ONE, "compare", text,
+                witness=lambda numbers: min((cost, d) for d, cost, _, _ in rows if cost is not None)[1])  # fmt: skip
     if asked.wants_least:
         work.steps.append(_least(asked, setting.derivation("", work.steps, ()), f"{x}^whole"))
     shown = sorted(rows, key=lambda row: (row[1] is None, row[1] or 0, row[0]))[:MOST_ROWS]

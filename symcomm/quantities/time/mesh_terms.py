@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from symcomm.derivation import Exhibit
 from symcomm.errors import StrategyError, ValuesError, nearest
@@ -125,6 +126,7 @@ def write(
     compute = work.define(
         "t_compute", Ratio(done, made.sustained(writer.rate())), SECOND, "computing",
         "Operations over the peak rate" + (", of which a part is sustained." if made.utilisation else "."),
+        witness=partial(writer.computes, part, made.sustained(writer.rate())),
     )  # fmt: skip
     sent: dict[str, Form] = {}
     called = (c.meshes for _, c in part.calls if c.kind != "send")
@@ -133,7 +135,7 @@ def write(
         calls = [(p, c) for p, c in part.calls if c.meshes == meshes]
         if calls and strategy.ranks(meshes) != num(1):
             name = joint(meshes)
-            found, _ = writer.network(writer.calls(calls)[0], f"t_{name}", f"_{name}")
+            found, _ = writer.network(writer.calls(calls)[0], f"t_{name}", f"_{name}", [c for _, c in calls])
             assert found is not None
             sent[name] = found
     if not sent:

@@ -16,6 +16,7 @@ from symcomm.notation import Notation
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import Clock, Fma, NoModel, Units
 from symcomm.quantities.setting import Setting
+from symcomm.quantities.witnesses import over
 from symcomm.units import Quantity, Unit
 from symcomm.worksheets import built_in
 
@@ -68,7 +69,13 @@ def of_device(found: Device, dtype: str | None, setting: Setting) -> Derivation:
     text = f"{rate.published.source}: {rate.published.text}"
     text += " with sparsity, which counts twice the operations of a dense product." if rate.sparse else "."
     text += " Only one operation is counted for each multiply-add." if factor == 1 else ""
-    step = Step("R", Num(rate.dense.value * factor / 2, rate.unit), rate.unit, Reason("data sheet", text))
+    told = rate.dense.value * factor / 2
+    step = Step(
+        "R",
+        Num(rate.dense.value * factor / 2, rate.unit),
+        rate.unit,
+        Reason("data sheet", text, witness=lambda _: told),
+    )
     return setting.derivation(title, [step], ["flops"])
 
 
@@ -93,7 +100,8 @@ def balance(
     setting = Setting(Graph("no model", {}, {}, ()), accounting or Accounting(), notation=notation or Notation())
     rate, bandwidth = of_device(found, dtype, setting), found.memory.bandwidth
     per_second = Unit.parse("byte/second")
-    reason = Reason("balance", "Below this many operations per byte the memory limits, above it the processor.")
+    reason = Reason("balance", "Below this many operations per byte the memory limits, above it the processor.",
+                    witness=over(Sym("R"), Sym("W", whole=False, unit=per_second)))  # fmt: skip
     step = Step("I", Ratio(Sym("R"), Sym("W", whole=False, unit=per_second)), rate.unit / per_second, reason)
     told = f"W is the bandwidth of the memory, {bandwidth.text} ({bandwidth.source})."
     written = Notation(rate.notation.latex, {"W": "bandwidth of the memory", **rate.notation.meanings})

@@ -5,17 +5,21 @@ Source of the pass: Huang et al., GPipe, arXiv 1811.06965, section 2.3 (the bubb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Largest, Num, Ratio, Total, num, product, total
 from symcomm.optimum.minimum import minimise
 from symcomm.optimum.writing import SECOND, Name, continued, known, made, step
-from symcomm.program.schedules import USUAL_SCHEDULE
+from symcomm.program.events import Times, simulate
+from symcomm.program.orders import forward_only
+from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import NoModel, ScheduleName, ScheduleTimes
 from symcomm.quantities.setting import Setting
@@ -52,7 +56,30 @@ def stage_times(text: str) -> tuple[Fraction, ...]:
 def slots(setting: Setting) -> Derivation:
     """The time slots of a pass, and how many of them all stages work in."""
     text = "The first chunk passes `p` stages, and one more chunk ends in each slot after that."
-    return made(setting, ROWS, "Slots", [step("n_slot", Total((M, P, num(-1))), ONE, "schedule", text)])
+    return made(setting, ROWS, "Slots", [step("n_slot", Total((M, P, num(-1))), ONE, "schedule", text, witness=_ran)])
+
+
+def _pass(ranks: int, chunks: int, times: Sequence[Fraction | int], overhead: Fraction = Fraction(0)) -> Fraction:
+    """When a pass through stages of these times is over, event by event."""
+    orders = forward_only(find(USUAL_SCHEDULE).ranks(ranks, chunks))
+    return simulate(orders, Times(times, overhead=overhead)).makespan
+
+
+def _ran(numbers: Numbers) -> Fraction:
+    return _pass(int(numbers["p"]), int(numbers["m"]), [1] * int(numbers["p"]))
+
+
+def _timed(numbers: Numbers) -> Fraction:
+    """Even stages, each with its share of the batch's time."""
+    ranks, chunks = int(numbers["p"]), int(numbers["m"])
+    return _pass(ranks, chunks, [numbers["t"] / chunks] * ranks, numbers["o"])
+
+
+def _uneven(times: Sequence[Fraction], per: str, numbers: Numbers) -> Fraction:
+    chunks = int(numbers["m"])
+    if per == "chunk":
+        return _pass(len(times), chunks, times)
+    return _pass(len(times), chunks, [t / chunks for t in times], numbers["o"])
 
 
 def time(setting: Setting, stages: str | None = None, per: str = "batch") -> Derivation:
@@ -63,7 +90,8 @@ def time(setting: Setting, stages: str | None = None, per: str = "batch") -> Der
                  "The first chunk passes `p` stages, and one more chunk ends in each slot after that."),
             step("tau", total(Ratio(T, M), O), SECOND, "one slot",
                  "A stage works on a chunk for its share of the batch's time, and has the overhead."),
-            step("T", product(forms.Sym("n_slot"), forms.Sym("tau")), SECOND, "add up", "All slots take equally long."),
+            step("T", product(forms.Sym("n_slot"), forms.Sym("tau")), SECOND, "add up", "All slots take equally long.",
+                 witness=_timed),
         ]  # fmt: skip
         return made(setting, ROWS, "Pipeline time", steps)
     times = stage_times(stages)
@@ -85,7 +113,13 @@ def time(setting: Setting, stages: str | None = None, per: str = "batch") -> Der
     text = "The first chunk passes all stages; each further one leaves the slowest stage that much later"
     text += "." if per == "chunk" else ", and every slot has the overhead of a chunk."
     return made(setting, ROWS, "Pipeline time with uneven stages", [total_time, longest,
-                step("T", form, SECOND, "schedule", text)])  # fmt: skip
+                step("T", form, SECOND, "schedule", text, witness=partial(_uneven, times, per))])  # fmt: skip
+
+
+def _full(numbers: Numbers) -> int:
+    """The slots in which every stage has a chunk: stage r works on chunk i in slot r + i."""
+    ranks, chunks = int(numbers["p"]), int(numbers["m"])
+    return sum(all(0 <= slot - rank < chunks for rank in range(ranks)) for slot in range(ranks + chunks))
 
 
 def derive(
@@ -124,7 +158,8 @@ def derive(
     if want == "utilisation":
         busy = step("n_busy", M, ONE, "work", "Each stage works in `m` slots.")
         last = step(
-            "u", Ratio(forms.Sym("n_busy"), forms.Sym("n_slot")), ONE, "definition", "Busy slots over all slots."
+            "u", Ratio(forms.Sym("n_busy"), forms.Sym("n_slot")), ONE, "definition", "Busy slots over all slots.",
+            witness=lambda numbers: numbers["m"] / _ran(numbers),
         )
         base = slots(setting)
         return replace(base, title="Utilisation of the pipeline", steps=(*base.steps, busy, last,
@@ -135,7 +170,7 @@ def derive(
             "All stages work from the slot in which the last one starts, `p`, to that in which the first one ends, `m`."
         )
         return made(setting, ROWS, "Slots in which all stages work", [
-            step("n_full", form, Unit.parse("step"), "schedule", text)])  # fmt: skip
+            step("n_full", form, Unit.parse("step"), "schedule", text, witness=_full)])  # fmt: skip
     cost = time(setting, stages, per)
     if want == "time":
         return cost

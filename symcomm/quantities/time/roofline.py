@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import ValuesError
-from symcomm.form import Form, Ratio, Smallest, Sym, evaluate, from_expr, names, product
+from symcomm.form import Form, Ratio, Smallest, Sym, evaluate, from_expr, names, num, product
+from symcomm.quantities.counting.load import Load
 from symcomm.quantities.options import Dtype, Frozen, OpName, Phase, Rates, StrategyOption
 from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import time
 from symcomm.quantities.time.machine import RATES
+from symcomm.quantities.time.terms import TimeWriter
+from symcomm.quantities.witnesses import number, over
 from symcomm.units import Unit
 
 if TYPE_CHECKING:
@@ -48,7 +52,12 @@ def derive(
     writer.forget_rate()
     rate = writer.rate()
     intensity = work.define(
-        "I", Ratio(terms.flops, terms.moved), INTENSITY, "intensity", "Operations for each byte that is moved."
+        "I",
+        Ratio(terms.flops, terms.moved),
+        INTENSITY,
+        "intensity",
+        "Operations for each byte that is moved.",
+        witness=partial(_met, writer, writer.load, None),
     )
     balance = work.define(
         "I_machine",
@@ -56,6 +65,7 @@ def derive(
         INTENSITY,
         "ops:byte ratio",
         "The memory limits below this intensity, the computing units above it.",
+        witness=over(rate, machine.memory),
     )
     roofs = (machine.sustained(rate), product(intensity, machine.sustained(machine.memory)))
     work.define(
@@ -64,6 +74,7 @@ def derive(
         RATES["peak"].unit,
         "the lower roof",
         "No more than the peak rate, and no more than the bytes that arrive allow.",
+        witness=partial(_met, writer, writer.load, rate),
     )
     note = limits(work.known, intensity, balance, {**setting.values, **dict(machine.given)})
     fields = [f for f in time.telling(work.steps, fields) if f != "time"]
@@ -71,6 +82,16 @@ def derive(
     return time.with_rates(
         setting.derivation(f"Roofline{f' of {op}' if op else ''}", work.steps, fields, shown, notes), writer
     )
+
+
+def _met(writer: TimeWriter, load: Load, rate: Form | None, numbers: Numbers) -> Fraction:
+    """The operations of a load over its bytes; or at a ``rate`` over the time of what takes longer."""
+    machine, one = writer.machine, num(1)
+    done = writer.computes(load, one, numbers)
+    moving = writer.moves(load, numbers)
+    if rate is None:
+        return done / (moving * number(machine.sustained(machine.memory), numbers))
+    return done / max(done / number(machine.sustained(rate), numbers), moving)
 
 
 def limits(known: Mapping[str, Expr], intensity: Form, balance: Form, values: Mapping[str, Fraction]) -> str:

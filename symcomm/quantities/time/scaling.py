@@ -23,6 +23,7 @@ from symcomm.quantities.options import (
 from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time.links import PIPE, by_axis
+from symcomm.quantities.witnesses import over as quotient
 from symcomm.units import ONE
 
 KINDS = ("strong", "weak", "speedup")
@@ -76,13 +77,16 @@ def derive(
     many = step_time.derive(grown, placed, microbatches, "step", dtype, gradient_dtype, schedule, chunks, **rates)
     work = Work(setting, *placed.forms)
     # Both are times in seconds, so that their quotient is a number; the unit is told once, here.
-    first: Form = work.define("T_1", forms.from_expr(one.expr), ONE, "one rank", f"A step with {over} = 1, in s.")
+    first: Form = work.define("T_1", forms.from_expr(one.expr), ONE, "one rank", f"A step with {over} = 1, in s.",
+                              witness=one.again)  # fmt: skip
     text = f"A step on all ranks{' with a batch that grows with them' if kind == 'weak' else ''}, in s."
-    other = work.define("T_all", forms.from_expr(many.expr), ONE, "all ranks", text)
+    other = work.define("T_all", forms.from_expr(many.expr), ONE, "all ranks", text, witness=many.again)
     if kind == "weak":
-        work.define("E", Ratio(first, other), ONE, "weak scaling", "It would be 1 if more ranks cost no time.")
+        work.define("E", Ratio(first, other), ONE, "weak scaling", "It would be 1 if more ranks cost no time.",
+                    witness=quotient(first, other))  # fmt: skip
     elif kind == "speedup":
-        work.define("S", Ratio(first, other), ONE, "speed-up", "How many times faster the step is.")
+        work.define("S", Ratio(first, other), ONE, "speed-up", "How many times faster the step is.",
+                    witness=quotient(first, other))  # fmt: skip
     else:
         work.define(
             "E",
@@ -90,6 +94,7 @@ def derive(
             ONE,
             "strong scaling",
             "The speed-up for each rank; it would be 1 if the work only were shared.",
+            witness=lambda numbers: quotient(first, other)(numbers) / numbers[over],
         )
     title = {"strong": "Strong scaling", "weak": "Weak scaling", "speedup": "Speed-up"}[kind]
     title = f"{title} of {placed.name.lower()} over {over}"

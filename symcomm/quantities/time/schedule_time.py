@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 from symcomm import form as forms
-from symcomm.derivation import Condition, Derivation, Exhibit, Step
+from symcomm.derivation import Condition, Derivation, Exhibit, Numbers, Step
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, num
 from symcomm.optimum.writing import SECOND, Name, made, step
 from symcomm.parallel.strategy import degree
 from symcomm.program import closed_forms
 from symcomm.program.closed_forms import FORWARD, HOP, INPUT, OVERHEAD, PAIR, WEIGHT, ClosedForm, Measure
-from symcomm.program.events import Execution, Times
-from symcomm.program.orders import Schedule
+from symcomm.program.events import Execution, Times, simulate
+from symcomm.program.orders import Schedule, in_flight
 from symcomm.program.schedules import find, run
 from symcomm.quantities.setting import Setting
+from symcomm.quantities.witnesses import number, over
 from symcomm.units import ONE, Quantity
 
 # The shares: one time over another, and what that is.
@@ -91,11 +92,24 @@ class _AskedSchedule:
         if closed is not None:
             closed = closed.said(self.names)
             if closed.holds(self.values):
-                return step(name, closed.form, SECOND, "events", f"{text} {self.told(closed)}")
+                return step(name, closed.form, SECOND, "events", f"{text} {self.told(closed)}",
+                            witness=partial(self.followed, measure))  # fmt: skip
         if self.events is None:
             raise closed_forms.no_form(self.record, measure, closed, self.missing())
         text += " The events are followed one by one."
-        return step(name, Num(closed_forms.measures(self.events)[measure], SECOND), SECOND, "events", text)
+        return step(name, Num(closed_forms.measures(self.events)[measure], SECOND), SECOND, "events", text,
+                    witness=partial(self.followed, measure))  # fmt: skip
+
+    def followed(self, measure: Measure, numbers: Numbers) -> Fraction:
+        """A time of the events at some numbers."""
+        return closed_forms.measures(self.run(numbers))[measure]
+
+    def run(self, numbers: Numbers) -> Execution:
+        """The events at some numbers, one by one."""
+        said = {name: number(form, numbers) for name, form in self.names.items()}
+        f, b, w = (self.listed.get(s.name) or said[s.name] for s in (FORWARD, INPUT, WEIGHT))
+        times = Times(f, b, w, said.get("t_FB"), said.get("c", 0), said.get("o", 0))
+        return simulate(self.record.ranks(*(int(said[n]) for n in "pmv")), times)
 
     def told(self, closed: ClosedForm) -> str:
         """What a closed form rests on; its conditions go with the answer."""
@@ -164,19 +178,27 @@ def derived(
         title = "Microbatches in flight"
         closed = closed_forms.held_on(ask.record, {k: v for k, v in ask.names.items() if k in "pmvr"}, ask.values)
         text = f"{ask.record.why} Each counts once for each chunk of the rank." + ask.told(replace(closed, cases=0))
-        steps = [step("w", closed.form, ONE, "in flight", text)]
+        steps = [step("w", closed.form, ONE, "in flight", text, witness=partial(_held, ask))]
     elif want == "time":
         title, steps = "Time", [ask.step("makespan")]
     else:
         first, second, title, text = SHARES[want]
         steps = [ask.step(first), ask.step(second)]
         share = Ratio(*(Sym(one.name) for one in steps))
-        steps.append(step("u" if want == "utilisation" else "b", share, ONE, "definition", text))
+        steps.append(step("u" if want == "utilisation" else "b", share, ONE, "definition", text,
+                          witness=over(*(Sym(one.name) for one in steps))))  # fmt: skip
         steps += _put_in(steps)
     title += f" of a training step under {ask.record.name}"
     exhibits = (_exhibit(ask.events),) if ask.events is not None and len(ask.events.orders) <= 16 else ()
     known = replace(setting, values=ask.values)
     return made(known, rows, title, steps, where=tuple(ask.where), exhibits=exhibits)
+
+
+def _held(ask: _AskedSchedule, numbers: Numbers) -> int:
+    """The most that a rank holds, or that any does."""
+    ranks, batch, pieces = (int(number(ask.names[n], numbers)) for n in "pmv")
+    every = [in_flight(order) for order in ask.record.ranks(ranks, batch, pieces)]
+    return every[int(number(ask.names["r"], numbers))] if "r" in ask.names else max(every)
 
 
 def _put_in(steps: Sequence[Step]) -> list[Step]:

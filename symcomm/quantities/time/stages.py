@@ -8,6 +8,7 @@ from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import parse_strategy
 from symcomm.quantities.options import StrategyOption
 from symcomm.quantities.setting import Setting, Work
+from symcomm.quantities.witnesses import together
 from symcomm.units import Unit
 
 
@@ -16,7 +17,8 @@ def derive(setting: Setting, strategy: StrategyOption) -> Derivation:
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     if strategy is None or strategy.pipeline is None:
         raise StrategyError("only a pipeline has stages", hint="for instance pipeline(layers_per_stage=4)")
-    work = Work(setting)
+    work = Work(setting, *strategy.forms)
     form = pipeline.stage_count(strategy.pipeline, setting.graph)
-    work.define("p", form, Unit.parse("stage"), "cut", "Each stage holds its share of the layers.")
+    work.define("p", form, Unit.parse("stage"), "cut", "Each stage holds its share of the layers.",
+                witness=together([form]))  # fmt: skip
     return setting.derivation("Pipeline stages", work.steps)

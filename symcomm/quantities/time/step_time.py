@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
-from symcomm.derivation import Condition, Derivation
+from symcomm.derivation import Condition, Derivation, Numbers, Witness
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Largest, Num, Ratio, Total, negative, num, product
 from symcomm.graph.graph import Graph, Region
@@ -17,7 +17,7 @@ from symcomm.parallel.strategy import PipelineCut, Size, Strategy, degree, parse
 from symcomm.program.closed_forms import ClosedForm, chunks_of
 from symcomm.program.closed_forms import slots as slots_of
 from symcomm.program.schedules import USUAL_SCHEDULE, find
-from symcomm.program.uneven import APART, WHOLE, makespan
+from symcomm.program.uneven import APART, WHOLE, Makespan, makespan
 from symcomm.quantities.counting.load import ONE_DEVICE, Load, OpLoad, load, microbatched
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import (
@@ -34,6 +34,7 @@ from symcomm.quantities.setting import Setting, Work, mark
 from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import SECOND, Terms, TimeWriter, exhibit, need, touched
 from symcomm.quantities.time.time import with_rates
+from symcomm.quantities.witnesses import largest, number, over, together
 from symcomm.units import ONE
 
 ANSWERS = ("step", "exposed", "hidden", "network")
@@ -181,7 +182,8 @@ def _layers_named(
         return kinds
     share = usual.counts[0][1]
     form = cut.layers_per_stage or Ratio(pipeline.layer_count(graph), p)
-    n = work.define("n_stage", form, ONE, "layers of a stage", "Each stage holds its share of the layers.")
+    n = work.define("n_stage", form, ONE, "layers of a stage", "Each stage holds its share of the layers.",
+                    witness=together([form]) if cut.layers_per_stage else over(pipeline.layer_count(graph), p))
 
     def put(count: Form) -> Form:
         rest = count.terms[1:] if isinstance(count, Total) and count != share else ()
@@ -288,7 +290,7 @@ class _Pipe:
         terms = [product(count, form) for count, form in mine]
         if len(terms) == 1 and mine[0][0] == num(1) and kind == "only":
             return terms[0]
-        return self.work.define(name, _add(terms), SECOND, "repeat", text) if terms else None
+        return self.work.define(name, _add(terms), SECOND, "repeat", text, witness=_repeated(mine)) if terms else None
 
     def slot(self, name: str, time: Form, letter: str) -> Form:
         """The time of a stage for a piece of work, with its message."""
@@ -298,7 +300,9 @@ class _Pipe:
         form = Largest((time, self.sent[letter])) if overlaps else Total((time, self.sent[letter]))
         text = "A stage computes one microbatch and sends what it made"
         text += " at the same time." if overlaps else ", one after the other."
-        return self.work.define(name, form, SECOND, "slot of the pipeline", text)
+        both = (time, self.sent[letter])
+        return self.work.define(name, form, SECOND, "slot of the pipeline", text,
+                                witness=largest(both) if overlaps else together(both))  # fmt: skip
 
     def ends(self, name: str, what: str) -> Form | None:
         """The end of the batch: of the stage that it takes longest, and what stages add up between them."""
@@ -319,7 +323,7 @@ class _Pipe:
         end = self.ends("t_ends", "end")
         total += [end] if end is not None else []
         text = "All microbatches" + (", then the end of the batch." if end is not None else ".")
-        return self.work.define("T_step", _add(total), SECOND, "add", text)
+        return self.work.define("T_step", _add(total), SECOND, "add", text, witness=together(total))
 
     def even(self) -> list[Form]:
         """The slots of stages that are alike."""
@@ -330,9 +334,11 @@ class _Pipe:
         if run.slots is not None:
             self.where += run.slots.said(run.sizes).conditions
             if v != num(1):
-                slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.")
+                slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.",
+                                   witness=over(slot, v))  # fmt: skip
             text = "The last stage gets its first microbatch after p - 1 slots."
-            self.slots = work.define("n_slots", run.slots.said(self.shown).form, ONE, run.said, text)
+            self.slots = work.define("n_slots", run.slots.said(self.shown).form, ONE, run.said, text,
+                                     witness=self.followed([num(1) for _ in WHOLE], WHOLE, slots=2))  # fmt: skip
         whole = self.slot("t_slot", slot, "")
         if not any(one.last for one in self.found):
             return [product(self.slots, whole)]
@@ -374,7 +380,8 @@ class _Pipe:
                 last = self.slot(f"t_slot,{letter},{kind},last", last, letter)
                 form = Total((last, negative(times[letter, kind])))
                 tails.append(self.work.define(f"t_more,{kind}", form, SECOND, "reduction of gradients",
-                                              "What the last microbatch takes longer."))  # fmt: skip
+                                              "What the last microbatch takes longer.",
+                                              witness=_longer(last, times[letter, kind])))  # fmt: skip
         found = self.makespan(times, tails)
         text = f"The longest way through the events; {found.cases} simulated sizes agree."
         if not found.cases:
@@ -383,7 +390,21 @@ class _Pipe:
             self.notes.append("A forward and a backward that overlap are taken to last as long as one after the other.")
         if len(self.kinds) == 3 and "middle" in self.kinds:
             self.notes.append("The stages are at least two; the first and the last one hold more than layers.")
-        return [self.work.define("T_pipeline", found.form, SECOND, self.run.said, text)]
+        return [self.work.define("T_pipeline", found.form, SECOND, self.run.said, text,
+                                 witness=self.followed([*times.values(), *tails], tails=bool(tails)))]  # fmt: skip
+
+    def followed(
+        self, times: Sequence[Form], letters: str | None = None, slots: int = 1, tails: bool = False
+    ) -> Witness:
+        """The events of a batch one by one, at the times of its pieces of work."""
+        run, kinds = self.run, 1 if letters else len(self.kinds)
+        rule = Makespan(run.said, SECOND, run.said, letters or run.letters, kinds, tails)
+
+        def makespan(numbers: Numbers) -> Fraction:
+            given = (*(run.sizes[size] for size in "pmv"), *times)
+            return rule.number(tuple(number(form, numbers) for form in given)) / slots
+
+        return makespan
 
     # -- parts of the time -----------------------------------------------------------------------
 
@@ -401,12 +422,13 @@ class _Pipe:
         sent = self.sent if what == "network" else {}
         end = self.ends(f"{name},end", "end_network") if what == "network" else None
         terms: list[Form] = []
+        witness: Witness | None = None
         if any(getattr(one, what) for one in self.found) or sent:
             if self.run.letters:
                 times = self.times(f"{name},", what, False)
                 if sent:
                     times = {at: Total((form, sent[at[0]])) if at[0] in sent else form for at, form in times.items()}
-                terms = [self.makespan(times).form]
+                terms, witness = [self.makespan(times).form], self.followed([*times.values()])
             else:
                 v = self.run.sizes["v"]
                 rounds = self.slots if v == num(1) else Ratio(self.slots, v)
@@ -414,8 +436,26 @@ class _Pipe:
                 parts = [(held.times(one.region), getattr(one, what).get("")) for one in self.found]
                 terms = [product(product(rounds, count), form) for count, form in parts if form is not None]
                 terms += [product(self.slots, form) for form in sent.values()]
+                busy = [(product(rounds, count), form) for count, form in parts]
+                witness = _repeated([*busy, *((self.slots, form) for form in sent.values())])
         terms += [end] if end is not None else []
-        return self.work.define(name, _add(terms), SECOND, rule, text) if terms else None
+        counted = _one_by_one(witness, end)
+        return self.work.define(name, _add(terms), SECOND, rule, text, witness=counted) if terms else None
+
+
+def _one_by_one(first: Witness | None, end: Form | None) -> Witness:
+    """What one witness counts, and the end of the batch."""
+    return lambda numbers: (first(numbers) if first else 0) + (number(end, numbers) if end is not None else 0)
+
+
+def _longer(last: Form, usual: Form) -> Witness:
+    return lambda numbers: number(last, numbers) - number(usual, numbers)
+
+
+def _repeated(parts: Iterable[tuple[Form, Form | None]]) -> Witness:
+    """Times that follow one another, each so many times."""
+    several = [(count, form) for count, form in parts if form is not None]
+    return lambda numbers: sum((number(n, numbers) * number(form, numbers) for n, form in several), Fraction(0))
 
 
 def _stage_said(kind: str) -> str:
@@ -429,7 +469,7 @@ def joined(work: Work, terms: Terms, beside: Terms) -> Terms:
     def both(a: Form | None, b: Form | None, name: str) -> Form | None:
         if a is None or b is None:
             return a if b is None else b
-        return work.define(name, Total((a, b)), SECOND, "add", "Both together.")
+        return work.define(name, Total((a, b)), SECOND, "add", "Both together.", witness=together([a, b]))
 
     return replace(
         terms,
@@ -480,6 +520,7 @@ def derive(
             SECOND,
             "exposed",
             "What the step takes longer than it would without the network.",
+            witness=together([made.time, negative(made.alone)]),
         )
         if of == "hidden":
             work.define(
@@ -488,6 +529,7 @@ def derive(
                 SECOND,
                 "hidden",
                 "What is sent while something else takes longer.",
+                witness=together([made.network, made.alone, negative(made.time)]),
             )
     if of != "step":
         title = {"exposed": "Exposed communication", "hidden": "Hidden communication", "network": "Communication time"}[

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 
-from symcomm.derivation import Exhibit, Step
+from symcomm.derivation import Exhibit, Numbers, Step
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Total, num, product
+from symcomm.graph.graph import Region
 from symcomm.parallel.strategy import Strategy
 from symcomm.quantities.communication.communication import SHORT, Call, joint
 from symcomm.quantities.communication.wire import Wire, two_levels, wire
-from symcomm.quantities.counting.flops import shown
+from symcomm.quantities.counting.flops import looped, shown
 from symcomm.quantities.counting.flops import touched as flops_touched
 from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
 from symcomm.quantities.setting import Setting, Work, slug, times
 from symcomm.quantities.time.links import levels, slowest, spot, two_links
 from symcomm.quantities.time.machine import Machine, MachineLink
+from symcomm.quantities.witnesses import number, often, passes, ring, size, together
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 SECOND = Unit.parse("second")
@@ -90,7 +94,7 @@ class TimeWriter:
         """A sum under a name; the part itself where there is one, None where there is none."""
         if len(parts) < 2:
             return parts[0] if parts else None
-        return self.work.define(name, Total(tuple(parts)), unit, rule, text)
+        return self.work.define(name, Total(tuple(parts)), unit, rule, text, witness=together(parts))
 
     # -- amounts -------------------------------------------------------------------------------
 
@@ -211,7 +215,9 @@ class TimeWriter:
             algorithm = "ring"  # one level of the hierarchy
         return [(slowest(link for link, _ in found), wire(call.kind, algorithm, k, rings, how.torus))]
 
-    def network(self, sent: list[Sent], time: str, tag: str) -> tuple[Form | None, tuple[Sending, ...]]:
+    def network(
+        self, sent: list[Sent], time: str, tag: str, calls: Iterable[Call]
+    ) -> tuple[Form | None, tuple[Sending, ...]]:  # fmt: skip
         """The time of what goes over the links, as calls of one rank follow one another; and that of each link."""
         by_link: dict[MachineLink, dict[str, list[Sent]]] = {}
         for one in sent:
@@ -239,7 +245,8 @@ class TimeWriter:
                                            "Rounds times latency.")  # fmt: skip
                 form, text = Total((latency, form)), f"The latencies, and b{text[1:]}"
             name = f"t{label}" if len(by_link) > 1 else time
-            made = self.work.define(name, form, SECOND, "network", text)
+            witness = partial(self._sends, [*calls], self.load.regions, link)
+            made = self.work.define(name, form, SECOND, "network", text, witness=witness)
             found.append(Sending(link, volume, latency, made))
         text = "The calls of a rank follow one another, each over its links."
         return self.total(time, [one.time for one in found], SECOND, "add", text), tuple(found)
@@ -270,6 +277,7 @@ class TimeWriter:
                 SECOND,
                 "computing",
                 _sustained("Operations over the peak rate", machine),
+                witness=partial(self.computes, load, machine.sustained(self.rate())),
             )
         if moved is not None:
             memory = work.define(
@@ -278,12 +286,79 @@ class TimeWriter:
                 SECOND,
                 "memory",
                 _sustained("Bytes over the bandwidth of the memory", machine),
+                witness=partial(self.moves, load),
             )
-        network, sending = self.network(sent, f"t_network{tag}", tag)
+        network, sending = self.network(sent, f"t_network{tag}", tag, [c for _, c in load.calls])
         per_op: tuple[Form, ...] = ()
         if self.setting.accounting.time == "per_op":
             per_op = tuple(self.one_op(op, tag) for op in load.ops)
         return Terms(compute, memory, network, done, moved, sending, per_op)
+
+    def _passes(self, terms: Terms, numbers: Numbers) -> Fraction:
+        """When the last unit is done: units that work side by side, or one piece of work after the other."""
+        how, now = self.setting.accounting.time, Fraction(0)
+        pieces = (*terms.per_op, *filter(None, [terms.network])) if how == "per_op" else terms.every
+        for piece in pieces:
+            now = max(now, number(piece, numbers)) if how == "overlap" else now + number(piece, numbers)
+        return now
+
+    # -- witnesses: one op, one tensor and one call after the other ------------------------------
+
+    @staticmethod
+    def _stands(regions: Sequence[Region], region: str, numbers: Numbers) -> Fraction:
+        """How often one of several regions stands."""
+        count = next((r for r in regions if r.name == region and len(regions) > 1), None)
+        return Fraction(1) if count is None else often(count, numbers)
+
+    def _cut(self, meshes: Iterable[str], numbers: Numbers) -> Fraction:
+        return passes(number(self.strategy.sizes[mesh], numbers) for mesh in meshes)
+
+    def computes(self, load: Load, rate: Form, numbers: Numbers) -> Fraction:
+        """The loops of every op, shared by the ranks, at the rate of the processor."""
+        done = Fraction(0)
+        for one in load.ops:
+            ran = looped(self.setting.accounting, load.graph, [(Region(load.graph.name), one.op)], numbers)
+            done += (
+                self._stands(load.regions, one.op.region, numbers) * ran / self._cut((m for _, m in one.cuts), numbers)
+            )
+        return done / number(rate, numbers)
+
+    def moves(self, load: Load, numbers: Numbers) -> Fraction:
+        """Every tensor that goes through the memory, and what the calls send and receive."""
+        moved, how = Fraction(0), self.setting.accounting
+        for one in load.ops:
+            for m in one.moved:
+                wide = m.times * element_bytes(m.dtype).number
+                moved += self._stands(load.regions, one.op.region, numbers) * wide * number(m.elements, numbers)
+        for _, c in load.calls if TRAFFIC[how.traffic].collectives else ():
+            for _, cost in self.over(c, c.ranks(self.strategy)):
+                both = cost.through(how.link) if how.link == "bidirectional" and not cost.own_links else cost.moved
+                moved += self._carried(load.regions, c, number(both, numbers), numbers)
+        return moved / number(self.machine.sustained(self.machine.memory), numbers)
+
+    def _sends(self, calls: Sequence[Call], regions: Sequence[Region], link: MachineLink, numbers: Numbers) -> Fraction:
+        """Every call over a link after the one before it; a ring is run round by round."""
+        found, how = Fraction(0), self.setting.accounting
+        for c in calls:
+            k = c.ranks(self.strategy)
+            for mine, cost in self.over(c, k) if k != num(1) else ():
+                if mine != link:
+                    continue
+                ranks = number(k, numbers)
+                alone = (how.algorithm, how.rings, ranks.denominator) == ("ring", "one_way", 1)
+                run = ring(c.kind, int(ranks)) if alone else None
+                part, rounds = (number(f, numbers) for f in (cost.through(how.link), cost.rounds))
+                if run is not None:
+                    part, rounds = run[1] if how.link == "bidirectional" else run[0], Fraction(run[2])
+                found += self._carried(regions, c, part, numbers) / number(link.bandwidth, numbers)
+                if link.latency is not None:
+                    stands = self._stands(regions, c.region.name, numbers)
+                    found += stands * rounds * number(link.latency, numbers)
+        return found
+
+    def _carried(self, regions: Sequence[Region], call: Call, part: Fraction, numbers: Numbers) -> Fraction:
+        wide = element_bytes(call.dtype).number
+        return self._stands(regions, call.region.name, numbers) * part * wide * size(call.elements, numbers)
 
     def one_op(self, op: OpLoad, tag: str) -> Form:
         """The time of one op alone: the longer of its computing and its memory traffic."""
@@ -304,14 +379,20 @@ class TimeWriter:
             moved = parts[0] if len(parts) == 1 else Total(tuple(parts))
             times.append(Ratio(moved, self.machine.sustained(self.machine.memory)))
         return work.define(f"t_{label}{tag}", times[0] if len(times) == 1 else Largest(tuple(times)), SECOND, "one op",
-                           "The longer of computing and memory.", op.op)  # fmt: skip
+                           "The longer of computing and memory.", op.op, partial(self._alone, op))  # fmt: skip
+
+    def _alone(self, op: OpLoad, numbers: Numbers) -> Fraction:
+        """An op by itself, once: its loops, or the tensors that it moves."""
+        once = Load(self.load.graph, self.strategy, (op,), ())
+        return max(self.computes(once, self.machine.sustained(self.rate()), numbers), self.moves(once, numbers))
 
     def time(self, name: str, terms: Terms, what: str) -> Form | None:
         """The time of a load from its terms, as the convention combines them."""
         if not terms.every:
             return None
         form, text = COMBINED[self.setting.accounting.time](terms)
-        return self.work.define(name, form, SECOND, self.setting.accounting.time.replace("_", " "), f"{what}: {text}")
+        return self.work.define(name, form, SECOND, self.setting.accounting.time.replace("_", " "), f"{what}: {text}",
+                                witness=partial(self._passes, terms))  # fmt: skip
 
     def local(self, name: str, terms: Terms, what: str) -> Form | None:
         """The time without the network."""
@@ -319,7 +400,8 @@ class TimeWriter:
             return None
         alone = Terms(terms.compute, terms.memory, None, per_op=terms.per_op)
         form, text = COMBINED[self.setting.accounting.time](alone)
-        return self.work.define(name, form, SECOND, "without the network", f"{what}: {text}")
+        return self.work.define(name, form, SECOND, "without the network", f"{what}: {text}",
+                                witness=partial(self._passes, alone))  # fmt: skip
 
 
 def _largest(parts: tuple[Form, ...]) -> Form:

@@ -36,6 +36,8 @@ from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.machine import Rate, checked
 from symcomm.quantities.time.terms import SECOND, TimeWriter
 from symcomm.quantities.time.time import with_rates
+from symcomm.quantities.witnesses import number as value
+from symcomm.quantities.witnesses import over, passes, together
 from symcomm.units import FLOP, ONE, Quantity, Unit
 
 TOKEN, DEVICE = Unit.parse("token"), Unit.parse("device")
@@ -66,22 +68,26 @@ def devices(setting: Setting, strategy: Strategy) -> Form:
 def model_flops(setting: Setting, work: Work, count: Form) -> Form:
     """The operations that training one batch needs, as the convention counts them."""
     if setting.accounting.model_flops == "6nd":
+        counted = parameters.derive(setting, "active")
         n = work.define(
             "P",
-            forms.from_expr(parameters.derive(setting, "active").expr),
+            forms.from_expr(counted.expr),
             Unit.parse("parameter"),
             "parameters",
             "The parameters of the model; of experts, those that a token passes.",
+            witness=counted.again,
         )
         per = Num(Fraction(6), FLOP / Unit.parse("parameter") / TOKEN)
-        return work.define("F_model", product(per, n, count), FLOP, "6ND", "Six operations a parameter and token.")
-    worth = flops.derive(setting, "training").expr
+        return work.define("F_model", product(per, n, count), FLOP, "6ND", "Six operations a parameter and token.",
+                           witness=lambda numbers: 6 * passes([value(n, numbers), value(count, numbers)]))  # fmt: skip
+    trained = flops.derive(setting, "training")
     return work.define(
         "F_model",
-        forms.from_expr(worth),
+        forms.from_expr(trained.expr),
         FLOP,
         "model FLOPs",
         "The operations of the forward and backward pass of the whole model.",
+        witness=trained.again,
     )
 
 
@@ -94,15 +100,18 @@ def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
         again: Form = Ratio(model, num(3))
         text = "The forward pass, a third of them, is computed again."
     else:
+        rerun = recomputation.derive(setting, how)
         again = work.define(
             "F_again",
-            forms.from_expr(recomputation.derive(setting, how).expr),
+            forms.from_expr(rerun.expr),
             FLOP,
             "recomputed",
             "The forward pass is computed again." if how == "full" else "The core of attention is computed again.",
+            witness=rerun.again,
         )
         text = "What is recomputed comes on top."
-    return work.define("F_hardware", forms.Total((model, again)), FLOP, "hardware FLOPs", text)
+    return work.define("F_hardware", forms.Total((model, again)), FLOP, "hardware FLOPs", text,
+                       witness=together([model, again]))  # fmt: skip
 
 
 def derive(
@@ -168,9 +177,11 @@ def derive(
     count = None
     if of == "devices":
         fields = []
-        work.define("n_devices", number, DEVICE, "devices", "One device for each place of the mesh and each stage.")
+        work.define("n_devices", number, DEVICE, "devices", "One device for each place of the mesh and each stage.",
+                    witness=together([number]))  # fmt: skip
     else:
-        count = work.define("n_tokens", tokens(setting), TOKEN, "tokens", "The tokens of one batch.")
+        count = work.define("n_tokens", tokens(setting), TOKEN, "tokens", "The tokens of one batch.",
+                            witness=together([tokens(setting)]))  # fmt: skip
         time = made.time if needs_time else None
         if measured and of != "flops_per_token":
             time = _measured_time(setting, work, number, count, step, achieved, given, fields)
@@ -206,7 +217,7 @@ def _measured_time(
     done = hardware_flops(setting, work, model_flops(setting, work, count))
     rate = product(number, _known(MEASURED["achieved"], achieved, given))
     text = "All operations that are done, over those of all devices in a second."
-    return work.define("T_step", Ratio(done, rate), SECOND, "measured rate", text)
+    return work.define("T_step", Ratio(done, rate), SECOND, "measured rate", text, witness=over(done, rate))
 
 
 def _known(rate: Rate, value: object, given: dict[str, object]) -> Sym:
@@ -241,16 +252,22 @@ def answer(
         fields += ["recomputation"] if of == "hfu" else []
         if of == "flops_per_token":
             work.define(
-                "f_token", Ratio(total, count), FLOP / TOKEN, "a token", "Operations of a batch for each token."
+                "f_token",
+                Ratio(total, count),
+                FLOP / TOKEN,
+                "a token",
+                "Operations of a batch for each token.",
+                witness=over(total, count),
             )
             return
-        many = work.define("n_devices", number, ONE, "devices", "All devices.")
+        many = work.define("n_devices", number, ONE, "devices", "All devices.", witness=together([number]))
         peak = work.define(
             "R_all",
             product(many, writer.rate()),
             Unit.parse("FLOP/second"),
             "peak of all",
             "All devices at their peak rate.",
+            witness=lambda numbers: passes([value(number, numbers), value(writer.rate(), numbers)]),
         )
         if time is not None:
             done = (work.reused("F_hardware") or hardware_flops(setting, work, total)) if of == "hfu" else total
@@ -261,16 +278,25 @@ def answer(
                 ONE,
                 "definition",
                 f"Operations {what}, over those that the devices could do in the same time.",
+                # Alone, the devices would need so many seconds.
+                witness=lambda numbers: value(done, numbers) / value(peak, numbers) / value(time, numbers),
             )
             return
         share = checked("utilisation", mfu)
         given["u_model"] = share
         useful = product(Sym("u_model", whole=False), peak)
         text = "Operations a second that serve the model, over operations a token."
-        speed = work.define("v", Ratio(useful, Ratio(total, count)), rate_unit, "throughput", text)
+        speed = work.define(
+            "v",
+            Ratio(useful, Ratio(total, count)),
+            rate_unit,
+            "throughput",
+            text,
+            witness=lambda numbers: value(useful, numbers) * value(count, numbers) / value(total, numbers),
+        )
     else:
         text = "Tokens of a batch over the time of a step."
-        speed = work.define("v", Ratio(count, time), rate_unit, "throughput", text)
+        speed = work.define("v", Ratio(count, time), rate_unit, "throughput", text, witness=over(count, time))
     if of == "tokens_per_second":
         return
     wanted = Sym("n_budget", whole=False, unit=TOKEN)
@@ -282,12 +308,14 @@ def answer(
         Unit.parse("second"),
         "training",
         "All tokens of the budget at this throughput.",
+        witness=over(wanted, speed),
     )
     if of == "days":
         day = Num(Fraction(86400), Unit.parse("second/day"))
-        work.define("T_days", Ratio(seconds, day), Unit.parse("day"), "days", "A day has 86400 seconds.")
+        work.define("T_days", Ratio(seconds, day), Unit.parse("day"), "days", "A day has 86400 seconds.",
+                    witness=lambda numbers: value(seconds, numbers) / (24 * 60 * 60))  # fmt: skip
         return
-    many = work.define("n_devices", number, ONE, "devices", "All devices.")
+    many = work.define("n_devices", number, ONE, "devices", "All devices.", witness=together([number]))
     hour = Num(Fraction(3600), Unit.parse("second/hour"))
     work.define(
         "C",
@@ -295,6 +323,7 @@ def answer(
         DEVICE * Unit.parse("hour"),
         "device-hours",
         "Every device is used for all hours.",
+        witness=lambda numbers: value(number, numbers) * value(seconds, numbers) / (60 * 60),
     )
 
 
