@@ -40,6 +40,7 @@ def number(rng: random.Random) -> F:
 # -- closed forms and brute force ----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_closed_whole_optimum_is_the_best_of_all_whole_numbers_in_1000_cases_with_ties_and_bounds():
     """The smaller one of two that tie is given, and bounds are kept."""
     rng = random.Random(1)

@@ -112,6 +112,7 @@ def test_the_overhead_of_equal_buckets_is_that_of_an_event_simulation(rho):
             assert made.at(n_b=count, s=s, w=w, o=o).value == simulated
 
 
+@pytest.mark.long
 def test_the_best_number_of_buckets_is_best_in_the_simulation_in_both_regimes():
     rng = random.Random(4)
     for rho in (F(1, 2), F(1), F(5, 4), F(3)):
@@ -158,6 +159,7 @@ def test_each_piece_of_the_overhead_holds_where_its_row_says():
         assert evaluate(table.rows[row][2], values) == simulated
 
 
+@pytest.mark.long
 def test_the_best_number_with_a_symbol_for_rho_is_beside_the_best_one_of_the_simulation():
     rng = random.Random(14)
     number, least, size = (buckets.derive(setting(), want, "rho") for want in ("number", "least", "size"))

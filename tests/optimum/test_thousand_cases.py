@@ -106,6 +106,7 @@ CLOSED = {
 BOUNDS = ((1, None), (3, None), (1, 4), (2, 9), (5, 5), (6, 40))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CLOSED)
 def test_the_integer_rule_gives_the_smallest_best_whole_number_in_1000_cases(name):
     ask, draw = CLOSED[name]
@@ -190,6 +191,7 @@ def test_the_best_whole_numbers_of_a_square_and_a_share_are_beside_the_closed_re
     assert ties >= 250
 
 
+@pytest.mark.long
 def test_the_best_numbers_of_buckets_in_both_regimes_are_beside_the_closed_one_in_1000_cases():
     steps = {step.name: step.form for step in buckets.derive(setting(), "number", "rho").steps}
     assert isinstance(steps["n_many"], forms.Root)
@@ -221,6 +223,7 @@ def test_the_best_numbers_of_buckets_in_both_regimes_are_beside_the_closed_one_i
 STAGES = {"6, 2, 2, 2": (6, 2, 2, 2), "1, 1": (1, 1), "5, 9, 3": (5, 9, 3), "7, 1, 4, 8, 2": (7, 1, 4, 8, 2)}
 
 
+@pytest.mark.long
 def test_the_rule_for_uneven_stages_gives_the_smallest_best_number_in_1000_cases():
     rules = {text: forms.from_expr(pipeline_time.derive(setting(), "whole_chunks", text).expr) for text in STAGES}
     rng, ties = random.Random(33), 0
