@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
+from symcomm.accounting import Accounting
 from symcomm.derivation import Condition, Derivation, Numbers, Witness
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Largest, Num, Ratio, Total, negative, num, product
@@ -137,7 +138,8 @@ def write(
     pipe = _Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)))
     time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
     fields = [*touched(micro, every), *(["gradient_sync"] if every.of("end").calls else [])]
-    if m != num(1) and any(c.what.startswith("gradient") and c.finishes for _, c in every.calls):
+    often = setting.accounting.accumulation != Accounting.accumulation  # then one microbatch, too, reduces earlier
+    if (m != num(1) or often) and any(c.what.startswith("gradient") and c.finishes for _, c in every.calls):
         fields.append("accumulation")
     alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
     return StepTime(

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
 from symcomm import form as forms
+from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, num, product
@@ -248,8 +249,11 @@ def answer(
     if of in ("mfu", "hfu", "flops_per_token") or time is None:
         if setting.accounting.model_flops == "training_flops":
             fields += flops.touched(setting, setting.graph, setting.graph.ops)
+            needed = setting.accounting.input_gradient == Accounting.input_gradient
+            fields += [] if needed else ["input_gradient"]
         total = work.reused("F_model") or model_flops(setting, work, count)
         fields += ["recomputation"] if of == "hfu" else []
+        fields += ["rate"] if of in ("mfu", "hfu") and setting.accounting.rate != "of_format" else []
         if of == "flops_per_token":
             work.define(
                 "f_token",

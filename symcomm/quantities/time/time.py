@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Literal, Unpack
 
+from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Exhibit, Step
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Sym
@@ -49,7 +50,8 @@ def write(
     writer = TimeWriter(work, made, placed)
     terms = writer.terms(part)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
-    return setting, work, writer, terms, touched(setting, part), shown
+    often = setting.accounting.accumulation != Accounting.accumulation and any(c.finishes for _, c in part.calls)
+    return setting, work, writer, terms, [*touched(setting, part), *(["accumulation"] if often else [])], shown
 
 
 def derive(
