@@ -134,3 +134,16 @@ def test_a_size_of_zero_is_no_answer() -> None:
     assert open_sizes.at(D=1, F=1).value == 40959 // 4
     with pytest.raises(ValuesError, match="the closed form holds where"):
         open_sizes.at(D=4096, F=16384)
+
+
+def test_ranks_beside_the_stages_of_a_pipeline_may_be_more_than_there_are_layers() -> None:
+    """Two of four layers on a stage, shared by the first divisor of the batch with which they fit."""
+    model = sc.load(BLOCK, repeat="N", values={"D": 64, "F": 256, "B": 1024, "N": 4})
+
+    def held(k: int) -> int:
+        text = f"fsdp({k}) + pipeline(2, microbatches=1)"
+        return int(model.state_memory(text).at().value + model.activation_memory(text).at().value)
+
+    capacity = (held(64) + held(32)) // 2  # 64 fit, 32 do not; the least number that would do lies between them
+    found = model.capacity("k", f"{capacity} B", "usable", "fsdp(k) + pipeline(2, microbatches=1)").at().value
+    assert found == 64

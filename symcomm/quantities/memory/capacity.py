@@ -185,7 +185,9 @@ def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activ
     ]  # fmt: skip
     sizes = (setting.graph.relations.expand(axis.size).xreplace(put(known)) for axis, _ in cut)
     lengths = {int(size) for size in sizes if size.is_Integer}
-    layers = [int(known[r.times]) for r in setting.regions if r.times in known] if computed.pipeline is not None else []
+    stages = computed.pipeline.stages if computed.pipeline is not None else None
+    staged = stages is not None and name in forms.names(stages)
+    layers = [int(known[r.times]) for r in setting.regions if staged and r.times in known]
     tried = range(1, sum(layers) + 1) if layers else sp.divisors(gcd(*lengths))
     best = next((ranks for ranks in tried if ranks >= least and uneven(ranks) is None), None)
     if best is None:
