@@ -35,7 +35,7 @@ def measure(quick: bool = False) -> list[Measured]:
 
     from symcomm.collectives.algorithms import ALGORITHMS
     from symcomm.collectives.sweep import compile_sweep
-    from symcomm.exam.solve import no_model
+    from symcomm.problems.solve import no_model
 
     names = [name for name, a in ALGORITHMS.items() if "all-reduce" in a.runs]
     start = time.perf_counter()

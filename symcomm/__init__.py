@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from symcomm.accounting import Accounting
     from symcomm.derivation import Derivation, Reason, Step
     from symcomm.errors import SymcommError
-    from symcomm.exam.load import load
-    from symcomm.exam.problem import Problem, read_problem
-    from symcomm.exam.solve import solve
+    from symcomm.problems.load import load
+    from symcomm.problems.problem import Problem, read_problem
+    from symcomm.problems.solve import solve
     from symcomm.fitting import fit
     from symcomm.hardware.devices import Device, device, devices
     from symcomm.hardware.paths import wiring
@@ -66,7 +66,7 @@ _HOMES = {
     "Notation": "symcomm.notation",
     "OptimizerSharded": "symcomm.parallel.strategy",
     "Pipeline": "symcomm.parallel.strategy",
-    "Problem": "symcomm.exam.problem",
+    "Problem": "symcomm.problems.problem",
     "Quantity": "symcomm.units",
     "Reason": "symcomm.derivation",
     "Sequence": "symcomm.parallel.strategy",
@@ -84,18 +84,18 @@ _HOMES = {
     "devices": "symcomm.hardware.devices",
     "fit": "symcomm.fitting",
     "judge": "symcomm.quantities.time.bound",
-    "load": "symcomm.exam.load",
+    "load": "symcomm.problems.load",
     "maximise": "symcomm.optimum.minimum",
     "minimise": "symcomm.optimum.minimum",
     "model_of_parts": "symcomm.model",
     "parse_strategy": "symcomm.parallel.strategy",
     "peak_rate": "symcomm.model",
     "ratio": "symcomm.model",
-    "read_problem": "symcomm.exam.problem",
+    "read_problem": "symcomm.problems.problem",
     "read_topology": "symcomm.hardware.topology",
     "search": "symcomm.searching.run",
     "sensitivity": "symcomm.optimum.sensitivity",
-    "solve": "symcomm.exam.solve",
+    "solve": "symcomm.problems.solve",
     "wiring": "symcomm.hardware.paths",
 }
 

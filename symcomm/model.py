@@ -297,7 +297,7 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     ``compared`` names conventions in which the two may differ; the notes say both. Raises ``AccountingError`` naming
     both conventions where they differ in another one.
 
-    >>> from symcomm.exam.load import load
+    >>> from symcomm.problems.load import load
     >>> m = load("Computation\\tInput\\tOutput\\ny = x W\\tx [B, D], W [D, F]\\ty [B, F]\\n")
     >>> payload, sent = (m.communication("data(k)", "all-reduce", accounting=a) for a in ("payload", "sent_per_rank"))
     >>> print(ratio(sent, payload, compared=["communication"]).notes[0])

@@ -42,7 +42,7 @@ FLOORS = {
     "symcomm.model": 6,
     "symcomm.searching": 6,
     "symcomm.render": 6,
-    "symcomm.exam": 6,
+    "symcomm.problems": 6,
     "symcomm.drawing": 6,
     "symcomm.notebook": 6,
     "symcomm.report": 6,
@@ -236,8 +236,8 @@ def test_the_python_of_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_the_problem_blocks_of_a_page_are_understood(page: Path):
     """A page shows blocks inside a fence of four marks: each is a document that can be solved."""
-    from symcomm.exam.problem import parse_problem
-    from symcomm.exam.solve import solve
+    from symcomm.problems.problem import parse_problem
+    from symcomm.problems.solve import solve
 
     for text in re.findall(r"^````markdown\n(.*?)^````", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         solve(parse_problem(text, page.name))

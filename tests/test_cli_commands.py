@@ -211,7 +211,7 @@ def test_an_unknown_format_is_refused_before_anything_is_read():
 
 
 def test_a_bug_says_that_it_is_one_and_how_to_see_the_traceback(table: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("symcomm.exam.solve.load_model", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("symcomm.problems.solve.load_model", lambda *_, **__: 1 / 0)
     result = run("show", table, status=1)
     assert "internal error: ZeroDivisionError: division by zero" in result.stderr
     assert "This is a bug in symcomm" in result.stderr

@@ -9,8 +9,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from symcomm.exam.problem import read_problem
-from symcomm.exam.solve import no_model
+from symcomm.problems.problem import read_problem
+from symcomm.problems.solve import no_model
 from symcomm.plots.curves import plot_costs
 from symcomm.quantities.communication.collective_table import times
 from symcomm.quantities.setting import Setting

@@ -111,8 +111,8 @@ def test_an_even_ring_both_ways_sends_at_the_bandwidth_of_one_direction_just_as_
 
 
 def test_the_example_states_the_published_answers() -> None:
-    from symcomm.exam.problem import read_problem
-    from symcomm.exam.solve import solve
+    from symcomm.problems.problem import read_problem
+    from symcomm.problems.solve import solve
 
     document = solve(read_problem(ROOT / "examples/communication-accounting/communication-accounting.md"))
     answers = {answer.quantity.value for answer in document.answers() if answer.quantity is not None}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from symcomm.errors import RenderError, ValuesError
-from symcomm.exam.deriving import no_model
+from symcomm.problems.deriving import no_model
 from symcomm.plots.curves import plot_costs
 
 pytest.importorskip("matplotlib")

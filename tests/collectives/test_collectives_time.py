@@ -19,7 +19,7 @@ from symcomm import load
 from symcomm.collectives.algorithms import algorithm, share
 from symcomm.derivation import Derivation
 from symcomm.errors import AccountingError, SymcommError, ValuesError
-from symcomm.exam.deriving import no_model
+from symcomm.problems.deriving import no_model
 from symcomm.form import Sym, evaluate, num
 from symcomm.units import Quantity, Unit
 

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from symcomm.exam.schema import problem_schema
+from symcomm.problems.schema import problem_schema
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import DeclaredQuantity, Option
 

@@ -14,9 +14,9 @@ from generated import ROOT, expected
 import symcomm as sc
 from symcomm.cli import main
 from symcomm.errors import SymcommError, ValuesError
-from symcomm.exam import blocks, pieces, schema
-from symcomm.exam.figures import FIGURE_KEYS
-from symcomm.exam.problem import ASK_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS, parse_problem
+from symcomm.problems import blocks, pieces, schema
+from symcomm.problems.figures import FIGURE_KEYS
+from symcomm.problems.problem import ASK_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS, parse_problem
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import DeclaredQuantity
 
@@ -179,9 +179,9 @@ symcomm.quantities.__path__.append(sys.argv[1])
 from click.testing import CliRunner
 import symcomm as sc
 from symcomm.cli import main
-from symcomm.exam.problem import parse_problem
-from symcomm.exam.schema import problem_schema
-from symcomm.exam.solve import solve
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.schema import problem_schema
+from symcomm.problems.solve import solve
 
 model = sc.load(sys.argv[2])
 run = CliRunner().invoke(main, ["derive", "elements", "--model", sys.argv[2], "--tensor", "y", "--times", "three"])

@@ -9,8 +9,8 @@ from sympy import Expr
 
 import symcomm as sc
 from symcomm.errors import ShapeError
-from symcomm.exam.problem import parse_problem
-from symcomm.exam.solve import solve
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.solve import solve
 
 HEAD = "Computation\tInput\tOutput\n"
 Row = tuple[str, str, str]

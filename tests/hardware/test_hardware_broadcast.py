@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symcomm.errors import SymcommError
-from symcomm.exam.problem import parse_problem
-from symcomm.exam.solve import solve
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.solve import solve
 from symcomm.units import Unit
 
 sys.path.insert(0, str(Path(__file__).parent))

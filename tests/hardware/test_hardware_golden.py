@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from symcomm.exam.problem import read_problem
-from symcomm.exam.solve import solve
+from symcomm.problems.problem import read_problem
+from symcomm.problems.solve import solve
 from symcomm.hardware.paths import Wiring, wiring
 from symcomm.hardware.topology import read_topology
 from symcomm.quantities.time.peak_rate import balance

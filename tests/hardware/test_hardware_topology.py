@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from symcomm.accounting import Accounting
 from symcomm.errors import DocumentError, SymcommError, TableError, ValuesError
-from symcomm.exam.problem import parse_problem
-from symcomm.exam.solve import solve
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.solve import solve
 from symcomm.hardware.matrix import LEGEND
 from symcomm.hardware.paths import wiring
 from symcomm.hardware.topology import Topology, nvlinks, rank, read_topology

@@ -14,7 +14,7 @@ import whole_models as models
 from symcomm.collectives.algorithms import algorithm
 from symcomm.collectives.cost import Case
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.exam.deriving import no_model
+from symcomm.problems.deriving import no_model
 from symcomm.form import Sym, evaluate, num
 from symcomm.model import model_of_parts
 from symcomm.quantities.memory.allocated_memory import block

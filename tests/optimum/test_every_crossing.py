@@ -13,7 +13,7 @@ from mpmath import mp, mpf
 
 import symcomm as sc
 from symcomm.errors import ValuesError
-from symcomm.exam.deriving import no_model
+from symcomm.problems.deriving import no_model
 from symcomm.optimum import patience
 from symcomm.optimum.crossover import crossovers
 

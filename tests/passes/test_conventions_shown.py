@@ -11,7 +11,7 @@ from symcomm import load
 from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.derivation import Derivation
 from symcomm.errors import SymcommError
-from symcomm.exam.deriving import no_model
+from symcomm.problems.deriving import no_model
 from symcomm.quantities import QUANTITIES
 
 ROWS = r"""Computation	Input	Output

@@ -9,7 +9,7 @@ import pytest
 import symcomm.model as sc
 from symcomm import load
 from symcomm.errors import SymcommError
-from symcomm.exam.deriving import no_model
+from symcomm.problems.deriving import no_model
 
 MIXTRAL = {
     "model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from symcomm.cli import main
 from symcomm.errors import SymcommError
-from symcomm.exam.figures import FIGURES
-from symcomm.exam.problem import parse_problem
-from symcomm.exam.solve import solve
+from symcomm.problems.figures import FIGURES
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.solve import solve
 from symcomm.render import contents, render, source
 
 pytest.importorskip("matplotlib")

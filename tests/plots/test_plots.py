@@ -13,7 +13,7 @@ import pytest
 import symcomm as sc
 from symcomm.accounting import Accounting
 from symcomm.errors import RenderError, SymcommError, ValuesError
-from symcomm.exam.deriving import derive, no_model
+from symcomm.problems.deriving import derive, no_model
 from symcomm.plots.figure import words, written
 from symcomm.plots.optimum import break_even_plot, crossover_plot, optimum_plot, sensitivity_plot
 from symcomm.plots.schedule import says, schedule_plot

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from symcomm.accounting import Accounting
-from symcomm.exam.deriving import derive, no_model
+from symcomm.problems.deriving import derive, no_model
 from symcomm.program.events import Times
 from symcomm.program.schedules import run
 

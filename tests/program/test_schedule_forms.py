@@ -10,7 +10,7 @@ import pytest
 
 from symcomm.accounting import Accounting
 from symcomm.errors import SymcommError
-from symcomm.exam.deriving import derive, no_model
+from symcomm.problems.deriving import derive, no_model
 from symcomm.form import Sym, evaluate, value
 from symcomm.program import closed_forms
 from symcomm.program.closed_forms import HOP, OVERHEAD, PAIR, conditions, cone, held, measures, time
@@ -235,7 +235,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("options", "given", "told"), REFUSED, ids=[told[:40] for _, _, told in REFUSED])
 def test_what_a_schedule_cannot_answer_is_refused(options, given, told):
-    from symcomm.exam.keys import convert
+    from symcomm.problems.keys import convert
     from symcomm.quantities import QUANTITIES
 
     known = {option.name: option for option in QUANTITIES["pipeline_time"].options}
@@ -255,8 +255,8 @@ def test_a_closed_form_refuses_numbers_for_which_it_does_not_hold():
 def test_a_schedule_that_is_registered_at_run_time_has_all_quantities(monkeypatch: pytest.MonkeyPatch):
     """Two microbatches at a time, forward and then backward: a flush after each pair."""
     import symcomm as sc
-    from symcomm.exam.problem import parse_problem
-    from symcomm.exam.solve import solve
+    from symcomm.problems.problem import parse_problem
+    from symcomm.problems.solve import solve
 
     def order(rank, p, m, v):
         pairs = [range(i, min(i + 2, m)) for i in range(0, m, 2)]

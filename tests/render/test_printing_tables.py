@@ -10,8 +10,8 @@ import pytest
 from symcomm import printing
 from symcomm.derivation import Exhibit
 from symcomm.errors import RenderError
-from symcomm.exam.problem import parse_problem
-from symcomm.exam.solve import solve
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.solve import solve
 from symcomm.form import Num, Product, Ratio, Sym, Total, num, product
 from symcomm.notation import Notation
 from symcomm.printing.quantities import quantity_tex

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from time_models import published
 
-from symcomm.exam.problem import read_problem
-from symcomm.exam.solve import solve
+from symcomm.problems.problem import read_problem
+from symcomm.problems.solve import solve
 from symcomm.render.document import Answer
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "linear-layer-roofline" / "linear-layer.md"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation
 from symcomm.errors import DocumentError, SymcommError, ValuesError
-from symcomm.exam.problem import read_problem
-from symcomm.exam.solve import solve
+from symcomm.problems.problem import read_problem
+from symcomm.problems.solve import solve
 from symcomm.graph.graph import Graph
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.setting import Setting

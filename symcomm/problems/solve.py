@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
-from symcomm.exam.blocks import blamed
-from symcomm.exam.deriving import accounting_of, derive, no_model
-from symcomm.exam.figures import Figure, draw
-from symcomm.exam.keys import Known, check_units, merge
-from symcomm.exam.printed import compare
-from symcomm.exam.problem import Ask, ModelBlock, Problem
+from symcomm.problems.blocks import blamed
+from symcomm.problems.deriving import accounting_of, derive, no_model
+from symcomm.problems.figures import Figure, draw
+from symcomm.problems.keys import Known, check_units, merge
+from symcomm.problems.printed import compare
+from symcomm.problems.problem import Ask, ModelBlock, Problem
 from symcomm.render.document import Answer, Block, Document, Given, Picture
 from symcomm.units import Quantity
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from symcomm.exam.pieces import pieces
-from symcomm.exam.problem import parse_problem, read_problem
-from symcomm.exam.solve import load_model, solve
+from symcomm.problems.pieces import pieces
+from symcomm.problems.problem import parse_problem, read_problem
+from symcomm.problems.solve import load_model, solve
 from symcomm.render.document import Heading, LayerTable, Prose
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -17,8 +17,8 @@ HEADER = ("Computation", "Input", "Output")
 
 def test_a_document_without_questions_is_not_solved_and_says_so() -> None:
     from symcomm.errors import DocumentError
-    from symcomm.exam.problem import parse_problem
-    from symcomm.exam.solve import solve
+    from symcomm.problems.problem import parse_problem
+    from symcomm.problems.solve import solve
 
     text = "Computation\tInput\tOutput\n$y = xW$\tx [B, D], W [D, F]\ty [B, F]\n"
     with pytest.raises(DocumentError) as caught:

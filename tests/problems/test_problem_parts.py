@@ -5,8 +5,8 @@ import re
 import pytest
 
 from symcomm.errors import SymcommError
-from symcomm.exam.problem import parse_problem
-from symcomm.exam.solve import load_model, solve
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.solve import load_model, solve
 from symcomm.model import Model
 from symcomm.render import source
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import TableError
-from symcomm.exam.problem import parse_problem, read_problem
-from symcomm.exam.solve import load_model
+from symcomm.problems.problem import parse_problem, read_problem
+from symcomm.problems.solve import load_model
 from symcomm.text.table import Table
 
 if TYPE_CHECKING:

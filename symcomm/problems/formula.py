@@ -6,7 +6,7 @@ import itertools
 import re
 
 from symcomm.errors import DocumentError
-from symcomm.exam.blocks import Scalar
+from symcomm.problems.blocks import Scalar
 from symcomm.text.table import Cell, Table, build
 
 

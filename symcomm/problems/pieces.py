@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symcomm.errors import DocumentError, Span
-from symcomm.exam.blocks import Source
+from symcomm.problems.blocks import Source
 from symcomm.text.finder import layer_tables, read_tables
 from symcomm.text.latex_table import BEGIN
 from symcomm.text.table import Table, as_layer_table

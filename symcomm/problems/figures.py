@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import Accounting
 from symcomm.errors import DocumentError, Span, ValuesError, nearest
-from symcomm.exam.blocks import Section, quantity
-from symcomm.exam.keys import Known, check_units, convert, read_conventions, read_option, read_values
+from symcomm.problems.blocks import Section, quantity
+from symcomm.problems.keys import Known, check_units, convert, read_conventions, read_option, read_values
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import OneOf, Option
 from symcomm.quantities.options import schedule_names
@@ -65,7 +65,7 @@ class Request:
 
     def derive(self, name: str, **changed: Any) -> Derivation:
         """A derivation of a quantity, under the options that belong to it."""
-        from symcomm.exam.deriving import derive
+        from symcomm.problems.deriving import derive
 
         known = {option.name for option in QUANTITIES[name].options}
         options = {key: value for key, value in self.options.items() if key in known} | changed

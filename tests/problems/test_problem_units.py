@@ -8,8 +8,8 @@ import pytest
 
 import symcomm as sc
 from symcomm.errors import StrategyError, SymcommError, ValuesError
-from symcomm.exam.problem import parse_problem
-from symcomm.exam.solve import solve
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.solve import solve
 from symcomm.render import render
 
 TABLE = """| Computation | Input | Output |
@@ -81,7 +81,7 @@ def test_the_problem_file_itself_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "p.md"
     path.write_text(document(MODEL, "ask: flops"), encoding="utf-8")
     before = path.read_bytes()
-    from symcomm.exam.problem import read_problem
+    from symcomm.problems.problem import read_problem
 
     solved = solve(read_problem(path))
     with pytest.raises(SymcommError, match="is the problem file itself, which would be overwritten"):

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from symcomm.errors import SymcommError
-from symcomm.exam.problem import parse_problem, read_problem
-from symcomm.exam.solve import solve
+from symcomm.problems.problem import parse_problem, read_problem
+from symcomm.problems.solve import solve
 
 TABLE = r"""| Computation | Input | Output |
 |---|---|---|

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from symcomm.accounting import CONVENTIONS
-from symcomm.exam.figures import FIGURE_KEYS, FIGURES, Kind
-from symcomm.exam.problem import ASK_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS
+from symcomm.problems.figures import FIGURE_KEYS, FIGURES, Kind
+from symcomm.problems.problem import ASK_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import DeclaredQuantity, Option
 

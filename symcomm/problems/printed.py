@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from symcomm.derivation import Exhibit
 from symcomm.errors import ValuesError
-from symcomm.exam.problem import Ask, Problem
+from symcomm.problems.problem import Ask, Problem
 from symcomm.render.document import Answer, Block
 from symcomm.units import ONE, Quantity, Unit, group
 

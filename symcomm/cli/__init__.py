@@ -1,0 +1,63 @@
+"""The command line: one file a command, ``symcomm solve``, ``derive``, ``quantities``, ``show`` and others.
+
+Only Click is imported here; what a command needs is imported when it runs, so that ``--help`` answers at once.
+Mistakes in the input are told with their place and end with status 2; a bug says that it is one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from symcomm import __version__
+from symcomm.cli.completion import completion
+from symcomm.cli.derive import derive, passes, quantities, schema
+from symcomm.cli.search import search
+from symcomm.cli.show import show
+from symcomm.cli.solve import solve
+
+_ISSUES = "please report it with the command and the file"
+
+
+class _Commands(click.Group):
+    """A group whose commands report mistakes and bugs in their own way."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from symcomm.errors import SymcommError
+
+        try:
+            return super().invoke(ctx)
+        except SymcommError as error:
+            if ctx.params.get("debug"):
+                raise
+            click.echo(f"error: {shown_text(str(error))}", err=True)
+            ctx.exit(2)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            said = shown_text(" ".join(str(error).split())[:300])
+            click.echo(f"internal error: {type(error).__name__}: {said}", err=True)
+            click.echo(f"This is a bug in symcomm; {_ISSUES}. `symcomm --debug ...` shows the traceback.", err=True)
+            ctx.exit(1)
+
+
+def shown_text(text: str) -> str:
+    """Text of a file as a terminal may show it: nothing in it is an order to the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="symcomm")
+@click.option("--debug", is_flag=True, help="Show tracebacks instead of messages.")
+def main(debug: bool) -> None:
+    """Derive the cost of neural networks in closed form from layer tables, every step shown.
+
+    Exit status: 0 done, 1 a check failed or a bug in symcomm, 2 a mistake in the input.
+    """
+
+
+for _command in (solve, derive, quantities, passes, schema, search, show, completion):
+    main.add_command(_command)

@@ -1,0 +1,174 @@
+"""``symcomm derive``, ``quantities`` and ``schema``: one quantity, and what can be asked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from symcomm.cli.shared import accounting_option, conventions, quantities_of, read_model, reading, write
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from symcomm.derivation import Derivation
+    from symcomm.quantities.declared import DeclaredQuantity
+
+DERIVED = ("text", "json", "latex", "markdown", "html")
+
+
+class _Derive(click.Group):
+    """A command for each quantity, with its options; only the one that is asked for is read."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from symcomm.quantities import QUANTITIES
+
+        return [*QUANTITIES]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command:
+        return _derive_command(_declared(name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from symcomm.quantities import QUANTITIES
+
+        groups: dict[str, list[str]] = {}
+        for name, group in QUANTITIES.groups.items():
+            groups.setdefault(group, []).append(name)
+        with formatter.section("Quantities"):
+            formatter.write_dl([(group, ", ".join(names)) for group, names in groups.items()])
+
+
+def _declared(name: str) -> DeclaredQuantity:
+    from symcomm.errors import DocumentError, nearest
+    from symcomm.quantities import QUANTITIES
+
+    if name not in QUANTITIES:
+        raise DocumentError(f"unknown quantity '{name[:60]}'", hint=nearest(name, [*QUANTITIES]))
+    return QUANTITIES[name]
+
+
+@click.group(cls=_Derive, subcommand_metavar="QUANTITY [OPTIONS]")
+def derive() -> None:
+    """Derive one quantity, step by step.
+
+    \b
+    symcomm derive communication --model homework.md --strategy data --at N_layer=32,D=4096
+    symcomm derive peak_rate --clock '1.41 GHz' --units 108 --fma 512
+
+    'symcomm derive QUANTITY --help' tells the options of one, 'symcomm quantities' what each quantity is.
+    """
+
+
+_deriving = (
+    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option, in another way."),
+    click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096."),
+    accounting_option,
+    click.option("--to", "form", type=click.Choice(DERIVED), default="text", show_default=True,
+                 help="How it is written."),
+    click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal."),
+)  # fmt: skip
+
+
+def _derive_command(declared: DeclaredQuantity) -> click.Command:
+    """The command of one quantity: the options that it declares, and those that all of them have."""
+
+    def run(**given: Any) -> None:
+        _derive(declared, given)
+
+    for option in reversed(_deriving):
+        run = option(run)
+    if declared.needs_model:
+        run = reading(run)
+        file = click.Path(path_type=Path)
+        run = click.option("--model", "file", type=file, help="A file with a layer table, or a problem file.")(run)
+    for one in reversed(declared.options):
+        names = dict.fromkeys((f"--{one.name.replace('_', '-')}", f"--{one.name}"))
+        run = click.option(*names, f"option_{one.name}", metavar=one.kind.upper(), help=plain(one.told))(run)
+    return click.command(declared.name, help=plain(declared.text))(run)
+
+
+def plain(text: str) -> str:
+    return text.replace("``", "'")
+
+
+def _derive(declared: DeclaredQuantity, given: dict[str, Any]) -> None:
+    from symcomm.errors import DocumentError
+    from symcomm.problems.deriving import accounting_of, no_model
+    from symcomm.problems.deriving import derive as derived
+    from symcomm.problems.keys import convert
+
+    said = {
+        key.removeprefix("option_"): text
+        for key, text in given.items()
+        if key.startswith("option_") and text is not None
+    }
+    for setting in given["settings"]:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise DocumentError(f"--set: '{setting[:60]}' gives no value", hint="write --set NAME=VALUE")
+        said[key.strip()] = text.strip()
+    options = {name: convert(text, declared.option(name)) for name, text in said.items()}
+    declared.check(options)
+    file = given.get("file")
+    model = no_model()
+    if declared.needs_model:
+        if file is None:
+            raise DocumentError(f"'{declared.name}' needs a model", hint="name a file with a layer table: --model FILE")
+        model = read_model(file, given["name"], given["repeat"], given["batch"], given["loss"])
+    told = quantities_of(given["at"])
+    values = {symbol: number.value for symbol, number in told.items()}
+    made = derived(declared.name, model, options, accounting_of(conventions(given["accounting"])), values)
+    made.check_names(told)
+    made.values(**told)  # their units
+    write(_written(made, given["form"], values), given["output"], file)
+
+
+@click.command("quantities")
+@click.argument("quantity", required=False)
+@click.option("--json", "as_json", is_flag=True, help="For a program.")
+def quantities(quantity: str | None, as_json: bool) -> None:
+    """List the quantities that can be derived, or the options of one QUANTITY.
+
+    \b
+    symcomm quantities
+    symcomm quantities communication
+    """
+    from symcomm.quantities import QUANTITIES
+
+    chosen = [_declared(quantity)] if quantity else [*QUANTITIES.values()]
+    if as_json:
+        click.echo(json.dumps([one.json() for one in chosen], indent=2, ensure_ascii=False, default=str))
+        return
+    formatter = click.HelpFormatter(width=shutil.get_terminal_size().columns)
+    if quantity:
+        formatter.write(f"{quantity}: {plain(chosen[0].summary)}\n\n")
+        formatter.write_dl([(o.name, o.told) for o in chosen[0].options])
+    for group in dict.fromkeys(one.group for one in chosen) if not quantity else ():
+        with formatter.section(group):
+            formatter.write_dl([(one.name, plain(one.summary)) for one in chosen if one.group == group])
+    click.echo(formatter.getvalue(), nl=False)
+
+
+passes = click.Command("passes", params=quantities.params, callback=quantities.callback, hidden=True)
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON schema of the symcomm blocks of problem files, for editors."""
+    from symcomm.problems.schema import problem_schema
+
+    click.echo(json.dumps(problem_schema(), indent=1, ensure_ascii=False))
+
+
+def _written(made: Derivation, form: str, values: dict[str, Fraction]) -> str:
+    if form == "json":
+        from symcomm import report
+
+        return json.dumps(report.derivation(made, values), indent=2, ensure_ascii=False)
+    from symcomm import printing
+
+    known = made.relations.complete(dict(made.given) | values)
+    return printing.derivation(made, form, known)  # type: ignore[arg-type]  # click checked the name

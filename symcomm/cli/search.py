@@ -1,0 +1,87 @@
+"""``symcomm search``: the fastest strategies and sizes that fit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from symcomm.cli.shared import accounting_option, conventions, progress_bar, read_model, reading, values, write
+
+_searching = (
+    click.option("--devices", type=int, required=True, help="How many devices the mesh has."),
+    click.option("--device", help="A device of the hardware table, for its rates: H100-SXM, ..."),
+    click.option("--capacity", help="The memory of one device, where it is not the device's: '80 GB'."),
+    click.option("--capacity-is", help="What a capacity means: nominal_GB, nominal_GiB or usable. Never supposed."),
+    click.option("--strategy", "strategies", multiple=True, help="A strategy to try, without sizes; may be repeated."),
+    click.option("--microbatches", help="Such as 1..64*2 or 1,2,3; all divisors of the batch unless told."),
+    click.option("--recomputation", help="Some of none,selective,full; all of them unless told."),
+    click.option("--schedule", "schedules", help="Some of 1f1b, gpipe and others that take as long; 1f1b unless told."),
+    click.option("--sizes", multiple=True, metavar="NAME=RANGE", help="tensor=1..8, or L=1024,2048; may be repeated."),
+    click.option("--buckets", help="Numbers of gradient buckets, such as 1..64*2."),
+    click.option("--call-overhead", help="The overhead of one bucket's call: '20 us'."),
+    click.option("--recipe", default="mixed_adam", show_default=True, help="What a parameter keeps."),
+    click.option("--top", default=10, show_default=True, help="How many of the fastest are told."),
+    click.option("--jobs", type=int, help="Worker processes."),
+    click.option("--seconds", default=600.0, show_default=True, help="The longest that it may take."),
+    click.option("--plot", "picture", type=click.Path(path_type=Path), help="A picture of the front: front.svg."),
+    click.option("--json", "as_json", is_flag=True, help="For a program."),
+    click.option("--links", help="The links of mesh axes: 'tensor=900 GB/s, data=50 GB/s @ 5 us, pipe=50 GB/s'."),
+    *(click.option(f"--{rate}", help="A rate over that of the device.") for rate in
+      ("peak", "memory", "network", "latency", "utilisation")),
+)  # fmt: skip
+
+
+def _search_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_searching):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_search_options
+@click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096.")
+@accounting_option
+@reading
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
+def search(
+    file: Path, strategies: tuple[str, ...], sizes: tuple[str, ...], at: tuple[str, ...], accounting: tuple[str, ...],
+    name: str, repeat: str, batch: str, loss: bool, picture: Path | None, as_json: bool, output: Path | None,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Search strategies and sizes for the model of a FILE: the fastest that fit, and why they are limited.
+
+    \b
+    symcomm search model.md --devices 64 --device H100-SXM --capacity-is nominal_GB --batch 512
+
+    --batch is the global batch here (512, or 256,512); the symbol of a batch axis that the table leaves out also goes
+    there. Exit status 1 where nothing fits.
+    """
+    from symcomm.errors import ValuesError
+    from symcomm.problems.deriving import accounting_of
+    from symcomm.searching.run import search as searched
+
+    number = batch[:1].isdigit()
+    limits: dict[str, str] = {}
+    for text in sizes:
+        key, equals, said = text.partition("=")
+        if not equals or key.strip() in limits:
+            hint = "write --sizes tensor=1..8, each name once"
+            raise ValuesError(f"--sizes: '{text[:60]}' gives no values", hint=hint)
+        limits[key.strip()] = said
+    model = read_model(file, name, repeat, "" if number else batch, loss).at(**values(at))
+    with progress_bar("searching") as progress:
+        found = searched(
+            model, batch=batch if number else None, strategies=strategies or None, sizes=limits,
+            accounting=accounting_of(conventions(accounting)), progress=progress, **options,
+        )  # fmt: skip
+    if picture is not None and found.front:
+        found.plot(picture)
+    write(json.dumps(found.json(), indent=2, ensure_ascii=False) if as_json else found.text(), output, file)
+    if not found.feasible:
+        sys.exit(1)

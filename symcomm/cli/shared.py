@@ -1,0 +1,149 @@
+"""What several commands share: options, how a file is read as a model, how a text is written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from symcomm.model import Model
+    from symcomm.units import Quantity
+
+
+def comma(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
+    def read(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+        from symcomm.errors import nearest
+
+        names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+        for name in names:
+            if name not in choices:
+                raise click.BadParameter(f"unknown format '{name}'; {nearest(name, list(choices))}")
+        if not names:
+            raise click.BadParameter("no format is named")
+        return names
+
+    return read
+
+
+def values(texts: Sequence[str]) -> dict[str, Fraction]:
+    """The same numbers, without their units."""
+    return {name: quantity.value for name, quantity in quantities_of(texts).items()}
+
+
+def quantities_of(texts: Sequence[str]) -> dict[str, Quantity]:
+    """``--at N_layer=32,D=4096``: numbers with units, each name once."""
+    from symcomm.errors import ValuesError
+    from symcomm.problems.keys import plain_name
+    from symcomm.units import Quantity
+
+    found: dict[str, Quantity] = {}
+    for piece in (p.strip() for text in texts for p in text.split(",")):
+        if not piece:
+            continue
+        name, equals, number = piece.partition("=")
+        if not equals or not number.strip():
+            raise ValuesError(f"--at: '{piece[:60]}' gives no value", hint="write for instance --at N_layer=32,D=4096")
+        name = plain_name(name)
+        value = Quantity.parse(number.strip())
+        if value.value <= 0:
+            raise ValuesError(f"--at: {name} is {number.strip()}, which is not positive")
+        if found.setdefault(name, value) != value:
+            raise ValuesError(f"--at: {name} is given twice, as {found[name]} and as {value}")
+    return found
+
+
+def conventions(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """``--accounting sent_per_rank`` or ``--accounting pipeline=per_microbatch``; several with commas."""
+    from symcomm.problems.keys import convention
+
+    return tuple(convention(piece.strip()) for text in texts for piece in text.split(",") if piece.strip())
+
+
+accounting_option = click.option(
+    "--accounting", multiple=True, metavar="NAME", help="A convention, such as sent_per_rank; may be repeated."
+)
+_read_options = (
+    click.option(
+        "--name", default="", metavar="MODEL", help="Which model of the file (the last one by default), or which table."
+    ),
+    click.option("--repeat", default="", metavar="SYMBOL", help="The symbol that says how often the table is stacked."),
+    click.option("--batch", default="", metavar="SYMBOL", help="A batch axis the table leaves out."),
+    click.option("--loss", is_flag=True, help="Count the cross-entropy of a configuration's head in."),
+)
+
+
+def reading(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_read_options):
+        command = option(command)
+    return command
+
+
+def read_model(file: Path, name: str, repeat: str, batch: str, loss: bool) -> Model:
+    from symcomm.problems.problem import read_problem
+    from symcomm.problems.solve import load_model
+
+    if file.suffix in (".json", ".txt") or loss:
+        from symcomm.model import load_known
+
+        known = load_known(file, repeat=repeat, batch=batch, loss=loss)
+        if known is not None:
+            return known.part(name) if name else known
+    return load_model(read_problem(file), name, repeat=repeat, batch=batch)
+
+
+def write(text: str, output: Path | None, read: Path | None = None) -> None:
+    """Prints a text, or writes it to a file, whole or not at all; never over the file that was ``read``."""
+    if output is None:
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    from symcomm.errors import RenderError
+
+    if read is not None and output.resolve() == read.resolve():
+        raise RenderError(f"{output} is the file of the model, which would be overwritten", hint="choose another name")
+
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        part = output.with_name(f".{output.name}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(output)
+    except OSError as error:
+        raise RenderError(f"{output} cannot be written: {error.strerror}") from None
+    click.echo(str(output))
+
+
+@contextmanager
+def progress_bar(what: str = "deriving") -> Iterator[Callable[[int, int, str], None]]:
+    """A progress bar on a terminal, once the work has taken a second; nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, label: None
+        return
+    from time import monotonic
+
+    start = monotonic()
+    bar: Any = None
+    task: Any = None
+
+    def show(done: int, total: int, label: str) -> None:
+        nonlocal bar, task
+        if bar is None and monotonic() - start > 1 and done < total:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            bar = Progress(console=Console(stderr=True), transient=True)
+            bar.start()
+            task = bar.add_task(what, total=total)
+        if bar is not None:
+            bar.update(task, completed=done, total=total, description=f"{what} {label}"[:40])
+
+    try:
+        yield show
+    finally:
+        if bar is not None:
+            bar.stop()

@@ -1,0 +1,88 @@
+"""``symcomm show``: what was read, as a table and a drawing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from symcomm.cli.shared import read_model, reading, write
+
+if TYPE_CHECKING:
+    from symcomm.model import Model
+
+SHOWN = ("text", "json", "svg", "dot")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@reading
+@click.option("--to", "form", type=click.Choice(SHOWN), default="text", show_default=True, help="How it is shown.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
+def show(file: Path, name: str, repeat: str, batch: str, loss: bool, form: str, output: Path | None) -> None:
+    """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph.
+
+    \b
+    symcomm show homework.md
+    symcomm show homework.md --to svg -o graph.svg
+    """
+    model = read_model(file, name, repeat, batch, loss)
+    if form in ("svg", "dot"):
+        from symcomm import drawing
+
+        write(drawing.WRITERS[form](model.graph), output, file)
+    elif form == "json":
+        import json
+
+        from symcomm import report
+
+        write(json.dumps(report.model(model), indent=2, ensure_ascii=False), output, file)
+    else:
+        write(_table(model, output is None and sys.stdout.isatty()), output, file)
+
+
+def _table(model: Model, terminal: bool) -> str:
+    """The table of ops and the drawing below it, as a terminal shows them."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from symcomm import drawing, report
+
+    seen = report.model(model)
+    regions = {region["name"]: region["times"] for region in seen["regions"]}
+    table = Table(title=Text(seen["name"], style="bold"), title_justify="left", show_edge=False, pad_edge=False)
+    for column in ("row", "op", "kind", "output shape", "parameters", "forward FLOPs"):
+        table.add_column(column, justify="right" if column == "row" else "left", overflow="fold")
+    titled = ""
+    for row in seen["ops"]:
+        if len(regions) > 1 and row["region"] != titled:
+            titled = row["region"]
+            times = f" × {regions[titled]}" if regions[titled] else ""
+            table.add_section()
+            table.add_row("", Text(f"{titled}{times}", style="bold"))
+        cells = (str(row["row"]), row["name"], row["kind"], row["shape"], row["parameters"], row["flops"])
+        table.add_row(*(Text(cell) for cell in cells))
+    out = StringIO()
+    width = None if terminal else 140
+    console = Console(file=out, width=width, force_terminal=terminal, color_system="auto" if terminal else None)
+    console.print(table)
+    console.print()
+    for title in ("parameters", "flops"):
+        total = seen["totals"][title]
+        value = f" = {total['value']['text']}" if total["value"] else f" {total['unit']}"
+        label = {"parameters": "parameters", "flops": "forward FLOPs"}[title]
+        console.print(Text(f"{label}: {total['form']}{value}"), soft_wrap=True)
+    console.print(Text(f"read as {seen['reading']}"), soft_wrap=True)
+    if seen["axes"]:
+        told = "; ".join(f"{role} {', '.join(labels)}" for role, labels in seen["axes"].items())
+        console.print(Text(f"axes: {told}".replace("pairs", "cut by tensor parallelism")), soft_wrap=True)
+    for note in seen["notes"]:
+        console.print(Text(f"note: {note}"), soft_wrap=True)
+    console.print()
+    console.print(Text(drawing.text(model.graph)), soft_wrap=True)
+    return out.getvalue()
