@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.dtypes import formats
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError
+from symcomm.notation import Notation
 from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section
-from symcomm.notation import Notation
 from symcomm.quantities.declared import Option
 from symcomm.units import Quantity
 

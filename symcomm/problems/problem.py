@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.problems.figures import FIGURE_LIMIT, Figure, read_figure
 from symcomm.problems.formula import formula_table
 from symcomm.problems.keys import Known, merge, read_conventions, read_option, read_symbols, read_values, symbol_key
-from symcomm.notation import Notation
 from symcomm.render.document import Heading, LayerTable, Prose
 from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
