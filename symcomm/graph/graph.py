@@ -44,7 +44,7 @@ class Tensor:
 
     ``role`` is ``input``, ``weight``, ``activation``, ``gradient`` or ``constant`` (masks, rotation tables, token ids:
     no gradient). ``virtual`` tensors are never stored: a one-hot matrix stands for its indices. ``of`` names the
-    tensor a gradient belongs to.
+    tensor a gradient belongs to. ``parts`` are how many axes each axis of the author's own is made of, families first.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Tensor:
     virtual: bool = False
     of: str = ""
     source: Span | None = None
+    parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
