@@ -1,0 +1,145 @@
+"""Where PyTorch moves or counts otherwise than the derivation, each way by name.
+
+A convention rewrites what is derived into what PyTorch does by that rule; it never looks at what was measured. What
+is then still different is a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+_DOCS = "https://docs.pytorch.org/docs/2.13"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Calls that are alike: kind, phase, group, tensor, elements of one call, and how many there are.
+
+    ``calls`` is None where several tensors share a call.
+    """
+
+    kind: str
+    phase: str
+    group: str
+    tensor: str
+    elements: Fraction
+    calls: int | None = 1
+    times: int = 1
+    region: str = ""
+
+    @property
+    def total(self) -> Fraction:
+        """The elements of all of them."""
+        return self.elements * self.times
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a convention may look at: the shapes of weights as they are held, and the ranks of each mesh axis."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    mesh: Mapping[str, int]
+    routing_flops: Fraction = Fraction(0)
+    own_boundaries: int = 0
+    microbatches: int = 1
+    ties: frozenset[str] = frozenset()
+
+
+Entries = list[Entry]
+
+
+def _same(entries: Entries, context: Context) -> Entries:
+    return entries
+
+
+@dataclass(frozen=True)
+class TorchConvention:
+    """A way of PyTorch's: its name, one sentence, where it is documented, and what it makes of derived calls."""
+
+    name: str
+    statement: str
+    source: str
+    rewrite: Callable[[Entries, Context], Entries] = field(default=_same, repr=False)
+    flops: Callable[[Fraction, Context], Fraction] = field(default=lambda count, context: count, repr=False)
+
+
+def _shared(entries: Entries, context: Context) -> Entries:
+    return [replace(e, calls=None) for e in entries]
+
+
+def _padded(entries: Entries, context: Context) -> Entries:
+    made = []
+    for e in entries:
+        shape, ranks = context.shapes.get(e.tensor, ()), context.mesh.get(e.group, 1)
+        weight = e.kind in ("all-gather", "reduce-scatter") and shape
+        factor = Fraction(-(-shape[0] // ranks) * ranks, shape[0]) if weight else Fraction(1)
+        made.append(replace(e, elements=e.elements * factor))
+    return made
+
+
+def _whole_gradients(entries: Entries, context: Context) -> Entries:
+    return [replace(e, kind="all-reduce") if e.kind == "reduce-scatter" and e.phase == "backward" else e for e in entries]
+
+
+def _broadcasts(entries: Entries, context: Context) -> Entries:
+    return [replace(e, kind="broadcast") if e.kind == "all-gather" and e.phase == "update" else e for e in entries]
+
+
+def _when_read(entries: Entries, context: Context) -> Entries:
+    return [replace(e, phase="forward") if e.kind == "all-gather" and e.phase == "update" else e for e in entries]
+
+
+def _axis_by_axis(entries: Entries, context: Context) -> Entries:
+    made = []
+    for e in entries:
+        axes = e.group.split("+")
+        made += [replace(e, group=axis) for axis in axes] if len(axes) > 1 and e.kind == "all-reduce" else [e]
+    return made
+
+
+def _two_levels(entries: Entries, context: Context) -> Entries:
+    """The part of a rank is what the all-reduce across groups works on."""
+    return entries
+
+
+# One row a convention.
+CONVENTIONS: Mapping[str, TorchConvention] = {
+    c.name: c
+    for c in (
+        TorchConvention(
+            "buckets", "DistributedDataParallel reduces the gradients of several weights in one call.",
+            f"{_DOCS}/notes/ddp.html#internal-design", _shared,
+        ),
+        TorchConvention(
+            "units", "fully_shard gathers the weights of a unit in one call, and reduces their gradients in one.",
+            f"{_DOCS}/distributed.fsdp.fully_shard.html", _shared,
+        ),
+        TorchConvention(
+            "padded_rows", "fully_shard cuts a weight into parts of whole rows, all as large as the largest; the last "
+            "ones are filled up.", f"{_DOCS}/distributed.fsdp.fully_shard.html", _padded,
+        ),
+        TorchConvention(
+            "whole_gradients", "DistributedDataParallel gives every rank the whole gradient, where ZeRO-1 needs a part.",
+            f"{_DOCS}/distributed.optim.html", _whole_gradients,
+        ),
+        TorchConvention(
+            "broadcast_by_owner", "ZeroRedundancyOptimizer broadcasts each updated weight from the rank that owns it, "
+            "where weights are otherwise gathered.", f"{_DOCS}/distributed.optim.html", _broadcasts,
+        ),
+        TorchConvention(
+            "gathered_when_read", "fully_shard gathers the updated weights when the next forward pass reads them.",
+            f"{_DOCS}/distributed.fsdp.fully_shard.html", _when_read,
+        ),
+        TorchConvention(
+            "axis_by_axis", "DTensor reduces over one axis of the mesh after the other.",
+            f"{_DOCS}/distributed.tensor.html", _axis_by_axis,
+        ),
+        TorchConvention(
+            "routing_by_product", "The written module multiplies tokens with a 0/1 tensor to bring them to their experts, "
+            "which is counted as a matrix product; the derivation counts a lookup, which is none.",
+            f"{_DOCS}/generated/torch.einsum.html", flops=lambda count, context: count + context.routing_flops,
+        ),
+    )
+}  # fmt: skip
