@@ -37,14 +37,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class Context:
-    """What a convention may look at: the shapes of weights as they are held, and the ranks of each mesh axis."""
+    """What a convention may look at.
+
+    ``shapes`` are those of weights as they are held, ``mesh`` the ranks of each axis, ``shards`` those over which
+    weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.
+    ``early`` are the calls that finish partial sums before a product reads them, ``spared`` those (kind, phase, group,
+    tensor) that are then not needed.
+    """
 
     shapes: Mapping[str, tuple[int, ...]]
     mesh: Mapping[str, int]
+    shards: int = 1
     routing_flops: Fraction = Fraction(0)
-    own_boundaries: int = 0
-    microbatches: int = 1
-    ties: frozenset[str] = frozenset()
+    handed_on: Mapping[str, int] = field(default_factory=dict)
+    early: tuple[Entry, ...] = ()
+    spared: frozenset[tuple[str, str, str, str]] = frozenset()
 
 
 Entries = list[Entry]
@@ -63,10 +70,11 @@ class TorchConvention:
     source: str
     rewrite: Callable[[Entries, Context], Entries] = field(default=_same, repr=False)
     flops: Callable[[Fraction, Context], Fraction] = field(default=lambda count, context: count, repr=False)
+    parameters: Callable[[Fraction, Context], Fraction] = field(default=lambda count, context: count, repr=False)
 
 
 def _shared(entries: Entries, context: Context) -> Entries:
-    return [replace(e, calls=None) for e in entries]
+    return [replace(e, calls=None) if e.tensor in context.shapes else e for e in entries]
 
 
 def _padded(entries: Entries, context: Context) -> Entries:
@@ -91,17 +99,28 @@ def _when_read(entries: Entries, context: Context) -> Entries:
     return [replace(e, phase="forward") if e.kind == "all-gather" and e.phase == "update" else e for e in entries]
 
 
+def _gathered_for_exchange(entries: Entries, context: Context) -> Entries:
+    return [replace(e, kind="all-gather") if e.kind == "all-to-all" else e for e in entries]
+
+
+def _gathered_for_each(entries: Entries, context: Context) -> Entries:
+    made = []
+    for e in entries:
+        several = context.handed_on.get(e.tensor, 1) if (e.kind, e.phase) == ("all-gather", "backward") else 1
+        made.append(replace(e, times=e.times * several, calls=e.calls and e.calls * several))
+    return made
+
+
+def _reduced_before_product(entries: Entries, context: Context) -> Entries:
+    return [e for e in entries if (e.kind, e.phase, e.group, e.tensor) not in context.spared] + [*context.early]
+
+
 def _axis_by_axis(entries: Entries, context: Context) -> Entries:
     made = []
     for e in entries:
         axes = e.group.split("+")
         made += [replace(e, group=axis) for axis in axes] if len(axes) > 1 and e.kind == "all-reduce" else [e]
     return made
-
-
-def _two_levels(entries: Entries, context: Context) -> Entries:
-    """The part of a rank is what the all-reduce across groups works on."""
-    return entries
 
 
 # One row a convention.
@@ -131,6 +150,19 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         TorchConvention(
             "gathered_when_read", "fully_shard gathers the updated weights when the next forward pass reads them.",
             f"{_DOCS}/distributed.fsdp.fully_shard.html", _when_read,
+            parameters=lambda count, context: count / context.shards,
+        ),
+        TorchConvention(
+            "gathered_for_exchange", "On the CPU, DTensor gathers the whole tensor where parts are exchanged, all to all.",
+            f"{_DOCS}/distributed.tensor.html", _gathered_for_exchange,
+        ),
+        TorchConvention(
+            "gathered_for_each", "Autograd gathers a gradient once for each operand of a sum that was reduced and cut, "
+            "though all get the same gradient.", f"{_DOCS}/notes/autograd.html", _gathered_for_each,
+        ),
+        TorchConvention(
+            "reduced_before_product", "DTensor carries no partial sum through a matrix product: it is reduced before.",
+            f"{_DOCS}/distributed.tensor.html", _reduced_before_product,
         ),
         TorchConvention(
             "axis_by_axis", "DTensor reduces over one axis of the mesh after the other.",

@@ -68,9 +68,10 @@ METHODS: tuple[Method, ...] = (
     Method("ddp", "DistributedDataParallel",
            lambda s: s.pipeline is None and _batch_only(s) and len(batch_meshes(s)) == 1, ("buckets",)),
     Method("fsdp2+dtensor", "fully_shard around DTensor",
-           lambda s: s.pipeline is None and _shards(s, SHARDS) and len(shard_rules(s)) == 1, (*_FSDP,),
+           lambda s: s.pipeline is None and _shards(s, SHARDS) and len(shard_rules(s)) == 1, ("reduced_before_product", "gathered_for_exchange", "gathered_for_each", *_FSDP),
            (("gathered_activations", "keep"),)),
-    Method("dtensor", "DTensor", lambda s: s.pipeline is None and not shard_rules(s), (),
+    Method("dtensor", "DTensor", lambda s: s.pipeline is None and not shard_rules(s),
+           ("reduced_before_product", "gathered_for_exchange", "gathered_for_each", "axis_by_axis"),
            (("gathered_activations", "keep"),)),
 )  # fmt: skip
 

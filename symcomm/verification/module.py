@@ -279,8 +279,7 @@ class _Writer:
         def value(op: Op, name: str) -> str:
             made = self.graph.producers.get(name)
             if made is not None and made.kind == "onehot":
-                text = value(made, made.inputs[0])
-                return text
+                return value(op, made.inputs[0])
             if name in attributes:
                 text = f"self.{attributes[name]}"
             else:

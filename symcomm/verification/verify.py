@@ -11,7 +11,8 @@ from typing import Any
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError
 from symcomm.form import evaluate, from_expr, value
-from symcomm.graph.graph import Graph
+from symcomm.graph.gradient import gradient_name
+from symcomm.graph.graph import Graph, Op
 from symcomm.model import Model
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy, parse_strategy
@@ -19,6 +20,7 @@ from symcomm.program import pipeline
 from symcomm.program.program import ONE_RANK, program
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.communication.communication import calls
+from symcomm.quantities.counting.flops import is_matrix_product
 from symcomm.quantities.counting.load import load
 from symcomm.setting import Setting
 from symcomm.verification.conventions import CONVENTIONS, Context, Entry
@@ -269,6 +271,48 @@ def _routing_flops(case: _Case) -> Fraction:
     return total
 
 
+def _handed_on(case: _Case) -> dict[str, int]:
+    """For each sum, how many of its operands were reduced and cut just before it."""
+    cut = {c.stored for c in case.plan.collectives if c.kind == "reduce-scatter" and c.phase == "forward"}
+    return {op.output: n for op in case.graph.ops if op.kind == "add" for n in [len(cut & {*op.inputs})] if n > 1}
+
+
+def _product(op: Op, graph: Graph) -> bool:
+    """Whether the written module does an op as a matrix product: those that bring tokens to experts are, too."""
+    if op.kind != "contraction" or len(op.inputs) < 2:
+        return False
+    made = [graph.producers.get(name) for name in op.inputs]
+    ids = any(one is not None and one.kind == "onehot" for one in made)
+    return is_matrix_product(op) or (bool(op.attribute("lookup")) and not ids and not op.attribute("slice"))
+
+
+def _early(case: _Case) -> tuple[tuple[Entry, ...], frozenset[tuple[str, str, str, str]]]:
+    """The calls that would finish partial sums before products read them, and those that are not needed then."""
+    plan, graph = case.plan, case.plan.graph
+    made: dict[tuple[str, str], Entry] = {}
+    carried: set[tuple[str, str]] = set()  # (tensor, mesh): partial only because a product passed the sum on
+    spared: set[tuple[str, str, str, str]] = set()
+    times = {r.name: int(case.known[r.times]) if r.times else 1 for r in case.graph.regions}
+    for step in plan.steps:
+        if isinstance(step, Compute):
+            for name, stored, layout in zip(step.inputs, step.reads, step.layouts, strict=True):
+                for mesh in (m for m, p in layout if p == PARTIAL):
+                    if (stored, mesh) not in carried and _product(step.op, graph):
+                        elements = case.number(graph.volume(name))
+                        for m, p in layout:
+                            elements = elements / case.mesh[m] if p != PARTIAL else elements
+                        count = times.get(step.op.region, 1)
+                        of = graph.tensors[name].of or name
+                        made.setdefault((stored, mesh), Entry("all-reduce", step.op.phase, mesh, of, elements, count, count))
+                    if (stored, mesh) in carried or _product(step.op, graph):
+                        carried |= {(step.makes, m) for m, p in step.output if m == mesh and p == PARTIAL}
+        elif any((step.tensor, m) in carried for m in step.meshes):
+            group = "+".join(m for m in case.mesh if m in step.meshes)
+            name = step.tensor.split(" @ ")[0]
+            spared.add((step.kind, step.phase, group, graph.tensors[name].of or name))
+    return tuple(made.values()), frozenset(spared)
+
+
 # -- what a rank is told ---------------------------------------------------------------------------------
 
 
@@ -322,6 +366,9 @@ def _placed(case: _Case, meshes: list[str]) -> dict[str, Any]:
         if step.part != "whole":
             raise StrategyError(f"{step.op.output} is reduced along a cut axis, which DTensor does another way")
         cuts = dict(step.cuts)
+        if step.op.kind == "route" and step.op.output_indices[-3] in cuts.values():
+            raise StrategyError("each rank would route its part of a sequence by itself, which one process does not do",
+                                hint="cut the batch: data(2)")  # fmt: skip
         for name, indices, layout in zip(step.op.inputs, step.op.indices, step.layouts, strict=True):
             partial = {m for m, p in layout if p == PARTIAL}
             said = [
@@ -332,7 +379,11 @@ def _placed(case: _Case, meshes: list[str]) -> dict[str, Any]:
             if made is not None and made.kind == "onehot":
                 name, said = made.inputs[0], [p if p != len(graph.tensors[name].axes) - 1 else None for p in said]
             reads.setdefault(step.op.output, {})[name] = said
-    return {"rests": rests, "reads": reads}
+    passing = [
+        graph.tensors[name].of for name, layout in plan.placements.items()
+        if name == gradient_name(graph.tensors[name].of) and any(m in meshes and p == PARTIAL for m, p in layout)
+    ]
+    return {"rests": rests, "reads": reads, "passing": passing}
 
 
 def _spec(case: _Case, written: TorchModule, source: str, used: str) -> dict[str, Any]:
@@ -404,7 +455,9 @@ def _spec(case: _Case, written: TorchModule, source: str, used: str) -> dict[str
 
 def _rows(case: _Case, reports: list[dict[str, Any]]) -> list[Row]:
     used = case.method
-    context = Context(_shapes(case), case.mesh, _routing_flops(case))
+    shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
+    early, spared = _early(case)
+    context = Context(_shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, spared)
     together = case.method.name == "pipelining"
     rows: list[Row] = []
     flops = _derived_flops(case)
@@ -417,7 +470,11 @@ def _rows(case: _Case, reports: list[dict[str, Any]]) -> list[Row]:
     expected = total + context.routing_flops
     rows.append(Row("FLOPs" + (", all ranks" if together else ""), "FLOP", total, expected, Fraction(sum(measured.values())), routed))
     parameters = _derived_parameters(case)
-    rows.append(Row("parameters, all ranks", "parameters", parameters, parameters, Fraction(sum(r["parameters"] for r in reports))))
+    held, why = parameters, ()
+    for name in used.conventions:
+        other = CONVENTIONS[name].parameters(held, context)
+        held, why = other, (name,) if other != held else why
+    rows.append(Row("parameters, all ranks", "parameters", parameters, held, Fraction(sum(r["parameters"] for r in reports)), why))
     if reports[0]["saved"] is not None and not context.routing_flops:
         saved = _derived_saved(case)
         rows.append(Row("saved for backward", "B", saved, saved, Fraction(reports[0]["saved"])))
