@@ -16,6 +16,7 @@ from symcomm.cli.derive import derive, passes, quantities, schema
 from symcomm.cli.search import search
 from symcomm.cli.show import show
 from symcomm.cli.solve import solve
+from symcomm.cli.verify import verify
 
 _ISSUES = "please report it with the command and the file"
 
@@ -59,5 +60,5 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (solve, derive, quantities, passes, schema, search, show, completion):
+for _command in (solve, derive, quantities, passes, schema, search, show, verify, completion):
     main.add_command(_command)

@@ -42,15 +42,15 @@ class Row:
 
     what: str
     unit: str
-    derived: Fraction | None
-    expected: Fraction | None
+    derived: Fraction
+    expected: Fraction
     measured: Fraction
     explained: tuple[str, ...] = ()
 
     @property
     def difference(self) -> Fraction:
         """What no convention explains."""
-        return self.measured - (self.expected if self.expected is not None else 0)
+        return self.measured - self.expected
 
 
 @dataclass(frozen=True)

@@ -534,7 +534,8 @@ class PlacedAndSharded(Placed):
     def prepare(self) -> None:
         axes, meshes = self.spec["batch"], self.spec["batch_meshes"]
         self.inputs = tuple(
-            self.part(t, meshes, dim) if dim is not None else t for t, dim in zip(self.inputs, axes["inputs"], strict=True)
+            self.part(t, meshes, dim).clone() if dim is not None else t  # a view would keep the whole batch alive
+            for t, dim in zip(self.inputs, axes["inputs"], strict=True)
         )
         super().prepare()
         self.gradient_scale = _sharded(self)
