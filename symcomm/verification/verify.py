@@ -455,9 +455,7 @@ def _spec(case: _Case, written: TorchModule, source: str, used: str) -> dict[str
 
 def _rows(case: _Case, reports: list[dict[str, Any]]) -> list[Row]:
     used = case.method
-    shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
-    early, spared = _early(case)
-    context = Context(_shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, spared)
+    context = _context(case)
     together = case.method.name == "pipelining"
     rows: list[Row] = []
     flops = _derived_flops(case)
@@ -478,19 +476,11 @@ def _rows(case: _Case, reports: list[dict[str, Any]]) -> list[Row]:
     if reports[0]["saved"] is not None and not context.routing_flops:
         saved = _derived_saved(case)
         rows.append(Row("saved for backward", "B", saved, saved, Fraction(reports[0]["saved"])))
-    entries = _derived_calls(case)
+    if not together:
+        odd = [r for r in reports if (r["flops"], _bytes(r)) != (reports[0]["flops"], _bytes(reports[0]))]
+        rows.append(Row("ranks that do otherwise than the first", "ranks", Fraction(0), Fraction(0), Fraction(len(odd))))
+    entries, grouped, explained = expected_calls(case, context)
     plain = _grouped(entries)
-    explained: dict[tuple[str, str, str], list[str]] = {}
-    for name in used.conventions:
-        made = CONVENTIONS[name].rewrite(entries, context)
-        for one, other in zip(_keyed(entries), _keyed(made), strict=False):
-            if one != other:
-                explained.setdefault(other[0], []).append(name)
-        if len(made) != len(entries):
-            for e in made:
-                explained.setdefault((e.kind, e.phase, e.group), []).append(name)
-        entries = made
-    grouped = _grouped(entries)
     found: dict[tuple[str, str, str], list[int]] = {}
     for report in reports if together else reports[:1]:
         for c in report["calls"]:
@@ -511,8 +501,32 @@ def _rows(case: _Case, reports: list[dict[str, Any]]) -> list[Row]:
     return rows
 
 
-def _keyed(entries: list[Entry]) -> list[tuple[tuple[str, str, str], Fraction, int | None]]:
-    return [((e.kind, e.phase, e.group), e.total, e.calls) for e in entries]
+def _bytes(report: Mapping[str, Any]) -> list[tuple[str, str, str, int]]:
+    return [(c["kind"], c["phase"], c["group"], c["bytes"]) for c in report["calls"]]
+
+
+_Key = tuple[str, str, str]
+
+
+def expected_calls(
+    case: _Case, context: Context
+) -> tuple[list[Entry], dict[_Key, tuple[Fraction, int | None]], dict[_Key, list[str]]]:
+    """What is derived, what PyTorch makes of it by its conventions, and which of them changed what."""
+    derived = entries = _derived_calls(case)
+    explained: dict[_Key, list[str]] = {}
+    for name in case.method.conventions:
+        made = CONVENTIONS[name].rewrite(entries, context)
+        before, after = _grouped(entries), _grouped(made)
+        for key in (key for key in after if before.get(key) != after[key]):
+            explained.setdefault(key, []).append(name)
+        entries = made
+    return derived, _grouped(entries), explained
+
+
+def _context(case: _Case) -> Context:
+    shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
+    early, spared = _early(case)
+    return Context(_shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, spared)
 
 
 def _grouped(entries: list[Entry]) -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:
