@@ -13,6 +13,7 @@ import click
 from symcomm import __version__
 from symcomm.cli.completion import completion
 from symcomm.cli.derive import derive, passes, quantities, schema
+from symcomm.cli.practice import practice
 from symcomm.cli.search import search
 from symcomm.cli.show import show
 from symcomm.cli.solve import solve
@@ -60,5 +61,5 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (solve, derive, quantities, passes, schema, search, show, verify, completion):
+for _command in (solve, derive, quantities, passes, schema, search, show, verify, practice, completion):
     main.add_command(_command)

@@ -1,7 +1,7 @@
 """A graph as the source of a PyTorch module: one class a region, one line a row, shapes in comments.
 
-What is written runs on its own: it needs PyTorch and nothing else. ``placed`` writes the same lines with a call around
-every operand and every result, through which a parallel run moves tensors to where a plan has them.
+What is written runs on its own: it needs PyTorch and nothing else. ``Marks`` write the same lines with something around
+operands and results, such as the calls through which a parallel run moves tensors to where a plan has them.
 """
 
 from __future__ import annotations
@@ -67,8 +67,34 @@ class TorchModule:
     stacked: bool
 
 
-def torch_module(graph: Graph, name: str = "", placed: bool = False, values: Mapping[str, int] | None = None) -> TorchModule:
-    """The PyTorch module of a graph; ``values`` are the sizes that stand in the file.
+class Marks:
+    """What is written around operands and results: nothing, where a module is to be read."""
+
+    def read(self, op: Op, name: str, text: str, before: list[str]) -> str:
+        """An operand of an op; lines that must come first are added to ``before``."""
+        return text
+
+    def rest(self, name: str, text: str) -> str:
+        """The result of an op."""
+        return text
+
+
+class Placed(Marks):
+    """A call around each operand and each result, through which a run moves tensors to their places."""
+
+    def read(self, op: Op, name: str, text: str, before: list[str]) -> str:
+        """``self.read(op, tensor, value)``."""
+        return f"self.read({op.output!r}, {name!r}, {text})"
+
+    def rest(self, name: str, text: str) -> str:
+        """``self.rest(tensor, value)``."""
+        return f"self.rest({name!r}, {text})"
+
+
+def torch_module(
+    graph: Graph, name: str = "", marks: Marks | None = None, values: Mapping[str, int] | None = None, head: str = ""
+) -> TorchModule:
+    """The PyTorch module of a graph; ``values`` are the sizes that stand in the file, ``head`` lines below its imports.
 
     Raises ``RenderError`` for what has no spelling in PyTorch here.
 
@@ -79,17 +105,17 @@ def torch_module(graph: Graph, name: str = "", placed: bool = False, values: Map
     """
     if not graph.flow:
         raise RenderError(f"of {graph.name} it is known which weights there are, but not what feeds what")
-    return _Writer(graph.forward(), name or graph.name, placed, values or {}).write()
+    return _Writer(graph.forward(), name or graph.name, marks or Marks(), values or {}, head).write()
 
 
 @dataclass
 class _Writer:
     graph: Graph
     title: str
-    placed: bool
+    marks: Marks
     values: Mapping[str, int]
+    head: str
     helpers: set[str] = field(default_factory=set)
-    lines: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         from sympy.printing.pycode import PythonCodePrinter
@@ -284,9 +310,7 @@ class _Writer:
                 text = f"self.{attributes[name]}"
             else:
                 text = expressions.get(name, variables.get(name, ""))
-            if self.placed and text and name not in folded:
-                return f"self.read({op.output!r}, {name!r}, {text})"
-            return text
+            return self.marks.read(op, name, text, lines) if text and name not in folded else text
 
         for op in ops:
             if op.kind == "onehot" or op.output in folded:
@@ -299,8 +323,7 @@ class _Writer:
                 text = EMITTERS[norm.kind](spelled)
             else:
                 text = self.expression(op, value)
-            if self.placed:
-                text = f"self.rest({op.output!r}, {text})"
+            text = self.marks.rest(op.output, text)
             tensor = self.graph.tensors[op.output]
             once = len(readers.get(op.output, ())) == 1 and op.output not in results
             inline = once and (not tensor.latex) and readers[op.output][0].row == op.row
@@ -454,7 +477,8 @@ class _Writer:
         lines = [
             f'"""{_plain(self.title)} in PyTorch, written by symcomm from its table. It needs PyTorch and nothing else."""',
             "", "import math", "", "import torch", "from torch import nn", "from torch.nn import functional as F", "",
-            f"SIZES = dict({sized})  # choose your own", "EPSILON = 1e-5  # of norms", "", "",
+            f"SIZES = dict({sized})  # choose your own", "EPSILON = 1e-5  # of norms",
+            *([self.head] if self.head else []), "", "",
         ]  # fmt: skip
         for helper in sorted(self.helpers):
             lines += [HELPERS[helper], ""]

@@ -26,7 +26,7 @@ from symcomm.setting import Setting
 from symcomm.verification.conventions import CONVENTIONS, Context, Entry
 from symcomm.verification.launch import RANK_LIMIT, TIME_LIMIT, VerificationError, enough_memory, launch
 from symcomm.verification.methods import SCHEDULES, Method, batch_meshes, method, shard_rules
-from symcomm.verification.module import TorchModule, torch_module
+from symcomm.verification.module import Placed, TorchModule, torch_module
 from symcomm.verification.sizes import small_sizes
 
 TOLERANCE = 2e-4  # of gradients in fp32, against one process
@@ -329,7 +329,7 @@ def _shapes(case: _Case) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _dimension(graph: Graph, name: str, position: int) -> int:
+def placed_axis(graph: Graph, name: str, position: int) -> int:
     """The axis of a tensor as it is held behind an axis of the graph.
 
     Raises ``StrategyError`` where that is the inner part of an axis, which PyTorch cannot cut by itself.
@@ -356,7 +356,7 @@ def _placed(case: _Case, meshes: list[str]) -> dict[str, Any]:
             continue
         places = dict(layout)
         rests[name] = [
-            None if m not in places else "any" if places[m] == PARTIAL else _dimension(graph, name, places[m])
+            None if m not in places else "any" if places[m] == PARTIAL else placed_axis(graph, name, places[m])
             for m in meshes
         ]
     reads: dict[str, dict[str, list[Any]]] = {}
@@ -373,7 +373,7 @@ def _placed(case: _Case, meshes: list[str]) -> dict[str, Any]:
             partial = {m for m, p in layout if p == PARTIAL}
             said = [
                 "any" if m in partial else None if m not in cuts or cuts[m] not in indices
-                else _dimension(graph, name, indices.index(cuts[m])) for m in meshes
+                else placed_axis(graph, name, indices.index(cuts[m])) for m in meshes
             ]  # fmt: skip
             made = graph.producers.get(name)
             if made is not None and made.kind == "onehot":
@@ -412,7 +412,7 @@ def _spec(case: _Case, written: TorchModule, source: str, used: str) -> dict[str
 
         axes = batch_axes(graph)
         found = [n for n, a in enumerate(tensor.axes) if a in axes]
-        return _dimension(graph, name, found[0]) if found else None
+        return placed_axis(graph, name, found[0]) if found else None
 
     spec["batch"] = {"inputs": [batch(n) for n in written.inputs], "results": [batch(n) for n in written.results]}
     spec["batch_meshes"] = meshes
@@ -448,6 +448,24 @@ def _spec(case: _Case, written: TorchModule, source: str, used: str) -> dict[str
         }  # fmt: skip
     del plan
     return spec
+
+
+def plan_of(model: Model, strategy: str, values: Mapping[str, Fraction]) -> Plan:
+    """The plan of a strategy on a model, as the cases here are planned."""
+    return _case(model, strategy, values, USUAL_SCHEDULE, 2).plan
+
+
+def derived_bytes(
+    model: Model, strategy: str, values: Mapping[str, Fraction], accounting: Mapping[str, str], *, plain: bool
+) -> dict[str, Fraction]:
+    """The elements that each kind of call moves in a step; not ``plain``: as PyTorch moves them by its conventions."""
+    case = _case(model, strategy, values, USUAL_SCHEDULE, 2)
+    case = replace(case, accounting=Accounting.of(case.accounting, **accounting))
+    entries, grouped, _ = expected_calls(case, _context(case))
+    found: dict[str, Fraction] = {}
+    for (kind, _, _), (elements, _) in (_grouped(entries) if plain else grouped).items():
+        found[kind] = found.get(kind, Fraction(0)) + elements
+    return found
 
 
 # -- side by side ----------------------------------------------------------------------------------------
@@ -583,5 +601,5 @@ def prepare(
     case = _case(model, strategy, values or {}, schedule, chunks)
     numbers = sum(case.number(case.graph.volume(t)) for t in case.graph.tensors)
     enough_memory(int(case.ranks * (numbers * WIDTH * 24 + 3 * 10**8)))
-    written = torch_module(case.graph, model.name, placed="dtensor" in case.method.name)
+    written = torch_module(case.graph, model.name, Placed() if "dtensor" in case.method.name else None)
     return Prepared(case, _spec(case, written, written.source, case.method.name))
