@@ -13,8 +13,13 @@ from symcomm.cli.shared import read_model, reading
 @click.argument("file", type=click.Path(path_type=Path))
 @reading
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder of the scripts.")
-@click.option("--edition", type=click.Choice(["paper", "solution"]), default="solution", show_default=True,
-              help="With gaps for students, or complete.")
+@click.option(
+    "--edition",
+    type=click.Choice(["paper", "solution"]),
+    default="solution",
+    show_default=True,
+    help="With gaps for students, or complete.",
+)
 def practice(file: Path, name: str, repeat: str, batch: str, loss: bool, output: Path, edition: str) -> None:
     """Write practice scripts for the model of a FILE: data, fully sharded, pipeline and tensor parallelism.
 

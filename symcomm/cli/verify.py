@@ -23,14 +23,18 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
 @reading
 @click.option("--strategy", default="", help="For instance 'data(2)'; one process where it is left out.")
-@click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Sizes: D=16,L=8; small ones where they are left out.")
+@click.option(
+    "--at", multiple=True, metavar="NAME=VALUE,...", help="Sizes: D=16,L=8; small ones where they are left out."
+)
 @click.option("--schedule", default="1f1b", show_default=True, help="Of a pipeline.")
 @click.option("--chunks", default=2, show_default=True, help="Of a rank, for schedules that have several.")
 @click.option("--limit", default=120.0, show_default=True, help="Seconds after which all processes are ended.")
 @click.option("--port", type=int, help="Processes meet at a port of this machine instead of by a file.")
 @click.option("--json", "as_json", is_flag=True, help="For a program.")
 @click.option("--grid", is_flag=True, help="All strategies on two and four processes, of all FILES.")
-@click.option("--time", "timed", is_flag=True, help="Measure times, fit the machine and predict sizes that were left out.")
+@click.option(
+    "--time", "timed", is_flag=True, help="Measure times, fit the machine and predict sizes that were left out."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A file; of a page, the part between the marks.")
 def verify(
     files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool, strategy: str, at: tuple[str, ...],
@@ -107,9 +111,16 @@ def _text(found: Verification) -> str:
     title = f"{found.model}, {found.strategy}: {found.interface}, {_processes(found.ranks)}"
     table = Table(title=Text(title, style="bold"), title_justify="left", show_edge=False, pad_edge=False)
     for column in ("", "derived", "measured", "difference", "unit", "explained by"):
-        table.add_column(column, justify="right" if column in ("derived", "measured", "difference") else "left", overflow="fold")
+        table.add_column(
+            column, justify="right" if column in ("derived", "measured", "difference") else "left", overflow="fold"
+        )
     for row in found.rows:
-        cells = (row.what, *map(_number, (row.derived, row.measured, row.difference)), row.unit, ", ".join(row.explained))
+        cells = (
+            row.what,
+            *map(_number, (row.derived, row.measured, row.difference)),
+            row.unit,
+            ", ".join(row.explained),
+        )
         table.add_row(*(Text(cell) for cell in cells), style="red" if row.difference else "")
     out = StringIO()
     console = Console(file=out, width=140, color_system=None)
@@ -118,10 +129,16 @@ def _text(found: Verification) -> str:
     console.print(Text(f"sizes: {sizes}; fp32 on the CPU, PyTorch {found.torch}"), soft_wrap=True)
     if found.ranks > 1:
         fits = "as" if found.gradient_error <= TOLERANCE else "not as"
-        console.print(Text(f"gradients: {fits} in one process (largest relative difference {found.gradient_error:.1e})"), soft_wrap=True)
+        console.print(
+            Text(f"gradients: {fits} in one process (largest relative difference {found.gradient_error:.1e})"),
+            soft_wrap=True,
+        )
     for name in found.conventions:
         console.print(Text(f"{name}: {CONVENTIONS[name].statement}\n  {CONVENTIONS[name].source}"), soft_wrap=True)
-    console.print(Text("Everything is explained." if found.holds else "There are differences that no convention explains."), soft_wrap=True)
+    console.print(
+        Text("Everything is explained." if found.holds else "There are differences that no convention explains."),
+        soft_wrap=True,
+    )
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

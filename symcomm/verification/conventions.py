@@ -88,7 +88,9 @@ def _padded(entries: Entries, context: Context) -> Entries:
 
 
 def _whole_gradients(entries: Entries, context: Context) -> Entries:
-    return [replace(e, kind="all-reduce") if e.kind == "reduce-scatter" and e.phase == "backward" else e for e in entries]
+    return [
+        replace(e, kind="all-reduce") if e.kind == "reduce-scatter" and e.phase == "backward" else e for e in entries
+    ]
 
 
 def _broadcasts(entries: Entries, context: Context) -> Entries:
@@ -140,7 +142,7 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             "ones are filled up.", f"{_DOCS}/distributed.fsdp.fully_shard.html", _padded,
         ),
         TorchConvention(
-            "whole_gradients", "DistributedDataParallel gives every rank the whole gradient, where ZeRO-1 needs a part.",
+            "whole_gradients", "DistributedDataParallel gives all ranks the whole gradient, where ZeRO-1 needs a part.",
             f"{_DOCS}/distributed.optim.html", _whole_gradients,
         ),
         TorchConvention(
@@ -153,7 +155,7 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             parameters=lambda count, context: count / context.shards,
         ),
         TorchConvention(
-            "gathered_for_exchange", "On the CPU, DTensor gathers the whole tensor where parts are exchanged, all to all.",
+            "gathered_for_exchange", "On the CPU, DTensor gathers the whole tensor to exchange parts, all to all.",
             f"{_DOCS}/distributed.tensor.html", _gathered_for_exchange,
         ),
         TorchConvention(
@@ -169,7 +171,7 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             f"{_DOCS}/distributed.tensor.html", _axis_by_axis,
         ),
         TorchConvention(
-            "routing_by_product", "The written module multiplies tokens with a 0/1 tensor to bring them to their experts, "
+            "routing_by_product", "The written module multiplies tokens with a 0/1 tensor to bring them to experts, "
             "which is counted as a matrix product; the derivation counts a lookup, which is none.",
             f"{_DOCS}/generated/torch.einsum.html", flops=lambda count, context: count + context.routing_flops,
         ),

@@ -135,10 +135,9 @@ def _view(op: Spelled) -> str:
     fresh = [x for x in out if x not in letters]
     text = arranged(text, letters, tuple(x for x in out if x in letters))
     if fresh:
-        first = next((n for n, x in enumerate(out) if x not in fresh), len(out))
         places = ", ".join("None" if x in fresh else ":" for x in out)
         sizes = ", ".join(op.sizes(x) if x in fresh else "-1" for x in out)
-        text = f"{called(text)}[{places}].expand({sizes})" if first else f"{called(text)}[{places}].expand({sizes})"
+        text = f"{called(text)}[{places}].expand({sizes})"
     return text
 
 
@@ -312,6 +311,11 @@ HELPERS: Mapping[str, str] = {
     """Pairs of features (i and i + half) turned by an angle that grows with the position."""
     one, two = u.chunk(2, dim=-1)
     return u * cos + torch.cat([-two, one], dim=-1) * sin
+''',
+    "angles": '''def angles(positions, features):
+    """The angles of rotary positions: pair i turns by 10000 ** (-2 i / features) from one position to the next."""
+    pairs = torch.arange(features) % (features // 2)
+    return torch.outer(torch.arange(positions), 10000.0 ** (-2.0 * pairs / features))
 ''',
     "cross_entropy": '''def cross_entropy(u, targets):
     """The cross-entropy of logits against given shares of the classes."""

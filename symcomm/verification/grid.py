@@ -53,7 +53,8 @@ class Cell:
 
 def grid(
     models: Sequence[Model], runs: Iterable[tuple[str, str]] = (*TWO, *FOUR), limit: float = 900,
-    values: Mapping[str, Fraction] | None = None, told: Callable[[int, int, str], None] = lambda done, total, label: None,
+    values: Mapping[str, Fraction] | None = None,
+    told: Callable[[int, int, str], None] = lambda done, total, label: None,
 ) -> list[Cell]:  # fmt: skip
     """Every model under every strategy that it can have.
 

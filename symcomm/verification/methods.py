@@ -53,6 +53,7 @@ def _shards(strategy: Strategy, on: frozenset[str]) -> bool:
 
 _STATE = frozenset({"state"})
 _FSDP = ("units", "padded_rows")
+_DTENSOR = ("reduced_before_product", "gathered_for_exchange", "gathered_for_each")
 # One row a way; the first one that applies is taken.
 METHODS: tuple[Method, ...] = (
     Method("single", "one process", lambda s: not s.mesh and s.pipeline is None),
@@ -68,10 +69,10 @@ METHODS: tuple[Method, ...] = (
     Method("ddp", "DistributedDataParallel",
            lambda s: s.pipeline is None and _batch_only(s) and len(batch_meshes(s)) == 1, ("buckets",)),
     Method("fsdp2+dtensor", "fully_shard around DTensor",
-           lambda s: s.pipeline is None and _shards(s, SHARDS) and len(shard_rules(s)) == 1, ("reduced_before_product", "gathered_for_exchange", "gathered_for_each", *_FSDP),
+           lambda s: s.pipeline is None and _shards(s, SHARDS) and len(shard_rules(s)) == 1, (*_DTENSOR, *_FSDP),
            (("gathered_activations", "keep"),)),
     Method("dtensor", "DTensor", lambda s: s.pipeline is None and not shard_rules(s),
-           ("reduced_before_product", "gathered_for_exchange", "gathered_for_each", "axis_by_axis"),
+           (*_DTENSOR, "axis_by_axis"),
            (("gathered_activations", "keep"),)),
 )  # fmt: skip
 
@@ -88,4 +89,6 @@ def method(strategy: Strategy) -> Method:
     for one in METHODS:
         if one.applies(strategy):
             return one
-    raise StrategyError(f"PyTorch has no way here to run {strategy.name}", hint="docs/verification.md lists what is run")
+    raise StrategyError(
+        f"PyTorch has no way here to run {strategy.name}", hint="docs/verification.md lists what is run"
+    )

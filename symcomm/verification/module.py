@@ -99,7 +99,8 @@ def torch_module(
     Raises ``RenderError`` for what has no spelling in PyTorch here.
 
     >>> from symcomm.model import load
-    >>> made = torch_module(load("Computation\\tInput\\tOutput\\ny = relu(xW)\\tx [B, D], W [D, F]\\ty [B, F]\\n").graph)
+    >>> model = load("Computation\\tInput\\tOutput\\ny = relu(xW)\\tx [B, D], W [D, F]\\ty [B, F]\\n")
+    >>> made = torch_module(model.graph)
     >>> print([line.strip() for line in made.source.splitlines() if line.strip().startswith("y =")][0])
     y = torch.relu(x @ self.W)  # y: B × F
     """
@@ -129,7 +130,7 @@ class _Writer:
         names = self.symbols
 
         class Printer(PythonCodePrinter):  # type: ignore[misc]  # SymPy has no type hints
-            def _print_Symbol(self, expr: Any) -> str:
+            def _print_Symbol(self, expr: Any) -> str:  # noqa: N802  (SymPy's name)
                 return prefix + names[expr.name]
 
         prefix = "self."
@@ -154,23 +155,14 @@ class _Writer:
 
     def parts(self, tensor: Tensor, indices: tuple[int, ...]) -> list[Letter]:
         """The loops behind each axis of a tensor as it is held."""
-        counts = tensor.parts if sum(tensor.parts) == len(tensor.axes) else (1,) * len(tensor.axes)
-        found, at = [], 0
-        for count in counts:
-            found.append(indices[at : at + count])
-            at += count
-        return found
-
-    def shape(self, tensor: Tensor) -> list[tuple[str, ...]]:
-        """The axes behind each axis of a tensor as it is held."""
-        places = self.parts(tensor, tuple(range(len(tensor.axes))))
-        return [tuple(tensor.axes[n] for n in group) for group in places]
+        starts = [sum(tensor.held[:n]) for n in range(len(tensor.held))]
+        return [indices[at : at + count] for at, count in zip(starts, tensor.held, strict=True)]
 
     def said(self, tensor: Tensor) -> str:
         """The shape for a comment."""
         import sympy as sp
 
-        made = [sp.Mul(*(self.graph.axes[a].size for a in group)) for group in self.shape(tensor)]
+        made = [sp.Mul(*(self.graph.axes[a].size for a in group)) for group in tensor.own_axes]
         relations = {str(_value(form)): name for name, form in self.graph.relations.equations}
         return " × ".join(relations.get(str(size), str(size)) for size in made) or "a number"
 
@@ -225,11 +217,17 @@ class _Writer:
         inputs: dict[str, str] = {}
         for c in classes:
             for tensor in c.arguments:
-                if tensor not in self.graph.producers and tensor not in inputs and self.graph.tensors[tensor].role != "weight":
+                if (
+                    tensor not in self.graph.producers
+                    and tensor not in inputs
+                    and self.graph.tensors[tensor].role != "weight"
+                ):
                     inputs[tensor] = identifier(tensor, inputs.values())
         if stacked:
             bodies.append(self.whole(classes, inputs, results))
-        return TorchModule(self.file(classes, bodies, inputs, stacked), self.symbols, inputs, results, tuple(classes), stacked)
+        return TorchModule(
+            self.file(classes, bodies, inputs, stacked), self.symbols, inputs, results, tuple(classes), stacked
+        )
 
     def region_class(self, region: Region, ops: list[Op], name: str) -> tuple[RegionClass, str]:
         made = {op.output for op in ops}
@@ -253,7 +251,7 @@ class _Writer:
             state.append("self.dropout = 0.0")
         for n in weights:
             tensor = self.graph.tensors[n]
-            sizes = [self.length(group) for group in self.shape(tensor)]
+            sizes = [self.length(group) for group in tensor.own_axes]
             fan = sizes[-2] if len(sizes) > 1 else sizes[0] if sizes else "1"
             state.append(f"self.{attributes[n]} = nn.Parameter(torch.randn({', '.join(sizes)}) / math.sqrt({fan}))"
                          f"  # {_plain(n)}: {self.said(tensor)}")  # fmt: skip
@@ -280,14 +278,14 @@ class _Writer:
         ), "\n".join(text)  # fmt: skip
 
     def table(self, name: str) -> str:
-        sizes = [self.length(group) for group in self.shape(self.graph.tensors[name])]
+        sizes = [self.length(group) for group in self.graph.tensors[name].own_axes]
         word = self.tables[name][0]
         if word == "mask":
             return f"torch.full(({', '.join(sizes)}), float('-inf')).triu(1)"
         if len(sizes) == 1:
             sizes = ["1", *sizes]
-        angles = f"torch.outer(torch.arange({sizes[0]}), 10000.0 ** (torch.arange({sizes[1]}) % ({sizes[1]} // 2) / (-{sizes[1]} // 2)))"
-        return f"torch.{word}({angles})"
+        self.helpers.add("angles")
+        return f"angles({', '.join(sizes)}).{word}()"
 
     # -- lines --------------------------------------------------------------------------------
 
@@ -306,10 +304,8 @@ class _Writer:
             made = self.graph.producers.get(name)
             if made is not None and made.kind == "onehot":
                 return value(op, made.inputs[0])
-            if name in attributes:
-                text = f"self.{attributes[name]}"
-            else:
-                text = expressions.get(name, variables.get(name, ""))
+            known = f"self.{attributes[name]}" if name in attributes else variables.get(name, "")
+            text = expressions.get(name, known)
             return self.marks.read(op, name, text, lines) if text and name not in folded else text
 
         for op in ops:
@@ -335,7 +331,9 @@ class _Writer:
         lines.append(f"        return {', '.join(variables[n] for n in results)}")
         return lines
 
-    def gains(self, ops: list[Op], readers: Mapping[str, list[Op]], results: list[str]) -> dict[str, tuple[Op, list[str]]]:
+    def gains(
+        self, ops: list[Op], readers: Mapping[str, list[Op]], results: list[str]
+    ) -> dict[str, tuple[Op, list[str]]]:
         """Gains and biases of weights behind a norm whose library function has them, by what the last of them makes."""
         from symcomm.graph.ops import MAP
 
@@ -379,7 +377,11 @@ class _Writer:
             kind = self.made_of(name)
             constant = kind if kind in ("onehot", "first", "dropout") else constant
             text = value(op, name) if kind not in ("first", "dropout") else ""
-            text = self.taken_apart(text, self.parts(tensor, indices), letters, axes) if text and kind != "onehot" else text
+            text = (
+                self.taken_apart(text, self.parts(tensor, indices), letters, axes)
+                if text and kind != "onehot"
+                else text
+            )
             operands.append(Operand(text, tuple(letters), "ids" if kind == "onehot" else tensor.role))
         return Spelled(
             op.kind, operands, tuple(out), dict(op.attributes),
@@ -429,10 +431,10 @@ class _Writer:
         text.append("        super().__init__()")
         homes: dict[str, str] = {}
         for c in classes:
+            made = f"{c.name}(**sizes)"
             if c.region.times:
-                text.append(f"        self.{c.attribute} = nn.ModuleList({c.name}(**sizes) for _ in range({self.symbols[c.region.times]}))")
-            else:
-                text.append(f"        self.{c.attribute} = {c.name}(**sizes)")
+                made = f"nn.ModuleList({made} for _ in range({self.symbols[c.region.times]}))"
+            text.append(f"        self.{c.attribute} = {made}")
             for n, attribute in c.weights.items():
                 if n in homes:
                     text.append(f"        self.{c.attribute}.{attribute} = {homes[n]}  # one weight")
@@ -450,7 +452,9 @@ class _Writer:
                 continue
             starts = [n for n in c.arguments if n in into]
             if not starts or {into[n] for n in starts} != {*c.results}:
-                raise RenderError(f"{c.region.name} is repeated, but what one layer hands to the next is not all that it gives")
+                raise RenderError(
+                    f"{c.region.name} is repeated, but what one layer hands to the next is not all that it gives"
+                )
             for n in starts:
                 text.append(f"        {variables[into[n]]} = {variables[n]}")
             text.append(f"        for layer in self.{c.attribute}:")
@@ -465,8 +469,10 @@ class _Writer:
         given = []
         for n in inputs:
             tensor = self.graph.tensors[n]
-            shape = ", ".join(self.length(group).replace("self.", "") for group in self.shape(tensor))
-            classes_of = [self.graph.tensors[op.output].axes[-1] for op in self.graph.consumers.get(n, ()) if op.kind == "onehot"]
+            shape = ", ".join(self.length(group).replace("self.", "") for group in tensor.own_axes)
+            classes_of = [
+                self.graph.tensors[op.output].axes[-1] for op in self.graph.consumers.get(n, ()) if op.kind == "onehot"
+            ]
             shape = f"({shape},)" if shape and "," not in shape else f"({shape})"
             if classes_of:
                 given.append(f"torch.randint({self.length([classes_of[0]]).replace('self.', '')}, {shape})")
@@ -475,7 +481,7 @@ class _Writer:
         shapes = ", ".join(f"{_plain(n)}: {self.said(self.graph.tensors[n])}" for n in inputs)
         names = ", ".join(sizes)
         lines = [
-            f'"""{_plain(self.title)} in PyTorch, written by symcomm from its table. It needs PyTorch and nothing else."""',
+            f'"""{_plain(self.title)} in PyTorch, written by symcomm from its table; it needs nothing else."""',
             "", "import math", "", "import torch", "from torch import nn", "from torch.nn import functional as F", "",
             f"SIZES = dict({sized})  # choose your own", "EPSILON = 1e-5  # of norms",
             *([self.head] if self.head else []), "", "",
@@ -485,8 +491,10 @@ class _Writer:
         for body in bodies:
             lines += [body, ""]
         lines += [
-            f"def model({names}):", f'    """The model with so large axes."""', f"    return {top}({', '.join(f'{n}={n}' for n in names.split(', '))})", "", "",
-            f"def example({names}):", f'    """Inputs made on the spot. {shapes}."""', f"    return ({', '.join(given)},)", "", "",
+            f"def model({names}):", '    """The model with so large axes."""',
+            f"    return {top}({', '.join(f'{n}={n}' for n in sizes)})", "", "",
+            f"def example({names}):", f'    """Inputs made on the spot. {shapes}."""',
+            f"    return ({', '.join(given)},)", "", "",
             'if __name__ == "__main__":',
             "    network = model(**SIZES)",
             "    results = network(*example(**SIZES))",
@@ -512,7 +520,7 @@ def _bare_size(match: re.Match[str]) -> str:
 def _plain(text: str) -> str:
     """A name of the author in a comment or a docstring: nothing in it ends either.
 
-    >>> _plain('a\\n"b')
-    'a  b'
+    >>> _plain('W^Q\\n"x')
+    'W^Q  x'
     """
-    return re.sub(r'[^\\w ^~·\'(),.:=+*/<>{}\\[\\]@-]', " ", text)[:80]
+    return re.sub(r"[^\w ^~·'(),.:+*/<>{}=-]", " ", text)[:80]

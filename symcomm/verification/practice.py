@@ -21,16 +21,19 @@ from symcomm.graph.graph import Graph, Op
 from symcomm.model import Model
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.render.environment import fill
+from symcomm.verification.expected import WIDTH, derived_bytes, placed_axis, plan_of
 from symcomm.verification.module import Marks, TorchModule, torch_module
 from symcomm.verification.sizes import small_sizes
-from symcomm.verification.verify import WIDTH, derived_bytes, placed_axis, plan_of
 
 Edition = Literal["paper", "solution"]
 RANKS = (2, 4)
 STEPS, RATE, MICROBATCHES, TOLERANCE, LIMIT = 10, 0.05, 4, 1e-5, 120
 EXERCISES: Mapping[str, str] = {
-    "dp": "data({k})", "fsdp": "fully-sharded({k})", "pp": f"pipeline({{k}}, microbatches={MICROBATCHES})", "tp": "tensor({k})",
-}  # fmt: skip
+    "dp": "data({k})",
+    "fsdp": "fully-sharded({k})",
+    "pp": f"pipeline({{k}}, microbatches={MICROBATCHES})",
+    "tp": "tensor({k})",
+}
 
 
 class _Megatron(Marks):
@@ -42,7 +45,9 @@ class _Megatron(Marks):
             if call.phase == "forward" and call.kind == "all-reduce":
                 self.reduced.add(call.tensor)
             elif call.phase == "forward":
-                raise RenderError(f"tensor parallelism of this model needs {call.kind} in its forward pass; the script has none")
+                raise RenderError(
+                    f"tensor parallelism of this model needs {call.kind} in its forward pass; the script has none"
+                )
         self.meets: set[tuple[str, str]] = set()
         for step in plan.steps:
             if isinstance(step, Compute) and step.op.phase == "forward":
@@ -82,19 +87,20 @@ def practice(model: Model, edition: Edition = "solution") -> dict[str, str]:
     parallel = torch_module(graph, model.name, _Megatron(plan), sizes,
                             head="copied = reduced = None  # set by question3_tp.py")  # fmt: skip
     derived = {
-        name: {str(k): _totals(model, strategy.format(k=k), known, name) for k in RANKS} for name, strategy in EXERCISES.items()
+        name: {str(k): _totals(model, strategy.format(k=k), known, name) for k in RANKS}
+        for name, strategy in EXERCISES.items()
     }
-    shape = [written.symbols[s] for s in sizes if s in written.symbols]
     result = graph.outputs[0]
     ending = [op for op in graph.ops if op.output == result.name]
     context: dict[str, object] = {
         "title": model.name, "solution": edition == "solution", "steps": STEPS, "rate": _code(repr(RATE)),
         "tolerance": _code(repr(TOLERANCE)), "limit": LIMIT, "microbatches": MICROBATCHES,
-        "losses": any(op.kind == "crossentropy" for op in ending), "layers": [_code(c.attribute) for c in written.classes],
+        "losses": any(op.kind == "crossentropy" for op in ending),
+        "layers": [_code(c.attribute) for c in written.classes],
         "target": _code(_target(graph, result.name, written)), "derived": _code(json.dumps(derived, indent=4)),
-        "cut": _code(repr(_cut(plan, written))), "divided": [_code(written.symbols[s]) for s in _divided(plan, written)],
+        "cut": _code(repr(_cut(plan, written))),
+        "divided": [_code(written.symbols[s]) for s in _divided(plan, written)],
     }  # fmt: skip
-    del shape
     files = {"model.py": written.source, "tensor_parallel_model.py": parallel.source}
     for name in ("training", *(f"question3_{e}" for e in EXERCISES), "check"):
         files[f"{name}.py"] = fill("py", f"practice/{name}.py.jinja", None, context)
@@ -146,14 +152,12 @@ def _totals(model: Model, strategy: str, known: Mapping[str, Fraction], name: st
 def _target(graph: Graph, result: str, written: TorchModule) -> str:
     tensor = graph.tensors[result]
     names = {s: f'SIZES["{n}"]' for s, n in written.symbols.items()}
-    counts = tensor.parts if sum(tensor.parts) == len(tensor.axes) else (1,) * len(tensor.axes)
-    sizes, at = [], 0
-    for count in counts:
-        factors = [str(graph.axes[a].size) for a in tensor.axes[at : at + count]]
+    sizes = []
+    for axes in tensor.own_axes:
+        factors = [str(graph.axes[a].size) for a in axes]
         if any(f not in names for f in factors):
             raise RenderError(f"{result} has an axis that is no size by itself", hint="give it a symbol of its own")
         sizes.append(" * ".join(names[f] for f in factors))
-        at += count
     return ", ".join(sizes)
 
 
@@ -180,12 +184,13 @@ def _divided(plan: Plan, written: TorchModule) -> tuple[str, ...]:
     }  # fmt: skip
     split = {
         a for op in graph.ops if op.attribute("view") and op.phase == "forward"
-        for n in (*op.inputs, op.output) for count, a in _joined(graph, n) if count > 1
+        for n in (*op.inputs, op.output) for axes in graph.tensors[n].own_axes if len(axes) > 1 for a in axes
     }  # fmt: skip
     symbols = sorted({s.name for a in split for s in graph.axes[a].size.free_symbols} & {*written.symbols})
     two = 2
     for count in range(len(symbols) + 1):
         for chosen in combinations(symbols, count):
+
             def scaled(a: str, chosen: tuple[str, ...] = chosen) -> Any:
                 size = graph.axes[a].size
                 return size.subs({s: s / two for s in size.free_symbols if s.name in chosen}) / size
@@ -193,10 +198,3 @@ def _divided(plan: Plan, written: TorchModule) -> tuple[str, ...]:
             if all(scaled(a) == (Fraction(1, two) if a in cut else 1) for a in split):
                 return chosen
     raise StrategyError("the sizes of a part cannot be told from those of the whole layer; the script is not written")
-
-
-def _joined(graph: Graph, name: str) -> list[tuple[int, str]]:
-    tensor = graph.tensors[name]
-    counts = tensor.parts if sum(tensor.parts) == len(tensor.axes) else (1,) * len(tensor.axes)
-    every = [count for count in counts for _ in range(count)]
-    return [*zip(every, tensor.axes, strict=True)]

@@ -1,4 +1,4 @@
-"""Small sizes for a model: every axis that a strategy may cut is divisible, and different axes differ where they can."""
+"""Small sizes for a model: what a strategy may cut is divisible, and different axes differ where they can."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from symcomm.setting import Setting
 LARGEST = 10**7  # elements of one tensor: more is no small run
 
 
-def small_sizes(graph: Graph, given: Mapping[str, Fraction], unit: int = 2, microbatches: int = 1, layers: int = 2) -> dict[str, int]:
+def small_sizes(
+    graph: Graph, given: Mapping[str, Fraction], unit: int = 2, microbatches: int = 1, layers: int = 2
+) -> dict[str, int]:
     """Numbers for all sizes of a graph: those that are ``given``, and small ones for the others.
 
     ``unit`` divides all that may be cut. Raises ``ValuesError`` for an unknown size, and for one that is no whole
@@ -67,10 +69,10 @@ def small_sizes(graph: Graph, given: Mapping[str, Fraction], unit: int = 2, micr
     made = {n: int(v) for n, v in known.items() if n in symbols}
     for tensor in graph.tensors.values():
         count = 1
-        for axis in tensor.axes:
-            size = graph.axes[axis].size.subs({s: made[s.name] for s in graph.axes[axis].size.free_symbols})
+        for name in tensor.axes:
+            size = graph.axes[name].size.subs({s: made[s.name] for s in graph.axes[name].size.free_symbols})
             if not size.is_Integer or size < 1:
-                raise ValuesError(f"the axis {graph.axes[axis].label} of {tensor.name} would have the size {size}",
+                raise ValuesError(f"the axis {graph.axes[name].label} of {tensor.name} would have the size {size}",
                                   hint="give sizes that divide: --at ...")  # fmt: skip
             count *= int(size)
         if count > LARGEST and not tensor.virtual:

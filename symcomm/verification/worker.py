@@ -119,7 +119,9 @@ class Keeper:
     """The bytes of unique storages that autograd keeps, without weights and tables."""
 
     def __init__(self, network: Any) -> None:
-        self.network, self.bytes, self.alive = network, {}, []
+        self.network = network
+        self.bytes: dict[int, int] = {}
+        self.alive: list[Any] = []
         self.tables = {_storage(b).data_ptr() for b in network.buffers()}
 
     @contextmanager
@@ -180,7 +182,9 @@ class Places:
         said = self.reads.get(op, {}).get(name)
         if said is None:
             return tensor
-        if name in self.passing and all(str(p) == str(q) for p, q in zip(tensor.placements, self.placed(said, tensor), strict=True)):
+        if name in self.passing and all(
+            str(p) == str(q) for p, q in zip(tensor.placements, self.placed(said, tensor), strict=True)
+        ):
             return tensor  # its gradient may stay a partial sum
         return self.moved(name, tensor, said)
 
@@ -188,7 +192,10 @@ class Places:
         said = self.rests.get(name)
         if said is None or not hasattr(tensor, "placements"):
             return tensor
-        if all(one == "any" or str(p) == str(q) for one, p, q in zip(said, tensor.placements, self.placed(said, tensor), strict=True)):
+        if all(
+            one == "any" or str(p) == str(q)
+            for one, p, q in zip(said, tensor.placements, self.placed(said, tensor), strict=True)
+        ):
             return tensor
         return self.moved(name, tensor, said)
 
@@ -250,9 +257,10 @@ class Run:
         import torch
 
         for name in dir(self.module):
-            made = getattr(self.module, name)
+            made: Any = getattr(self.module, name)
             if isinstance(made, type) and issubclass(made, torch.nn.Module):
-                made.read, made.rest = read, rest
+                setattr(made, "read", read)  # noqa: B010  (a written class has no such method of its own)
+                setattr(made, "rest", rest)  # noqa: B010
 
     def part(self, tensor: Any, meshes: list[str], dim: int = 0) -> Any:
         """This rank's part of a batch."""
@@ -264,6 +272,8 @@ class Run:
         import torch
 
         torch.manual_seed(self.spec["seed"] + 1)
+        if "results" not in self.spec:
+            return [torch.randn_like(r) for r in self.forward()]
         return [torch.randn(shape) for shape in self.spec["results"]]
 
     def prepare(self) -> None:
@@ -330,7 +340,7 @@ class Batched(Run):
 
 
 class DataParallel(Batched):
-    """DistributedDataParallel; with ``optimizer`` the states of the optimizer are sharded by ZeroRedundancyOptimizer."""
+    """DistributedDataParallel; ``zero1`` shards the states of the optimizer by ZeroRedundancyOptimizer."""
 
     def prepare(self) -> None:
         import torch
@@ -549,10 +559,37 @@ class PlacedAndSharded(Placed):
 METHODS["fsdp2+dtensor"] = PlacedAndSharded
 
 
+def timed(spec: dict[str, Any]) -> dict[str, Any]:
+    """The seconds of a forward and a backward pass in one process: the least of some."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    made = Run(spec, 0)
+    made.network.to(device)
+    made.inputs = tuple(t.to(device) for t in made.inputs)
+    with torch.device(device):
+        made.prepare()
+    found = []
+    for number in range(spec["repeats"] + 2):
+        made.clear()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        made.backward(made.forward())
+        if device == "cuda":
+            torch.cuda.synchronize()
+        if number >= 2:
+            found.append(time.perf_counter() - begin)
+    name = torch.cuda.get_device_name() if device == "cuda" else "one thread of the CPU"
+    return {"seconds": min(found), "device": name}
+
+
 def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     """What a rank counts in the last of a few steps."""
     import torch
 
+    if spec["method"] == "time":
+        return timed(spec)
     alone = Run({**spec, "ranks": 1}, 0)
     alone.prepare()
     alone.step(None)
