@@ -65,7 +65,7 @@ def verify(
         from symcomm.verification import grid as grids
 
         with progress_bar("running") as told:
-            cells = grids.grid(models, limit=max(limit, 900), values=values, told=told)
+            cells = grids.grid(models, limit=max(limit, 300), values=values, told=told)
         made = json.dumps(grids.json(cells), indent=1, ensure_ascii=False) if as_json else grids.markdown(cells)
         write(_into(made, output), output)
         _end(all(cell.found is None or cell.found.holds for cell in cells) and not _failed(cells))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from symcomm.errors import SymcommError
 from symcomm.model import Model
 from symcomm.verification.conventions import CONVENTIONS
-from symcomm.verification.launch import launch
+from symcomm.verification.launch import VerificationError, launch
 from symcomm.verification.verify import Prepared, Verification, prepare
 
 # What the grid runs: a strategy and, for a pipeline, its schedule.
@@ -44,22 +44,22 @@ class Cell:
 
     @property
     def mark(self) -> str:
-        """How it is told in a table: ``=``, the numbers of conventions, ``–`` where it does not apply, ``≠``."""
+        """How it is told in a table: ``=`` with the numbers of conventions, ``≠``, ``–`` where it does not apply.
+
+        ``×`` is where PyTorch fails.
+        """
         if self.found is None:
-            return "–"
+            return "×" if " failed: " in self.why else "–"
         numbers = [str([*CONVENTIONS].index(name) + 1) for name in self.found.conventions]
         return ("=" if self.found.holds else "≠") + (f" ({', '.join(numbers)})" if numbers else "")
 
 
 def grid(
-    models: Sequence[Model], runs: Iterable[tuple[str, str]] = (*TWO, *FOUR), limit: float = 900,
+    models: Sequence[Model], runs: Iterable[tuple[str, str]] = (*TWO, *FOUR), limit: float = 300,
     values: Mapping[str, Fraction] | None = None,
     told: Callable[[int, int, str], None] = lambda done, total, label: None,
 ) -> list[Cell]:  # fmt: skip
-    """Every model under every strategy that it can have.
-
-    Raises ``VerificationError`` where a process fails or hangs.
-    """
+    """Every model under every strategy that it can have; what fails is told in its cell."""
     runs = tuple(runs)
     ready: dict[int, list[tuple[int, Prepared]]] = {}
     cells: list[Cell] = []
@@ -77,16 +77,32 @@ def grid(
         for start in range(0, len(some), BATCH):
             batch = some[start : start + BATCH]
             told(done, total, batch[0][1].case.model.name)
-            reports = launch([made.spec for _, made in batch], limit)
-            for (n, made), report in zip(batch, reports, strict=True):
-                cell = cells[n]
-                try:
-                    cells[n] = Cell(cell.model, cell.strategy, cell.schedule, made.compare(report))
-                except SymcommError as error:
-                    cells[n] = Cell(cell.model, cell.strategy, cell.schedule, None, error.message)
+            for n, answer in zip((n for n, _ in batch), _together([made for _, made in batch], limit), strict=True):
+                if isinstance(answer, Verification):
+                    cells[n] = replace(cells[n], found=answer)
+                else:
+                    cells[n] = replace(cells[n], why=answer.message)
             done += len(batch)
     told(total, total, "")
     return cells
+
+
+def _together(batch: Sequence[Prepared], limit: float) -> list[Verification | SymcommError]:
+    """What each run found, or why it failed; where one of them ends them all, each is started by itself."""
+    try:
+        reports = launch([made.spec for made in batch], limit)
+    except VerificationError as error:
+        if len(batch) == 1:
+            return [error]
+        half = len(batch) // 2
+        return _together(batch[:half], limit) + _together(batch[half:], limit)
+    found: list[Verification | SymcommError] = []
+    for made, report in zip(batch, reports, strict=True):
+        try:
+            found.append(made.compare(report))
+        except VerificationError as error:
+            found.append(error)
+    return found
 
 
 def markdown(cells: Sequence[Cell]) -> str:

@@ -160,7 +160,7 @@ def _report(folder: Path, spec: Mapping[str, Any], rank: int, log: Path, status:
         raise VerificationError(f"rank {rank} of {spec['method']} ended without an answer{killed}: {last}")
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if "error" in found:
-        first = found["error"].splitlines()[0][:400]
+        first = " ".join(found["error"].split())[:400]
         raise VerificationError(f"rank {rank} of {spec['method']} failed: {first}",
                                 hint="the other processes were ended")  # fmt: skip
     return found
