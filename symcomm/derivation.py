@@ -99,11 +99,15 @@ class Condition:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A small table beside the steps, such as the list of collectives; cells are text or forms."""
+    """A small table beside the steps, such as the list of collectives; cells are text or forms.
+
+    Where its rows are the steps ``laid_out`` as courses print them, a page shows it instead of the steps.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | Form | Quantity, ...], ...]
+    laid_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -335,6 +339,11 @@ class Derivation:
     def unit(self) -> Unit:
         """The unit of the answer."""
         return self.answer.unit
+
+    @property
+    def is_laid_out(self) -> bool:
+        """Whether a table says what the steps say, so that a page shows that table instead of them."""
+        return any(exhibit.laid_out for exhibit in self.exhibits)
 
     @property
     def conventions(self) -> tuple[Convention, ...]:

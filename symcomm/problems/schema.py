@@ -55,6 +55,7 @@ _KEYS: dict[str, tuple[str, Schema]] = {
 }
 _READ: dict[str, Schema] = {
     "text": _TEXT,
+    "formula": {"type": ["string", "object"]},
     "quantity": _TEXT,
     "dtype": {"type": "string"},
     "size": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
