@@ -194,7 +194,7 @@ def trace(text: str, point: str | Mapping[str, object], outputs: Sequence[str] =
     """The evaluation trace of formulas at a point.
 
     ``text`` holds formulas such as ``y_1 = (x_1+x_2)^2; y_2 = ln(x_1)``, ``point`` a value for each input:
-    ``"x_1 = 2"`` or ``{"x_1": 2}``. Outputs are those named, or the names ``y``, ``y_1``, ..., or what no other formula uses.
+    ``"x_1 = 2"`` or ``{"x_1": 2}``. Outputs are those named, or ``y``, ``y_1``, ..., or what no other formula uses.
     Raises ``FormulaError`` for an unknown name, a name with two formulas or a cycle, and ``ValuesError`` where a value
     does not exist, such as the logarithm of 0.
 

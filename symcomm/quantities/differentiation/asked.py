@@ -11,7 +11,7 @@ from symcomm.differentiation.reading import in_order, plain, read_point
 from symcomm.differentiation.trace import EvaluationTrace, trace
 from symcomm.errors import ValuesError, nearest
 from symcomm.quantities.declared import Meaning, Reads
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 
 Formulas = Annotated[
     str,
