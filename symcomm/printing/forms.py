@@ -189,8 +189,7 @@ class _Printer:
             last = i == len(flat) - 1
             weak = out.level < _PRODUCT or (self.flat and out.level == _RATIO and not last)
             out = self.wrapped(out) if weak else out
-            signed = isinstance(f, Num) and f.number < 0
-            joint = "" if not i else self.d.dot if out.numeric or signed else self.d.gap
+            joint = "" if not i else self.d.dot if out.numeric else self.d.gap
             printed.append((joint, out))
         return printed
 
