@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from symcomm import form as forms
 from symcomm.derivation.numbers import Numbers
@@ -13,6 +13,9 @@ from symcomm.errors import Span
 from symcomm.form import Form
 from symcomm.printing.forms import plain
 from symcomm.units import Quantity, Unit
+
+if TYPE_CHECKING:
+    from symcomm.text.table import Table
 
 Relation = Literal[":=", "=", "≈"]
 # What a step must be worth at some numbers, by a brute-force run; or whether such a run bears it out.
@@ -85,10 +88,12 @@ class Condition:
 class Exhibit:
     """A small table beside the steps, such as the list of collectives; cells are text or forms.
 
-    Where its rows are the steps ``laid_out`` as courses print them, a page shows it instead of the steps.
+    Where its rows are the steps ``laid_out`` as courses print them, a page shows it instead of the steps. ``beside``
+    sets a table that a source prints beside it, where that can be done.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | Form | Quantity, ...], ...]
     laid_out: bool = False
+    beside: Callable[[Table], Exhibit] | None = field(default=None, compare=False, repr=False)

@@ -129,7 +129,7 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
             unread.discard(item.model)
             made.append(answer)
             done += 1
-            beside += [(item, len(made) - 1)] if item.printed else []
+            beside += [(item, len(made) - 1)] if item.printed or item.beside else []
         elif isinstance(item, Figure):
             made.append(_picture(problem, item, models.get(item.model), extra))
         else:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Numbers
-from symcomm.differentiation.gradients import SPREAD, Gradient, Names, forward_form, shape_text, why
+from symcomm.differentiation.comparison import beside_gradients
+from symcomm.differentiation.gradients import SPREAD, Gradient, Names, forward_form, labels, shape_text, why
 from symcomm.differentiation.gradients import gradients as formulas_of
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Called, Form, Related, Sym
 from symcomm.graph.gradient import training
-from symcomm.graph.graph import Graph, bare
+from symcomm.graph.graph import Graph, Op, bare
 from symcomm.graph.ops import MAP
 from symcomm.printing import plain
 from symcomm.quantities.counting import flops
@@ -23,6 +25,7 @@ from symcomm.quantities.options import Frozen, OpName
 from symcomm.setting import Setting, Work
 from symcomm.units import Unit
 
+Known = dict[str, tuple[tuple[str, ...], Gradient | None]]
 TITLE = "Gradients"
 COLUMNS = ("gradient", "shape", "reads", "FLOPs")
 
@@ -53,7 +56,7 @@ def derive(
             raise ValuesError(f"there is no gradient of '{of[:60]}'", hint=nearest(of, [bare(g.of) for g in found]))
         found = (*(g for g in found if g is not wanted[-1]), wanted[-1]) if want == "elements" else tuple(wanted)
     made = _elements(setting, found[-1]) if want == "elements" else flops.derive(setting, "backward", op)
-    exhibits = [_table(setting, both, found), *_inner(both, names, found), *_saved(setting, rows)]
+    exhibits = [_table(setting, both, found, _shapes(setting.graph, both, ops, names)), *_inner(both, names, found), *_saved(setting, rows)]
     notes = [f"`{g.name}`: {why(g)}" for g in found if g.factors]
     notes += ["One is the vector of ones: it sums rows or columns."] if _has(found, "1") else []
     notes += [_SPREADS.format(SPREAD)] if _has(found, SPREAD) else []
@@ -86,13 +89,20 @@ def _counted(graph: Graph, axes: Sequence[str], numbers: Numbers) -> int:
     return sum(1 for _ in product(*map(range, lengths)))
 
 
-def _table(setting: Setting, graph: Graph, found: Sequence[Gradient]) -> Exhibit:
+def _shapes(graph: Graph, both: Graph, ops: Sequence[Op], names: Names) -> Known:
+    """The shapes of all tensors whose gradients may be printed, with the gradients that are derived."""
+    found: Known = {bare(name): (labels(graph, name), None) for name in graph.tensors if "·" not in name}
+    return found | {bare(g.of): (g.shape, g) for g in formulas_of(both, ops, names)}
+
+
+def _table(setting: Setting, graph: Graph, found: Sequence[Gradient], known: Known) -> Exhibit:
     counts = {id(op): form for op, form in flops.counted(setting, graph, [g.op for g in found])}
     rows: list[tuple[str | Form, ...]] = []
     for g in found:
         reads = ", ".join(f"`{name}`" for name in g.reads) or "–"
         rows.append((Related(Sym(g.name), g.form), shape_text(g.shape), reads, counts.get(id(g.op), "–")))
-    return Exhibit("Gradients, in the order in which they are computed", COLUMNS, tuple(rows))
+    return Exhibit("Gradients, in the order in which they are computed", COLUMNS, tuple(rows),
+                   beside=partial(beside_gradients, known))  # fmt: skip
 
 
 def _inner(graph: Graph, names: Names, found: Sequence[Gradient]) -> list[Exhibit]:
