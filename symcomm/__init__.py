@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from symcomm.quantities.time.peak_rate import balance
     from symcomm.searching.run import search
     from symcomm.units import Quantity
+    from symcomm.differentiation.trace import trace
 
 # One row a public name: the module it lives in.
 _HOMES = {
@@ -96,6 +97,7 @@ _HOMES = {
     "search": "symcomm.searching.run",
     "sensitivity": "symcomm.optimum.sensitivity",
     "solve": "symcomm.problems.solve",
+    "trace": "symcomm.differentiation.trace",
     "wiring": "symcomm.hardware.paths",
 }
 
@@ -144,6 +146,7 @@ __all__ = [
     "search",
     "sensitivity",
     "solve",
+    "trace",
     "wiring",
 ]
 
