@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -201,6 +201,11 @@ class Problem:
             elif isinstance(item, Ask):
                 found[-1] = replace(found[-1], asks=(*found[-1].asks, item))
         return tuple(found)
+
+
+@lru_cache(maxsize=1024)  # the papers of a class have the same ones
+def _inner_tables(text: str, file: str, line: int) -> tuple[Table, ...]:
+    return tuple(layer_tables(text, file, line))
 
 
 def letters(number: int) -> str:
@@ -508,7 +513,7 @@ class _Reader:
                 value.span,
                 "write the table below table: |",
             )
-        found = layer_tables(value.text, self.file, value.span.line + 1)
+        found = _inner_tables(value.text, self.file, value.span.line + 1)
         if len(found) != 1:
             raise DocumentError(
                 f"one layer table is needed here, but there are {len(found)}" if found else "this is no layer table",
