@@ -332,4 +332,3 @@ def check_prose(items: Iterable[Item]) -> None:
 def _words(heading: str) -> str:
     """A heading without the number that the author gave it."""
     return re.sub(r"^\s*(?:(?:Question|Problem|Exercise|Task)\s+)?\d+(?:\.\d+)*[.:)]?\s*", "", heading) or heading
-

@@ -6,6 +6,7 @@ refused with the line and column of the key, before anything is derived.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -183,7 +184,8 @@ class Problem:
             told = re.match(r"\W*(?:(?:Question|Problem|Exercise|Task)\s+)?(\d+(?:\.\d+)*)", words, re.IGNORECASE)
             name = told[1] if told else re.sub(r"\W+", "-", words.lower()).strip("-")[:40] or str(number)
             several = len(question.asks) > 1
-            found += [ask.exam.id or name + letters(at) * several for at, ask in enumerate(question.asks)]
+            joint = "" if told else "-"
+            found += [ask.exam.id or name + (joint + letters(at)) * several for at, ask in enumerate(question.asks)]
         return tuple(name if name not in found[:n] else f"{name}.{n + 1}" for n, name in enumerate(found))
 
     @cached_property
@@ -242,12 +244,13 @@ def parse_problem(text: str, file: str = "<text>") -> Problem:
 class Template:
     """A problem file whose references to drawn values are still open: its front matter, and its pieces in order.
 
-    A fenced block stands for the values in it.
+    A fenced block stands for the values in it. ``digest`` is the SHA-256 of the text.
     """
 
     file: str
     head: Section
     parts: tuple[pieces.Piece | Value, ...] = field(repr=False)
+    digest: str = ""
 
     @cached_property
     def draws(self) -> Draws:
@@ -288,7 +291,8 @@ def parse_template(text: str, file: str = "<text>") -> Template:
         raise DocumentError("the front matter must be a mapping of keys to values", head.span)
     head = replace(head, what="the front matter")
     head.only(FRONT_KEYS)
-    return Template(file, head, tuple(_read_block(piece) for piece in pieces.pieces(text, file)))
+    parts = tuple(_read_block(piece) for piece in pieces.pieces(text, file))
+    return Template(file, head, parts, hashlib.sha256(text.encode()).hexdigest())
 
 
 PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece)

@@ -221,7 +221,9 @@ def answer_of(
     return Answer(ask.label, derivation, used(derivation, known), quantity, ask.span)
 
 
-def picture_of(problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...] = ()) -> Picture:
+def picture_of(
+    problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...] = ()
+) -> Picture:
     """One figure of a problem, whose model was loaded."""
     block = problem.models.get(figure.model)
     try:
