@@ -117,8 +117,8 @@ def papers_of(template: Template, keys: Path) -> tuple[Exam, tuple[Paper, ...]]:
         codes = [str(line["paper"]) for line in lines]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise DocumentError(f"{keys} is no key file", hint="symcomm exam ... --to json writes keys.json") from None
-    if said != exam.template.draws.digest:
-        raise DocumentError(f"{keys} belongs to other draws than those of {exam.template.file}",
+    if said != template.draws.digest:
+        raise DocumentError(f"{keys} belongs to other draws than those of {template.file}",
                             hint="grade with the document that the papers were made from")  # fmt: skip
     exam = Exam(template, seed)
     made = tuple(exam.exactly(student, attempt) for student, attempt in zip(students, attempts, strict=True))
