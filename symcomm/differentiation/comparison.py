@@ -275,6 +275,8 @@ def beside_gradients(known: Mapping[str, tuple[tuple[str, ...], Gradient | None]
             continue
         strange = [size for size in told if size not in sizes]
         reason = [why(gradient)] if gradient is not None else [f"A gradient has the shape of `{tensor}`."]
+        if len(told) > 1 and told == shape[::-1]:
+            reason.append("This is the transpose.")
         reason += [f"No axis here is called {', '.join(f'`{size}`' for size in strange)}."] if strange else []
         found.append((f"`d{tensor}`: " + shape_text(told), shape_text(shape), " ".join(reason)))
     title = f"Printed and derived shapes: {agreeing} agree" + (", and these cannot be" if found else "")

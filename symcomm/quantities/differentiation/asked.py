@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from symcomm.derivation import Derivation, Exhibit, Step
 from symcomm.differentiation.reading import in_order, plain, read_point
@@ -29,6 +29,12 @@ Input = Annotated[str, Meaning("the input for which is differentiated; every one
 Output = Annotated[str, Meaning("the output that is differentiated; every one where it is not named")]
 
 
+Mistake = Annotated[
+    Literal["overwrite", "product_rule", "inner_derivative"] | None,
+    Meaning("a mistake to be made, for the wrong answers of exams; the steps are then wrong"),
+]
+
+
 def traced(setting: Setting, of: str, point: str | None, outputs: str | None = None) -> EvaluationTrace:
     """The trace of a question, at the point that is said or at the given numbers."""
     said = point if point is not None else {plain(name): value for name, value in setting.values.items()}
@@ -51,4 +57,4 @@ def answer(setting: Setting, title: str, steps: Iterable[Step], exhibits: Iterab
     return replace(made, given=(), sizes=frozenset(), named=frozenset(name for name, _ in made.given))
 
 
-__all__ = ["Formulas", "Input", "Output", "Outputs", "Point", "answer", "in_order", "one_of", "read_point", "traced"]
+__all__ = ["Formulas", "Input", "Mistake", "Output", "Outputs", "Point", "answer", "in_order", "one_of", "read_point", "traced"]
