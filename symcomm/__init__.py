@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from symcomm.accounting import Accounting
     from symcomm.derivation import Derivation, Reason, Step
+    from symcomm.differentiation.trace import trace
     from symcomm.errors import SymcommError
     from symcomm.fitting import fit
     from symcomm.hardware.devices import Device, device, devices
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from symcomm.quantities.time.peak_rate import balance
     from symcomm.searching.run import search
     from symcomm.units import Quantity
-    from symcomm.differentiation.trace import trace
 
 # One row a public name: the module it lives in.
 _HOMES = {

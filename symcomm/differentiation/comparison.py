@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unicodedata import normalize
 
 from symcomm.derivation import Exhibit
 from symcomm.differentiation.gradients import Gradient, shape_text, why
 from symcomm.differentiation.reading import CONSTANTS, plain
 from symcomm.errors import SymcommError, TableError
-from symcomm.form import Form, Related, Sym, Total
+from symcomm.form import Form, Related, Sym
 from symcomm.irrational import Irrational
 from symcomm.printing import plain as printed_form
 from symcomm.text.context import Context, Scope
@@ -54,7 +55,7 @@ def beside_trace(rows: Sequence[tuple[Any, ...]], printed: Table) -> Exhibit:
     agreeing, used = 0, [0] * len(rows)
     values = _values(rows)
     for row in printed.rows:
-        cells = [cell for cell in row[:width]]
+        cells = list(row[:width])
         for place in range(0, min(width, len(cells)), 2):
             equation, value = cells[place], cells[place + 1] if place + 1 < len(cells) else None
             if not equation.text.strip("$ "):
@@ -63,7 +64,7 @@ def beside_trace(rows: Sequence[tuple[Any, ...]], printed: Table) -> Exhibit:
             if mine is None:
                 found.append((_shown(equation), "–", _quoted(trouble)))
                 continue
-            problems = [trouble] if trouble else _differences(rows, mine, place, equation, values)
+            problems = [trouble] if trouble else _differences(rows[mine][place], equation, values)
             number = rows[mine][place + 1]
             if value is not None and value.text.strip("$ ") and not _close(_number(value), _worth(number)):
                 problems.append(f"the value is {_said(number)}, not {value.text.strip('$ ')}")
@@ -81,7 +82,7 @@ def _shown(cell: Cell) -> str:
 
 
 def _quoted(text: str) -> str:
-    return _NAME.sub(lambda match: f"`{match[0]}`", text)
+    return _NAME.sub(lambda match: f"`{match[0]}`", text).replace("``", "` `")
 
 
 def _named(text: str) -> str:
@@ -91,7 +92,7 @@ def _named(text: str) -> str:
         letter = match["plain"] or (match["braced"] or match["bare"]) + _MARK[match["mark"]]
         return f"{letter}_{(match['group'] or match['digits']).replace(' ', '')}"
 
-    return _ACCENTED.sub(one, text.strip().strip("$").replace("−", "-"))
+    return _ACCENTED.sub(one, normalize("NFD", text).strip().strip("$").replace("−", "-"))
 
 
 def _matching(rows: Sequence[tuple[Any, ...]], used: list[int], place: int, cell: Cell) -> tuple[int | None, str]:
@@ -134,25 +135,26 @@ def _values(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     return found
 
 
-def _differences(rows: Sequence[tuple[Any, ...]], mine: int, place: int, cell: Cell,
-                 values: Mapping[str, Any]) -> list[str]:  # fmt: skip
-    """Whether the right side of a printed equation gives another number than the derived one."""
-    derived = rows[mine][place]
-    name = printed_form(derived.left)
-    known = dict(values)
-    if isinstance(derived.right, Total) and derived.right.terms[0] == derived.left:  # it had a value before
-        part = Total(derived.right.terms[1:])
-        known[name] = _worth(rows[mine][place + 1]) - _evaluate(_tree(printed_form(part), known), known)
-    elif name in printed_form(derived.right):
-        return []
+def _differences(derived: Related, cell: Cell, values: Mapping[str, Any]) -> list[str]:
+    """Whether the right side of a printed equation is the derived one: for other numbers of all names as well."""
+    import mpmath
+
     right = _named(_PARTIAL.sub(_slope, cell.text).partition("=")[2])
+    unknown = [name for name in _NAME.findall(right) if name not in values]
+    if unknown:
+        return [f"the trace has no {unknown[0]}"]
+    with mpmath.workdps(30):
+        other = {name: 1 + mpmath.mpf(n * n + 3) / (2 * n + 7) for n, name in enumerate(sorted(values))}
     try:
-        worth = _evaluate(_tree(right, known), known)
+        printed, told = ([_evaluate(_tree(side, known), known) for known in (values, other)]
+                         for side in (right, printed_form(derived.right)))  # fmt: skip
     except SymcommError as error:
         return [f"the right side cannot be read: {error.message}"]
-    if _close(worth, _worth(rows[mine][place + 1])):
+    if _close(printed[1], told[1]):
         return []
-    return [f"the right side is {_decimal(worth)}, and {name} is {_said(rows[mine][place + 1])}"]
+    if _close(printed[0], told[0]):
+        return ["the right side has this value at this point only"]
+    return [f"the right side is {_decimal(printed[0])}, and the derived one {_decimal(told[0])}"]
 
 
 def _tree(text: str, known: Mapping[str, Any]) -> Node:

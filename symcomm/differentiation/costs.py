@@ -77,7 +77,9 @@ def segments(trace: EvaluationTrace, every: int) -> tuple[Segment, ...]:
 
     A checkpoint holds the values before it that are read behind it. Segments are reversed from the last one on: its
     values are computed again from its checkpoint, those of later segments are gone; what no partial derivative reads is
-    passed on and not counted. Source: Griewank and Walther, Evaluating Derivatives, 2nd edition, chapter 12; Chen et al., arXiv 1604.06174.
+    passed on and not counted.
+
+    Source: Griewank and Walther, Evaluating Derivatives, 2nd edition, chapter 12; Chen et al., arXiv 1604.06174.
     """
     total = len(trace.operations)
     names = {v.name: v.number for v in trace.variables}

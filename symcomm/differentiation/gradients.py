@@ -202,7 +202,7 @@ def _map(op: Op, operands: Sequence[Form]) -> Form:
             expression = expression.subs(softmax, y)
             known["y"] = Called("softmax", (known["u"],))
         elif record.name != "rope":
-            top, bottom = record.expression.as_numer_denom()
+            _top, bottom = record.expression.as_numer_denom()
             expression = expression.subs(record.expression, y).subs(bottom, _spread())
             known["y"] = Called(record.name, (known["u"],))
             known[SPREAD] = Sym(SPREAD)
@@ -221,7 +221,7 @@ def tensor_form(expression: Expr, known: dict[str, Form]) -> Form:
     >>> from symcomm.graph.ops import MAP
     >>> from symcomm.printing import plain
     >>> plain(tensor_form(MAP["softmax"].derivative, {"dy": Sym("dS"), "y": Sym("S")}))
-    'S ⊙ (dS - sum(S ⊙ dS))'
+    'S ⊙ (dS - sum(dS ⊙ S))'
     """
     import sympy as sp
 
@@ -285,7 +285,8 @@ def why(gradient: Gradient) -> str:
         return f"The loss is one number, so there is one derivative for each element: {shape_text(gradient.shape)}."
     left, right = gradient.factors
     sides = [f"{_named(f)} is {shape_text((*f.rows, *f.columns))}" for f in gradient.factors]
-    return f"{sides[0][0].upper()}{sides[0][1:]} and {sides[1]}: the product is {shape_text((*left.rows, *right.columns))}."
+    whole = shape_text((*left.rows, *right.columns))
+    return f"{sides[0][0].upper()}{sides[0][1:]} and {sides[1]}: the product is {whole}."
 
 
 def _named(factor: Factor) -> str:

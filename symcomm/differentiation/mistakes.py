@@ -1,4 +1,4 @@
-"""Mistakes that are made in traces, as changes of the steps of a derivation: the wrong answer is derived, never given."""
+"""Mistakes that are made in traces, as changes of the steps of a derivation: a wrong answer is derived, never given."""
 
 from __future__ import annotations
 

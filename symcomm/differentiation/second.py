@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 TURNED = "w"  # of an adjoint: its tangent
 
 
-def hessian_steps(
-    trace: EvaluationTrace, output: str, vector: Mapping[str, Expr], by: str
-) -> tuple[list[Step], str]:
+def hessian_steps(trace: EvaluationTrace, output: str, vector: Mapping[str, Expr], by: str) -> tuple[list[Step], str]:
     """The steps of a Hessian times a vector, and the name of the component that is asked for."""
     steps = given_steps(trace)
     moved = forward(trace, vector)

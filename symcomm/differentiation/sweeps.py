@@ -122,7 +122,7 @@ def hessian_product(trace: EvaluationTrace, output: str, direction: Mapping[str,
 
 
 def second(trace: EvaluationTrace, number: int) -> tuple[Sequence[tuple[int, Expr]], ...]:
-    """The derivatives of each partial derivative of a variable, for the variables that it is written in: expressions."""
+    """The derivatives of each partial derivative of a variable for the variables it is written in, as expressions."""
     import sympy as sp
 
     v = trace[number]

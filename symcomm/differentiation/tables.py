@@ -121,7 +121,9 @@ def adjoints(trace: EvaluationTrace, output: str, overwrite: bool = False) -> Ex
         rows.append((*end, _equals(variable(k, BAR), seeds), cell(sp.Integer(int(name == output)))))
         seeded.add(k)
     asked = ", ".join(f"d`{output}`/d`{v.input}`" for v in trace.inputs)
-    return Exhibit(f"Reverse mode for {asked}; read from the bottom up", REVERSE, tuple(rows), True, partial(beside_trace, rows))
+    return Exhibit(
+        f"Reverse mode for {asked}; read from the bottom up", REVERSE, tuple(rows), True, partial(beside_trace, rows)
+    )
 
 
 # -- derivations --------------------------------------------------------------------------------------------

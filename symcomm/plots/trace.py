@@ -1,4 +1,4 @@
-"""The graph of an evaluation trace: a node a variable, an arrow an operand, inputs on the left, outputs on the right."""
+"""The graph of an evaluation trace: a node a variable, an arrow an operand; inputs on the left, outputs right."""
 
 from __future__ import annotations
 

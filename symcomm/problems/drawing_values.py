@@ -291,7 +291,8 @@ def _draw(key: Scalar, value: Value) -> Draw:
         if kind == "choices":
             return _draw(key, _listing(value, "choices"))
         if kind == "formulas":
-            return Draw(key.text, (made := _exercises(key.text, value)), (1,) * len(made), key.span)
+            drawn = _exercises(key.text, value)
+            return Draw(key.text, drawn, (1,) * len(drawn), key.span)
         unit = value.text("unit")
         numbers = [*_numbers(value, kind, unit)]
         if not numbers:

@@ -93,7 +93,8 @@ class Ask:
     """One quantity that is asked for: a pass, its options, and the numbers given with the question.
 
     ``conventions`` are choices of accounting by field, laid over those of the document. ``printed`` is what a source
-    says the answer is, to be set beside it; ``beside`` is the table it prints instead. ``sheet`` is the quantity that the author's own worksheet says.
+    says the answer is, to be set beside it; ``beside`` is the table it prints instead. ``sheet`` is the
+    quantity that the author's own worksheet says.
     """
 
     quantity: str

@@ -57,4 +57,16 @@ def answer(setting: Setting, title: str, steps: Iterable[Step], exhibits: Iterab
     return replace(made, given=(), sizes=frozenset(), named=frozenset(name for name, _ in made.given))
 
 
-__all__ = ["Formulas", "Input", "Mistake", "Output", "Outputs", "Point", "answer", "in_order", "one_of", "read_point", "traced"]
+__all__ = [
+    "Formulas",
+    "Input",
+    "Mistake",
+    "Output",
+    "Outputs",
+    "Point",
+    "answer",
+    "in_order",
+    "one_of",
+    "read_point",
+    "traced",
+]

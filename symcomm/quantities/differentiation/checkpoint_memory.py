@@ -31,11 +31,11 @@ def derive(
     work = Work(setting, total, distance)
     kept = work.define("M_checkpoints", Ratio(total, distance), VALUE, "one each segment",
                        "The value before each segment is kept.",
-                       witness=lambda numbers: len(range(0, _whole(total, numbers), _whole(distance, numbers))))  # fmt: skip
+                       witness=lambda n: len(range(0, _whole(total, n), _whole(distance, n))))  # fmt: skip
     inside = work.define("M_segment", Total((distance, num(-1))), VALUE, "recompute",
                          "The values inside the segment that is reversed.",
                          witness=lambda numbers: len(range(1, _whole(distance, numbers))))  # fmt: skip
-    work.define("M", Total((kept, inside)), VALUE, "add", "While the last segment is reversed all checkpoints are there.",
+    work.define("M", Total((kept, inside)), VALUE, "add", "While the last segment is reversed.",
                 witness=lambda numbers: chain(_whole(total, numbers), _whole(distance, numbers)))  # fmt: skip
     made = setting.derivation("Values kept for the reverse sweep of a chain", work.steps)
     whole = Condition(product(distance, Floor(Ratio(total, distance))), "=", total)

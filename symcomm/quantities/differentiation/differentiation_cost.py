@@ -45,7 +45,8 @@ def derive(
                            f"{cost.multiplications} multiplications and {cost.additions} additions.",
                            witness=lambda numbers: cost.multiplications + cost.additions)  # fmt: skip
         all_of = work.define("F_all", product(count, each), unit, "all passes", "Every pass costs the same.")
-        work.define("F", Total((all_of, num(trace, unit))), unit, "add the trace", f"The {trace} operations of the trace, once.",
+        work.define("F", Total((all_of, num(trace, unit))), unit, "add the trace",
+                    f"The {trace} operations of the trace, once.",
                     witness=lambda numbers: trace + passes * cost.operations)  # fmt: skip
     rows = tuple(
         (name, str(k), str(c.multiplications), str(c.additions), str(trace + k * c.operations))
@@ -56,4 +57,3 @@ def derive(
     notes = [f"Reverse mode keeps the values that its partial derivatives read: {kept}. Forward mode keeps none."]
     return answer(setting, f"{want.capitalize()} of the Jacobian, {best} mode", work.steps,
                   [Exhibit("Both modes", columns, rows)], notes)  # fmt: skip
-

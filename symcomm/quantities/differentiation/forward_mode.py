@@ -6,7 +6,17 @@ from symcomm.derivation import Derivation
 from symcomm.differentiation.mistakes import mistaken
 from symcomm.differentiation.tables import given_steps, last, tangent_steps, tangents
 from symcomm.differentiation.trace import DOT, marked
-from symcomm.quantities.differentiation.asked import Formulas, Input, Mistake, Output, Outputs, Point, answer, one_of, traced
+from symcomm.quantities.differentiation.asked import (
+    Formulas,
+    Input,
+    Mistake,
+    Output,
+    Outputs,
+    Point,
+    answer,
+    one_of,
+    traced,
+)
 from symcomm.quantities.options import NoModel
 
 

@@ -56,7 +56,11 @@ def derive(
             raise ValuesError(f"there is no gradient of '{of[:60]}'", hint=nearest(of, [bare(g.of) for g in found]))
         found = (*(g for g in found if g is not wanted[-1]), wanted[-1]) if want == "elements" else tuple(wanted)
     made = _elements(setting, found[-1]) if want == "elements" else flops.derive(setting, "backward", op)
-    exhibits = [_table(setting, both, found, _shapes(setting.graph, both, ops, names)), *_inner(both, names, found), *_saved(setting, rows)]
+    exhibits = [
+        _table(setting, both, found, _shapes(setting.graph, both, ops, names)),
+        *_inner(both, names, found),
+        *_saved(setting, rows),
+    ]
     notes = [f"`{g.name}`: {why(g)}" for g in found if g.factors]
     notes += ["One is the vector of ones: it sums rows or columns."] if _has(found, "1") else []
     notes += [_SPREADS.format(SPREAD)] if _has(found, SPREAD) else []

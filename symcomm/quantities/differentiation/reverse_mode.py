@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from symcomm.derivation import Derivation
-from symcomm.differentiation.sweeps import reverse
 from symcomm.differentiation.mistakes import mistaken
+from symcomm.differentiation.sweeps import reverse
 from symcomm.differentiation.tables import adjoint_steps, adjoints, given_steps, last
 from symcomm.differentiation.trace import BAR, marked
-from symcomm.quantities.differentiation.asked import Formulas, Input, Mistake, Output, Outputs, Point, answer, one_of, traced
+from symcomm.quantities.differentiation.asked import (
+    Formulas,
+    Input,
+    Mistake,
+    Output,
+    Outputs,
+    Point,
+    answer,
+    one_of,
+    traced,
+)
 from symcomm.quantities.options import NoModel
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
-from symcomm.derivation import Derivation, Exhibit
-from symcomm.differentiation.costs import kept_values, peak, segments
+from symcomm.derivation import Derivation, Exhibit, Numbers
+from symcomm.differentiation.costs import Segment, kept_values, peak, segments
 from symcomm.errors import ValuesError
 from symcomm.form import Largest, num
 from symcomm.quantities.declared import Meaning
@@ -17,6 +18,10 @@ from symcomm.units import Unit
 VALUE = Unit.parse("element")
 
 
+def _alive(part: Segment, numbers: Numbers) -> int:
+    return len({*part.checkpoints, *part.again})
+
+
 def derive(
     setting: NoModel,
     formulas: Formulas,
@@ -24,7 +29,7 @@ def derive(
     every: Annotated[Whole, Meaning("operations between two checkpoints; none are set where it is left out")] = 0,
     outputs: Outputs | None = None,
 ) -> Derivation:
-    """The most values in memory while a trace is reversed, whole or with a checkpoint before every ``every`` operations.
+    """The most values in memory while a trace is reversed, whole or with checkpoints.
 
     Without checkpoints every value that a partial derivative reads is kept. With them the values before a checkpoint
     that are read behind it are, and those of one segment are computed again. The table has every distance, and the
@@ -43,7 +48,7 @@ def derive(
             work.define(f"M_{n}", num(part.values), VALUE, "segment",
                         f"Operations {part.first} to {part.last}: {len(part.checkpoints)} values of checkpoints and "
                         f"{len(part.again)} that are computed again.",
-                        witness=lambda numbers, part=part: len({*part.checkpoints, *part.again}))
+                        witness=partial(_alive, part))
             for n, part in enumerate(parts, 1)
         ]  # fmt: skip
         if len(names) > 1:
