@@ -83,8 +83,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A small table beside the steps, such as the list of collectives; cells are text or forms."""
+    """A small table beside the steps, such as the list of collectives; cells are text or forms.
+
+    ``place`` says where a page has it: before the algebra (why there is anything to count), after it, or only where
+    everything is shown (``full``).
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | Form | Quantity, ...], ...]
+    place: Literal["before", "after", "full"] = "after"

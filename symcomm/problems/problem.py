@@ -21,7 +21,8 @@ from symcomm.problems.figures import FIGURE_LIMIT, Figure, read_figure
 from symcomm.problems.formula import formula_table
 from symcomm.problems.keys import Known, merge, read_conventions, read_option, read_symbols, read_values, symbol_key
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values
-from symcomm.render.document import Heading, LayerTable, Prose
+from symcomm.derivation.chosen import DETAILS, Detail
+from symcomm.render.document import ONLY, Heading, LayerTable, Only, Points, Prose
 from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
 from symcomm.units import Quantity
@@ -29,14 +30,16 @@ from symcomm.units import Quantity
 if TYPE_CHECKING:
     from symcomm.quantities.declared import DeclaredQuantity
 
-FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")
+FRONT_KEYS = (
+    "title", "subtitle", "course", "authors", "date", "language", "detail", "symbols", "accounting", "dtype"
+)  # fmt: skip
 MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
     "axes", "layers_before",
 )  # fmt: skip
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
-ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed")
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "grading", "accounting", "given", "printed")
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Ask:
     section: Section
     printed: Quantity | None = None
     sheet: DeclaredQuantity | None = None
+    grading: tuple[Points, ...] = ()
 
     @property
     def span(self) -> Span:
@@ -106,7 +110,7 @@ class Question:
         return self.heading.points if self.heading else None
 
 
-Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure
+Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure | Only
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,9 @@ class Problem:
     values: tuple[Known, ...]
     conventions: tuple[tuple[str, str], ...]
     items: tuple[Item, ...] = field(repr=False)
+    course: str = ""
+    detail: Detail = "normal"
+    extra: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def models(self) -> dict[str, ModelBlock]:
@@ -219,8 +226,18 @@ def parse_template(text: str, file: str = "<text>") -> Template:
     if not isinstance(head, Section):
         raise DocumentError("the front matter must be a mapping of keys to values", head.span)
     head = replace(head, what="the front matter")
-    head.only(FRONT_KEYS)
+    _check_keys(head)
     return Template(file, head, tuple(_read_block(piece) for piece in pieces.pieces(text, file)))
+
+
+def _check_keys(head: Section) -> None:
+    """Raises ``DocumentError`` for a key of the front matter that looks like a slip of one that is known."""
+    for key, value in head.entries:
+        near = nearest(key.text, [*FRONT_KEYS]) if key.text not in FRONT_KEYS else ""
+        if near.startswith("did you mean") or (near and not re.fullmatch(r"[a-z][a-z_]{0,39}", key.text)):
+            raise DocumentError(f"unknown key '{key.text[:60]}' in {head.what}", key.span, near)
+        if near and not isinstance(value, Scalar):
+            raise blocks.wrong_type(key.text, "text, since it is a key of your own", value)
 
 
 def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
@@ -240,6 +257,7 @@ class _Reader:
         self.file, self.head, self.drawn = file, filled, drawn
         head = filled
         self.items: list[Item] = []
+        self.inside: Only | None = None
         self.tables: list[Table] = []
         self.models: dict[str, ModelBlock] = {}
         self.notation, self.values = read_symbols(head, Notation())
@@ -256,9 +274,21 @@ class _Reader:
                 self.items.append(Prose(markdown, span))
             case pieces.HeadingPiece(level, markdown, points, span):
                 self.items.append(Heading(level, markdown, points, span))
+            case pieces.OnlyPiece(name, span):
+                self.only(name, span)
             case pieces.TablePiece(table):
                 self.tables.append(table)
                 self.items.append(LayerTable(table))
+
+    def only(self, name: str, span: Span) -> None:
+        """Begins or ends what is for some editions only."""
+        if name and name not in ONLY:
+            raise DocumentError(f"':::{name[:40]}' is no edition", span, nearest(name, [*ONLY]))
+        if bool(name) == bool(self.inside):
+            problem = f"':::{name}' within ':::{self.inside.name}'" if self.inside else "this ends what never began"
+            raise DocumentError(problem, span, "write :::solution above it, and ::: below")
+        self.inside = Only(name, span) if name else None
+        self.items.append(Only(name, span))
 
     def known(self, final: bool = True) -> Lookup:
         """What references stand for: drawn values, and those that were given so far."""
@@ -465,7 +495,20 @@ class _Reader:
             section,
             section.quantity("printed"),
             sheet,
+            self.grading(section),
         )
+
+    def grading(self, section: Section) -> tuple[Points, ...]:
+        """The points of the steps of an answer; raises ``DocumentError`` where they do not add up to its points."""
+        said = section.section("grading", "grading")
+        if said is None:
+            return ()
+        found = tuple(Points(key.text.strip(), said.count(key.text) or 0) for key, _ in said.entries)
+        total, points = sum(one.points for one in found), section.count("points")
+        if points is not None and total != points:
+            raise DocumentError(f"the steps have {total} points together, but the answer {points}",
+                                section.span_of("grading"), "let them add up")  # fmt: skip
+        return found
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
         """What a question asks of a worksheet of the author's, in a file beside this one."""
@@ -485,6 +528,8 @@ class _Reader:
     def problem(self) -> Problem:
         """The problem, once all pieces were taken."""
         head = self.head
+        if self.inside is not None:
+            raise DocumentError(f"':::{self.inside.name}' never ends", self.inside.span, "write ::: below it")
         title = head.text("title")
         items = self.in_prose()
         if not title:
@@ -493,14 +538,16 @@ class _Reader:
             if first is not None and isinstance(heading, Heading) and heading.level == 1 and heading.points is None:
                 title = heading.markdown
                 del items[first]
-        subtitle = " · ".join(part for part in (head.text("course"), head.text("subtitle")) if part)
         language = head.text("language", "en")
         if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", language):
             raise DocumentError(f"'{language[:40]}' is no language", head.span_of("language"), "write en or de-CH")
-        return Problem(
+        detail = head.text("detail", "normal")
+        if detail not in DETAILS:
+            raise DocumentError(f"'{detail[:40]}' is no detail", head.span_of("detail"), nearest(detail, [*DETAILS]))
+        found = Problem(
             self.file,
             title or Path(self.file).stem,
-            subtitle,
+            head.text("subtitle"),
             head.texts("authors"),
             head.text("date"),
             language,
@@ -508,4 +555,40 @@ class _Reader:
             self.values,
             self.conventions,
             tuple(items),
+            head.text("course"),
+            detail,  # type: ignore[arg-type]  # checked just above
+            tuple((key, head.text(key)) for key in head.keys if key not in FRONT_KEYS),
         )
+        check_points(found)
+        return found
+
+
+def check_points(problem: Problem) -> None:
+    """Raises ``DocumentError`` where the points of parts do not add up to those of what they are parts of."""
+    for question in problem.questions:
+        heading, own = question.heading, [ask.points for ask in question.asks]
+        stated = [ask for ask in question.asks if ask.points is not None]
+        if heading is None or heading.points is None:
+            continue
+        if stated and None not in own and (total := sum(p or 0 for p in own)) != heading.points:
+            raise DocumentError(f"the answers have {total} points together, but the question {heading.points}",
+                                heading.span, "let them add up")  # fmt: skip
+        if len(question.asks) == 1 and (grading := question.asks[0].grading):
+            total = sum(one.points for one in grading)
+            if total != heading.points:
+                raise DocumentError(f"the steps have {total} points together, but the question {heading.points}",
+                                    question.asks[0].section.span_of("grading"), "let them add up")  # fmt: skip
+    headings = [item for item in problem.items if isinstance(item, Heading)]
+    for number, heading in enumerate(headings):
+        below = []
+        for part in headings[number + 1 :]:
+            if part.level <= heading.level:
+                break
+            below.append(part)
+        top = min((part.level for part in below), default=0)
+        parts = [part.points for part in below if part.level == top]
+        if heading.points is not None and parts and None not in parts:
+            total = sum(p or 0 for p in parts)
+            if total != heading.points:
+                raise DocumentError(f"the parts have {total} points together, but '{heading.markdown[:60]}' "
+                                    f"{heading.points}", heading.span, "let them add up")  # fmt: skip

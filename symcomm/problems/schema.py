@@ -26,7 +26,8 @@ _MEANING: Schema = {"type": "object", "additionalProperties": False, "properties
 _KEYS: dict[str, tuple[str, Schema]] = {
     "title": ("the title", _TEXT),
     "subtitle": ("the line below the title", _TEXT),
-    "course": ("what the line below the title begins with", _TEXT),
+    "course": ("the course, above the title", _TEXT),
+    "detail": ("how much of each derivation is shown", {"enum": ["brief", "normal", "full"]}),
     "authors": ("one name, or a list", _TEXTS),
     "date": ("the date, as it shall be printed", _TEXT),
     "language": ("a language tag such as en or de-CH", {"type": "string"}),
@@ -48,6 +49,8 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "worksheet": ("the file of a worksheet of one's own, beside this one", {"type": "string"}),
     "label": ("tells the answers of one question apart", _TEXT),
     "points": ("the points of this answer", {"type": "integer", "minimum": 0}),
+    "grading": ("the points of its steps, which add up to those of the answer",
+                {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}),
     "given": ("further numbers, with units", {"type": "object", "additionalProperties": _TEXT}),
     "printed": ("what a source prints as the answer", _TEXT),
     "caption": ("Markdown below the picture", _TEXT),
@@ -76,7 +79,7 @@ def problem_schema() -> Schema:
     questions = [*map(_question, QUANTITIES.values()), _own()]
     defs: Schema = {
         "block": {"oneOf": one},
-        "front_matter": _object(_keys(FRONT_KEYS)),
+        "front_matter": _object(_keys(FRONT_KEYS)) | {"additionalProperties": _TEXT},
         "model": _object(_keys(MODEL_KEYS), ["model"]),
         "whole_model": _object(_keys(WHOLE_KEYS), ["model", "parts"]),
         "question": {"type": "object", "required": ["ask"], "oneOf": questions},

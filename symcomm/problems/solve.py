@@ -149,6 +149,9 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
         problem.file,
         problem.notation,
         tuple(made),
+        problem.course,
+        problem.detail,
+        problem.extra,
     )
 
 
@@ -168,7 +171,9 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
-    return Answer(ask.label, derivation, used(derivation, known), quantity, ask.span)
+    stated = used(derivation, known, [item.name for item in ask.given])
+    return Answer(ask.label, derivation, stated, quantity, ask.span, ask.quantity, points=ask.points,
+                  grading=ask.grading)  # fmt: skip
 
 
 def _picture(problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...]) -> Picture:
@@ -185,9 +190,9 @@ def _picture(problem: Problem, figure: Figure, model: Model | None, extra: tuple
     return Picture(drawn, figure.caption, says, figure.paper, span)
 
 
-def used(derivation: Derivation, known: Iterable[Known]) -> tuple[Given, ...]:
-    """The given values that an answer depends on, in the order they were given."""
-    wanted = {symbol.name for symbol in derivation.expr.free_symbols}
+def used(derivation: Derivation, known: Iterable[Known], stated: Iterable[str] = ()) -> tuple[Given, ...]:
+    """The given values that an answer depends on, or that its question ``stated``, in the order they were given."""
+    wanted = {symbol.name for symbol in derivation.expr.free_symbols} | {*stated}
     found = {item.name: item.quantity for item in known if item.name in wanted}
     for name, value in derivation.given:
         if name in wanted:

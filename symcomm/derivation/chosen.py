@@ -16,7 +16,7 @@ from symcomm.form import Form, Num, Power, Product, Ratio, Sym, Total
 from symcomm.printing.forms import width
 
 if TYPE_CHECKING:
-    from symcomm.derivation import Derivation
+    from symcomm.derivation.derivation import Derivation
 
 Detail = Literal["brief", "normal", "full"]
 DETAILS: tuple[Detail, ...] = ("brief", "normal", "full")
@@ -25,7 +25,7 @@ LINES = 5  # so many lines of algebra are read without effort
 _WIDE = 19.0  # em: what is put in may make a line no wider
 _REASON = 150  # characters of the reasons that share a line
 _PUT_IN = 8.0  # em: a form so short is read where it is used
-_SMALL = 5.5  # em: a line so short has room for what it is made of
+_TINY, _SMALL = 3.0, 5.5  # em: what is so short is put in where the line stays short
 _MANY = 4  # lines that a sum adds up
 _LARGE = 10**6  # a number that is no longer the product of what a reader knows
 
@@ -63,12 +63,12 @@ def chosen(derivation: Derivation, limit: int = LINES) -> tuple[ChosenLine, ...]
     >>> from symcomm.printing import plain
     >>> for line in chosen(Derivation("bytes", Accounting(), (n, twice, neat))):
     ...     print(line.name, *(f"{relation} {plain(form)}" for relation, form in line.forms), "|", line.reason)
-    V = 2·D·D = 2·D² | Two each.
+    V = 2·D·D = 2·D² | D by D. Two each.
     """
     lines = _lines(derivation)
     answer = derivation.answer.name
     order = [_physical(line, derivation) for line in _needed(lines, answer)]
-    order = _put_in_trivial(_once(order, answer), answer)
+    order = _put_in_trivial(_once(_renamed(order, answer), answer), answer)
     while (shorter := _shorter(order, answer, len(order) > limit)) is not None:
         order = shorter
     worth = {line.name: line.last for line in order}
@@ -104,6 +104,22 @@ def _lines(derivation: Derivation) -> list[ChosenLine]:
         made = (*kept, (step.relation, step.form))
         found[step.name] = replace(before, forms=made, reason=why, condition=condition, steps=(*before.steps, number))
     return list(found.values())
+
+
+def _renamed(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
+    """Without the lines that the next one says again under another name."""
+    kept: list[ChosenLine] = []
+    for line in order:
+        before = kept[-1] if kept else None
+        if before is not None and len(line.forms) == 1 and line.last == before.last and forms.names(line.last):
+            users = [one for one in order if one is not before and before.name in forms.names(one.forms[0][1])]
+            if not users:
+                both = f"{before.reason} {line.reason}"
+                kept[-1] = replace(line, forms=before.forms, reason=both if len(both) <= _REASON else line.reason,
+                                   steps=(*before.steps, *line.steps))  # fmt: skip
+                continue
+        kept.append(line)
+    return kept
 
 
 def _once(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
@@ -152,6 +168,8 @@ def _put(line: ChosenLine, what: ChosenLine, reason: bool, known: Collection[str
     if reason and what.reason and what.reason not in said:
         both = f"{what.reason} {said}".strip()
         said = both if len(both) <= _REASON else said
+    if line.forms[0][1] == Sym(what.name):  # only another name of it
+        made = [*what.forms, *((r, f) for r, f in line.forms[1:] if f != what.last)]
     return replace(line, forms=tuple(made), reason=said, steps=(*what.steps, *line.steps))
 
 
@@ -164,13 +182,14 @@ def _without(order: list[ChosenLine], at: int, user: int, reason: bool = True) -
 def _put_in_trivial(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
     """Without the lines that only give another name to a symbol or a product of few, where they are used once."""
     for line in list(order):
-        at = order.index(line) if line in order else -1
+        at = next((i for i, one in enumerate(order) if one is line), -1)
         uses = [i for i in _uses(order, line.name) if i != at] if at >= 0 else []
-        if line.name == answer or len(uses) != 1 or line.condition or len(line.forms) > 1:
+        renamed = len(uses) == 1 and order[uses[0]].forms[0][1] == Sym(line.name)
+        if line.name == answer or len(uses) != 1 or line.condition or (len(line.forms) > 1 and not renamed):
             continue
         if _parts(order[uses[0]], {one.name for one in order}):
             continue
-        if isinstance(line.last, Sym) or _factors(line.last):
+        if renamed or isinstance(line.last, Sym) or _factors(line.last):
             order = _without(order, at, uses[0])
     return order
 
@@ -195,7 +214,8 @@ def _shorter(order: list[ChosenLine], answer: str, many: bool) -> list[ChosenLin
             continue
         user = order[uses[0]]
         wide = width(_put(user, line, False, known).forms[0][1])
-        if wide <= (_WIDE if many else _SMALL) and not _parts(user, known):
+        short = many or (width(line.last) <= _TINY and not isinstance(user.forms[0][1], Ratio))
+        if short and wide <= (_WIDE if many else _SMALL) and not _parts(user, known) and not _solved(user):
             return _without(order, at, uses[0])
     return None
 
@@ -204,6 +224,12 @@ def _parts(line: ChosenLine, known: Collection[str]) -> bool:
     """Whether a line adds up many lines, which are better read as a list than as one sum."""
     form = line.forms[0][1]
     return isinstance(form, Total) and sum(isinstance(t, Sym) and t.name in known for t in form.terms) >= _MANY
+
+
+def _solved(line: ChosenLine) -> bool:
+    """Whether a line divides by a sum: an equation that was solved, which is read by the names in it."""
+    form = line.forms[0][1]
+    return isinstance(form, Ratio) and isinstance(form.bottom, Total)
 
 
 def _flat(form: Form) -> Form:
@@ -257,6 +283,8 @@ def _tidy(line: ChosenLine) -> ChosenLine:
     The last is a fraction that was divided by a large number: bytes over a capacity.
     """
     (relation, first), *rest = ((relation, _plain(form)) for relation, form in line.forms)
+    if rest and _cancels(first):
+        (relation, first), *rest = rest
     kept = [(relation, first)]
     for relation, form in rest:
         if _alike(form, kept[-1][1]) and relation == "=":
@@ -264,6 +292,14 @@ def _tidy(line: ChosenLine) -> ChosenLine:
         elif relation != "=" or not _large(form) - _large(kept[-1][1]) or not forms.names(form):
             kept.append((relation, form))
     return replace(line, forms=tuple(kept))
+
+
+def _cancels(form: Form) -> bool:
+    """Whether a symbol stands above and below in one fraction."""
+    def factors(side: Form) -> set[Form]:
+        return {f for f in (side.factors if isinstance(side, Product) else (side,)) if isinstance(f, Sym)}
+
+    return isinstance(form, Ratio) and bool(factors(form.top) & factors(form.bottom))
 
 
 def _plain(form: Form) -> Form:
