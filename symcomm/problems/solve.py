@@ -12,13 +12,16 @@ from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesErr
 from symcomm.problems.blocks import blamed
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.figures import Figure, draw
+from symcomm.problems.grading import graded
 from symcomm.problems.keys import Known, check_units, merge
+from symcomm.problems.others import others
 from symcomm.problems.printed import compare
 from symcomm.problems.problem import Ask, ModelBlock, Problem
 from symcomm.render.document import Answer, Block, Document, Given, Picture
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
+    from symcomm.accounting import Accounting
     from symcomm.derivation import Derivation
     from symcomm.model import Model
 
@@ -119,6 +122,8 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
             if progress:
                 progress(done, total, item.label or item.quantity)
             answer = _answer(problem, item, models.get(item.model), extra)
+            if problem.detail != "brief":
+                answer = _with_others(problem, item, models.get(item.model), extra, answer)
             if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
                 note = f"Read as {models[item.model].graph.reading('`')}."
                 derived = replace(answer.derivation, notes=(*answer.derivation.notes, note))
@@ -140,6 +145,7 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     if progress:
         progress(done, total, "")
     compare(problem, beside, made)
+    made = graded(problem, made)
     return Document(
         problem.title,
         problem.subtitle,
@@ -174,6 +180,19 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
     stated = used(derivation, known, [item.name for item in ask.given])
     return Answer(ask.label, derivation, stated, quantity, ask.span, ask.quantity, points=ask.points,
                   grading=ask.grading)  # fmt: skip
+
+
+def _with_others(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...],
+                 answer: Answer) -> Answer:  # fmt: skip
+    """The answer with what it would be under other conventions."""
+    block = problem.models.get(ask.model)
+    values = _numbers(merge(block.values if block else problem.values, ask.given))
+
+    def again(accounting: Accounting) -> Derivation:
+        return derive(ask.sheet or ask.quantity, model or no_model(problem.notation), dict(ask.options), accounting,
+                      values, ())  # fmt: skip
+
+    return replace(answer, others=others(answer.derivation, values, again))
 
 
 def _picture(problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...]) -> Picture:

@@ -24,6 +24,7 @@ from symcomm.program import pipeline
 from symcomm.program.program import Program, program
 from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
+from symcomm.quantities.communication.reasons import lead, reasons
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
 from symcomm.quantities.witnesses import number, over, passes, ring, size, together
@@ -53,6 +54,7 @@ class Call:
     every_layer: bool = True
     op: str = ""
     finishes: bool = False
+    name: str = ""
 
     def ranks(self, strategy: Strategy) -> Form:
         """The ranks between which it runs: those of a group of the mesh, or the two stages of a pipeline."""
@@ -84,7 +86,8 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
         every = (c.kind, c.tensor, c.phase) not in made.spared
         finishes = made.phase_of(c) in ("gradients", "update")
         found.append(
-            Call(c.kind, of.name, what, c.elements, c.meshes, c.phase, c.why, dtype, region, every, c.op, finishes)
+            Call(c.kind, of.name, what, c.elements, c.meshes, c.phase, c.why, dtype, region, every, c.op, finishes,
+                 tensor.name)
         )
     found = gathered_units(found, accounting.gathered_weights)
     again = run_again(graph, RERUN[accounting.recomputation], setting.frozen)
@@ -150,7 +153,7 @@ def _ties(setting: Setting, strategy: Strategy, made: Program, found: list[Call]
         why = "the first and the last stage use the same weight, and each has a part of its gradient"
         dtype = mine[0].dtype if mine else weight.dtype or setting.dtype
         ties.append(Call("all-reduce", weight.name, "gradient of ", elements, ("pipe",), "backward", why, dtype, last,
-                         finishes=True))  # fmt: skip
+                         finishes=True, name=gradient_name(weight.name)))  # fmt: skip
     return ties
 
 
@@ -271,8 +274,11 @@ def derive(
     if len(counted) > 1:
         work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.", witness=together(counted))
     notes = (*held.notes, *_cheapest(setting, strategy))
-    shown = [_exhibit(setting, strategy, chosen, held)]
-    return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where)
+    times = [num(1) if c.kind == "send" else held.times(c.region, c.every_layer) for c in chosen]
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
+    shown = [reasons(setting, made, chosen, times), _exhibit(setting, strategy, chosen, held)]
+    told = lead(made, strategy, every, chosen)
+    return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where, lead=told)
 
 
 def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
@@ -342,7 +348,7 @@ def _text(members: list[Call]) -> str:
             f"{len(members)} calls of {first.kind}, for {moved}" if len(members) > 1 else f"One {first.kind}: {moved}"
         )
     general = {c.why.replace(f"`{c.tensor}`", "it") for c in members}
-    why = first.why if len(members) == 1 else general.pop() if len(general) == 1 else ""
+    why = first.why if first.kind == "send" and len(general) == 1 else ""  # the others have a table of reasons
     return f"{head}. {why[0].upper()}{why[1:]}." if why else f"{head}."
 
 
@@ -351,13 +357,13 @@ def _volume(
 ) -> Form:
     setting, call = work.setting, members[0]
     wide = element_bytes(call.dtype)
-    text = f"An element takes {said_bytes(wide)} in {call.dtype}"
+    text = f"{said_bytes(wide)[0].upper()}{said_bytes(wide)[1:]} an element ({call.dtype})"
     if call.kind == "send":
         return work.define(f"V_{name}", product(n, wide), BYTE, "bytes", f"{text}.",
                            witness=lambda numbers: _sizes(members, numbers) * wide.number)  # fmt: skip
     times = held.times(call.region, call.every_layer)
     if call.region.times:
-        text += "; every layer makes the calls" if call.every_layer else "; every layer but the first makes the calls"
+        text += f", in each of the `{call.region.times}` layers" if call.every_layer else ", in every layer but the first"
     accounting = setting.accounting
     if _repeated(call, accounting) and microbatches != num(1):
         times = product(microbatches, times)
@@ -484,4 +490,5 @@ def _exhibit(setting: Setting, strategy: Strategy, chosen: list[Call], held: pip
             (f"{what} {', '.join(f'`{t}`' for t in tensors)}", kind, phase, why, size, count)
             for (what, kind, phase, why, size, count), tensors in rows.items()
         ),
+        "full",
     )

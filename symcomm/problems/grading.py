@@ -1,0 +1,46 @@
+"""The points of the steps of an answer: as the author says, or shared among the lines a person writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from symcomm.derivation import Derivation
+from symcomm.derivation.chosen import chosen
+from symcomm.problems.problem import Problem
+from symcomm.render.document import Answer, Block, Points
+
+
+def graded(problem: Problem, made: Sequence[Block]) -> list[Block]:
+    """The blocks, with the points of the steps in every answer whose points are known."""
+    answers = iter(problem.asks)
+    worth: dict[int, int | None] = {}
+    for question in problem.questions:
+        for ask in question.asks:
+            worth[id(ask)] = ask.points if len(question.asks) > 1 or ask.points is not None else question.points
+    blocks: list[Block] = []
+    for block in made:
+        if isinstance(block, Answer):
+            points = worth.get(id(next(answers)))
+            if not block.grading and points:
+                block = replace(block, grading=shared(block.derivation, points))
+        blocks.append(block)
+    return blocks
+
+
+def shared(derivation: Derivation, points: int) -> tuple[Points, ...]:
+    """Points shared among the lines of a derivation and its number; the first ones take what does not divide.
+
+    >>> from symcomm.accounting import Accounting
+    >>> from symcomm.derivation import Reason, Step
+    >>> from symcomm.form import Sym, num, product
+    >>> from symcomm.units import ONE
+    >>> step = Step("V", product(num(2), Sym("n")), ONE, Reason("bytes", "Two each."))
+    >>> shared(Derivation("bytes", Accounting(), (step,)), 5)
+    (Points(what='`V`', points=3), Points(what='the number, with its unit', points=2))
+    """
+    lines = [line for line in chosen(derivation) if line.forms and line.name]
+    what = [f"`{line.name}`" for line in lines[-max(1, min(4, points - 1)) :]] if points > 1 else []
+    what.append("the number, with its unit")
+    each, left = divmod(points, len(what))
+    return tuple(Points(name, each + (i < left)) for i, name in enumerate(what))
