@@ -127,7 +127,7 @@ def _once(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
     while True:
         seen: dict[tuple[object, ...], ChosenLine] = {}
         for line in order:
-            key = (line.forms, line.condition)
+            key = (tuple((r, _sorted(f)) for r, f in line.forms), line.condition)
             both = {line.name, seen[key].name} if key in seen else set()
             beside = any(both <= {*forms.names(form)} for other in order for _, form in other.forms)
             if both and answer not in both and not beside and forms.names(line.last):
@@ -305,6 +305,10 @@ def _cancels(form: Form) -> bool:
 def _plain(form: Form) -> Form:
     """A form without factors of one."""
     form = form.mapped(_plain)
+    if isinstance(form, Total):  # four of one size are four times that size
+        counted = {term: form.terms.count(term) for term in form.terms}
+        many = [forms.product(forms.num(n), term) if n > 1 else term for term, n in counted.items()]
+        return many[0] if len(many) == 1 else Total(tuple(many))
     return forms.product(*form.factors) if isinstance(form, Product) else form
 
 
@@ -313,12 +317,18 @@ def _large(form: Form) -> set[Fraction]:
 
 
 def _alike(a: Form, b: Form) -> bool:
-    def pieces(form: Form) -> list[str]:
-        if isinstance(form, Product):
-            return sorted(piece for factor in form.factors for piece in pieces(factor))
-        return [repr(forms.substitute(form, lambda s: Sym(s.name)))]
+    return _sorted(a) == _sorted(b)
 
-    return pieces(a) == pieces(b)
+
+def _sorted(form: Form) -> tuple[str, ...]:
+    """The factors or terms of a form, without units, in an order of their own."""
+    if isinstance(form, Product):
+        return ("·", *sorted(piece for factor in form.factors for piece in _sorted(factor) if piece != "·"))
+    if isinstance(form, Total):
+        return ("+", *sorted(" ".join(_sorted(term)) for term in form.terms))
+    if isinstance(form, Num):
+        return ("·", repr(form.number)) if form.number != 1 else ("·",)
+    return ("·", repr(forms.substitute(form, lambda s: Sym(s.name))))
 
 
 def _physical(line: ChosenLine, derivation: Derivation) -> ChosenLine:

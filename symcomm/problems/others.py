@@ -15,6 +15,7 @@ from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.derivation import Derivation, Exhibit
 from symcomm.errors import SymcommError
 from symcomm.form import Form, num
+from symcomm.printing import short
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ def others(
     """
     if len(derivation.steps) > _STEPS:
         return None
-    here = _at(derivation, values)
     rows: list[tuple[str | Form | Quantity, ...]] = []
     for row in CONVENTIONS:
         asked = row.field in derivation.touched and row.field in FIELDS and row.name not in _LEFT_OUT
@@ -53,15 +53,9 @@ def others(
         if factor is None or factor == num(1) or other.unit != derivation.unit:
             continue
         number = _number(factor, values, derivation)
-        rows.append((row.statement, factor, f"= {number}" if number else "", quantity or ""))
-    if not rows:
-        return None
-    rows = rows[:_ROWS]
-    first: tuple[str | Form | Quantity, ...] = ("asked here", num(1), "", here or "")
-    kept = [i for i in range(4) if i < 2 or any(row[i] != "" for row in rows)]
-    columns = ("counted otherwise", "factor", "", "number")
-    made = [tuple(row[i] if not isinstance(row[i], Quantity) else row[i].reading for i in kept) for row in (first, *rows)]
-    return Exhibit("", tuple(columns[i] for i in kept), tuple(made))
+        told = row.statement[0].lower() + row.statement[1:].rstrip(".")
+        rows.append((f"{told}: ×", factor, f"= {number}" if number else "", f"({short(quantity)})" if quantity else ""))
+    return Exhibit("", ("counted otherwise", "factor", "", "number"), tuple(rows[:_ROWS])) if rows else None
 
 
 def _at(derivation: Derivation, values: Mapping[str, Fraction]) -> Quantity | None:

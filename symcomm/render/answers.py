@@ -256,7 +256,7 @@ class AnswerWriter:
         if any(a.points is not None for a in run):
             columns.append(("points", ["" if a.points is None else str(a.points) for a in run]))
         rows = [
-            tuple(c if isinstance(c, (str, Form)) else _short(c) for c in row)  # type: ignore[arg-type]
+            tuple(c if isinstance(c, (str, Form)) else printing.short(c) for c in row)  # type: ignore[arg-type]
             for row in zip(*(cells for _, cells in columns), strict=True)
         ]
         wide = sum(max(_em(row[i], writer) for row in rows) + 1.2 for i in range(len(columns)))
@@ -369,22 +369,10 @@ def _listed(
         narrow = [f for _, f in line.forms if printing.width(f, None, notation) <= 16.0]
         form: str | Form = narrow[-1] if narrow else ""
         row: tuple[str | Form | Quantity, ...] = (f"`{line.name}`", form)
-        row += (_short(Quantity(known[line.name], units[line.name])),) if numbers else ()
+        row += (printing.short(Quantity(known[line.name], units[line.name])),) if numbers else ()
         rows.append((*row, line.reason))
     columns = ("", "formula", "number", "why") if numbers else ("", "formula", "why")
     return Exhibit("", columns, tuple(rows))
-
-
-def _short(quantity: Quantity) -> str | Quantity:
-    """A number for a cell: in one way, its largest prefix; binary where that is exact and decimal is not."""
-    ways = printing.said(quantity)
-    if len(ways) == 1:
-        return quantity
-    exact = next((w for w in ways[1:] if w.relation == "="), None)
-    way = exact or ways[1]
-    text = f"{' '.join(way.groups)}{way.decimals} {way.unit}".strip()
-    sign = "-" if way.minus else ""
-    return f"{'' if way.relation == '=' else '≈ '}{sign}{text}"
 
 
 def _em(cell: object, writer: PageWriter) -> float:

@@ -182,7 +182,7 @@ def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
         if isinstance(value, Form):
             characters = int(1.9 * printing.width(value, None, writer.notation)) + 1
             return characters, min(24, characters)
-        text = cell_maths("text", value) or str(value)
+        text = cell_maths("text", value) or str(value).replace("`", "")
         parts = text.split(" = ") if isinstance(value, Quantity) else text.split()
         return len(text), max(map(len, parts), default=0)
 

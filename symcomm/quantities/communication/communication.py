@@ -276,7 +276,9 @@ def derive(
     notes = (*held.notes, *_cheapest(setting, strategy))
     times = [num(1) if c.kind == "send" else held.times(c.region, c.every_layer) for c in chosen]
     made = program(setting.graph, strategy, setting.accounting, setting.frozen)
-    shown = [reasons(setting, made, chosen, times), _exhibit(setting, strategy, chosen, held)]
+    shown = [_exhibit(setting, strategy, chosen, held)]
+    if any(c.kind != "send" for c in chosen):
+        shown.insert(0, reasons(setting, made, chosen, times))
     told = lead(made, strategy, every, chosen)
     return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where, lead=told)
 

@@ -42,16 +42,16 @@ def lead(made: Program, strategy: Strategy, every: Sequence[Call], chosen: Seque
             continue
         cut = _Cut(made, mesh)
         finished = any(mesh in c.meshes and c.finishes for c in every)
-        found += [*cut.split_weights(finished), *cut.split_data(size)]
+        kinds = {c.kind for c in chosen if mesh in c.meshes}
+        found += [*cut.split_weights(finished, bool(kinds & {*_SUMS})), *cut.split_data(size, kinds)]
     sent = [c for c in chosen if c.kind == "send"]
     if sent:
-        forward = next((c for c in sent if c.phase == "forward"), None)
-        told = sorted({c.phase for c in sent}, key=["forward", "backward"].index)
-        names = _listed(dict.fromkeys(_name(c.tensor) for c in sent))
+        forward = next((c for c in every if c.kind == "send" and c.phase == "forward"), None)
+        names = _listed(dict.fromkeys(_name(c.tensor) for c in every if c.kind == "send"))
         reads = f": {forward.why}" if forward is not None else ""
-        back = f"the gradient of {names} goes back the same way" if "backward" in told else ""
-        text = f"Stages hold different layers and all of the batch, so only what crosses a boundary is sent{reads}"
-        found.append(f"{text}{'; ' if reads and back else ': ' if back else ''}{back}.")
+        back = "; its gradient goes back the same way" if any(c.phase == "backward" for c in every) else ""
+        text = "Stages hold different layers and see all of the batch, so only what crosses a boundary is sent"
+        found.append(f"{text}{reads or f': {names}'}{back}.")
     return tuple(dict.fromkeys(found))
 
 
@@ -88,7 +88,7 @@ class _Cut:
         if cut is not None and op.kind in MAP and op.kind not in _QUIET:
             self.maps[op.kind] = None
 
-    def split_weights(self, finished: bool) -> Iterable[str]:
+    def split_weights(self, finished: bool, sums: bool) -> Iterable[str]:
         """What is cut by columns and by rows, and which ops need nothing."""
         if not (self.columns or self.rows):
             if self.other:
@@ -107,12 +107,12 @@ class _Cut:
         if self.maps and self.columns and self.rows:
             text += f", so {_listed(self.maps)} need{'s' if len(self.maps) == 1 else ''} no communication"
         yield text[0].upper() + text[1:] + "."
-        if self.rows:
+        if self.rows and sums:
             yield "A product with rows sums over the cut axis: each rank has a part of the sum, and the parts are added."
         if not finished and self.columns and self.rows and _trains(self.made):
             yield "Gradients of the cut weights need none: each rank owns its rows or columns and sees every token."
 
-    def split_data(self, size: Form) -> Iterable[str]:
+    def split_data(self, size: Form, kinds: set[str]) -> Iterable[str]:
         """What ranks do that work on other samples with the same weights."""
         inputs = [t for t in self.graph.tensors.values() if t.role == "input" and t.axes]
         at = [(t, position) for t in inputs for m, position in self.made.plan.placements[t.name]
@@ -126,9 +126,10 @@ class _Cut:
         updates = [w for w in trained if any(m == self.mesh for m, _ in placed.get(f"state({w})", ()))]
         sums = f"The gradient of a weight is a sum over all of `{label}`, of which a rank has only its part"
         if self.stored:
+            gathered = ": a weight is gathered before it is used" if "all-gather" in kinds else ""
             yield (f"Each of the {k} ranks works on its own part of `{label}` with the same weights, of which it "
-                   f"stores one part in {k}: a weight is gathered before it is used.")  # fmt: skip
-            if trained:
+                   f"stores one part in {k}{gathered}.")  # fmt: skip
+            if trained and kinds & {*_SUMS}:
                 yield f"{sums}: the parts are added, and each rank keeps its share of the sum."
         elif updates:
             yield f"Each of the {k} ranks has all weights and its own part of `{label}`, but updates one part in {k} of them."
@@ -148,9 +149,10 @@ def reasons(setting: Setting, made: Program, chosen: Sequence[Call], times: Sequ
 
     ``times`` says how often each call is made.
     """
-    several = len({c.region.name for c in chosen}) > 1
+    pairs = [(c, count) for c, count in zip(chosen, times, strict=True) if c.kind != "send"]
+    several = len({c.region.name for c, _ in pairs}) > 1
     rows: dict[tuple[object, ...], list[Call]] = {}
-    for c, count in zip(chosen, times, strict=True):
+    for c, count in pairs:
         rows.setdefault((*_kind_of(made, c), c.phase, c.region.name if several else "", count), []).append(c)
     told: list[tuple[str | Form, ...]] = []
     for (*_, count), members in rows.items():
@@ -161,7 +163,7 @@ def reasons(setting: Setting, made: Program, chosen: Sequence[Call], times: Sequ
         where = f"{first.phase}, {first.region.name}" if several else first.phase
         told.append((where, _why(made, members), calls, size, count))  # type: ignore[arg-type]  # a form
     columns = ("pass", "what is summed or gathered", "calls", "elements", "times")
-    if len({row[-1] for row in told}) == 1 and told[0][-1] == num(1):
+    if {row[-1] for row in told} == {num(1)}:
         return Exhibit("", columns[:-1], tuple(row[:-1] for row in told), "before")
     return Exhibit("", columns, tuple(told), "before")
 
@@ -176,8 +178,6 @@ def _kind_of(made: Program, call: Call) -> tuple[object, ...]:
 def _why(made: Program, members: Sequence[Call]) -> str:
     first = members[0]
     names = _listed(dict.fromkeys(_name(c.name) for c in members))
-    if first.kind == "send":
-        return first.why
     if first.kind in _SUMS:
         terms = _terms(made, first.name, first.meshes)
         axes = _listed(dict.fromkeys(f"`{label}`" for _, label in terms))
