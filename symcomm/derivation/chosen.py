@@ -68,7 +68,7 @@ def chosen(derivation: Derivation, limit: int = LINES) -> tuple[ChosenLine, ...]
     lines = _lines(derivation)
     answer = derivation.answer.name
     order = [_physical(line, derivation) for line in _needed(lines, answer)]
-    order = _put_in_trivial(_once(_renamed(order, answer), answer), answer)
+    order = _put_in_trivial(_once(_put_in_trivial(_renamed(order, answer), answer), answer), answer)
     while (shorter := _shorter(order, answer, len(order) > limit)) is not None:
         order = shorter
     worth = {line.name: line.last for line in order}
@@ -185,13 +185,25 @@ def _put_in_trivial(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
         at = next((i for i, one in enumerate(order) if one is line), -1)
         uses = [i for i in _uses(order, line.name) if i != at] if at >= 0 else []
         renamed = len(uses) == 1 and order[uses[0]].forms[0][1] == Sym(line.name)
-        if line.name == answer or len(uses) != 1 or line.condition or (len(line.forms) > 1 and not renamed):
+        tiny = _tiny(line)
+        if line.name == answer or not uses or line.condition:
             continue
-        if _parts(order[uses[0]], {one.name for one in order}):
+        if not (tiny or (len(uses) == 1 and (len(line.forms) == 1 or renamed))):
             continue
-        if renamed or isinstance(line.last, Sym) or _factors(line.last):
-            order = _without(order, at, uses[0])
+        if any(_parts(order[use], {one.name for one in order}) for use in uses):
+            continue
+        if tiny or renamed or isinstance(line.last, Sym) or _factors(line.last):
+            for use in uses:
+                order[use] = _put(order[use], line, True, {one.name for one in order})
+            order = [one for i, one in enumerate(order) if i != at]
     return order
+
+
+def _tiny(line: ChosenLine) -> bool:
+    """Whether a line says no more than a symbol, perhaps over another one: ``P/N``."""
+    form = _plain(line.last)
+    parts = (form.top, form.bottom) if isinstance(form, Ratio) else (form,)
+    return all(isinstance(part, Sym) for part in parts)
 
 
 def _factors(form: Form) -> bool:
@@ -326,6 +338,8 @@ def _sorted(form: Form) -> tuple[str, ...]:
         return ("·", *sorted(piece for factor in form.factors for piece in _sorted(factor) if piece != "·"))
     if isinstance(form, Total):
         return ("+", *sorted(" ".join(_sorted(term)) for term in form.terms))
+    if isinstance(form, Ratio):
+        return ("·", f"{' '.join(_sorted(form.top))} / {' '.join(_sorted(form.bottom))}")
     if isinstance(form, Num):
         return ("·", repr(form.number)) if form.number != 1 else ("·",)
     return ("·", repr(forms.substitute(form, lambda s: Sym(s.name))))

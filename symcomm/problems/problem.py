@@ -585,8 +585,8 @@ def check_points(problem: Problem) -> None:
             if part.level <= heading.level:
                 break
             below.append(part)
-        top = min((part.level for part in below), default=0)
-        parts = [part.points for part in below if part.level == top]
+        last = [n + 1 == len(below) or below[n + 1].level <= part.level for n, part in enumerate(below)]
+        parts = [part.points for part, leaf in zip(below, last, strict=True) if leaf]
         if heading.points is not None and parts and None not in parts:
             total = sum(p or 0 for p in parts)
             if total != heading.points:

@@ -11,7 +11,8 @@ from symcomm import printing
 from symcomm.accounting import Convention
 from symcomm.derivation import Exhibit, writing
 from symcomm.derivation.chosen import ChosenLine, Detail, chosen
-from symcomm.form import Form, Num, Sym, names
+from symcomm.derivation.tables import Short
+from symcomm.form import Form, Num, Power, Product, Sym, names
 from symcomm.notation import Notation
 from symcomm.render.document import Answer, Given
 from symcomm.render.page import AnswerView, ConventionView, GivenView, StepView
@@ -39,6 +40,7 @@ class AnswerWriter:
         self.answers = answers
         self.meant: set[str] = set()  # names whose meaning was told
         self.seen: list[frozenset[ChosenLine]] = []
+        self.shown: set[Exhibit] = set()
         self.referred = answers > 1 and detail != "brief"
 
     # -- one answer ----------------------------------------------------------------------------
@@ -63,7 +65,8 @@ class AnswerWriter:
             lead += [last.reason] if last.reason and last.reason not in lead else []
         steps, lefts, right_width = self.steps(shown, writer, last, known, answer)
         box = self.box(answer, last, writer, known)
-        places = {place: [e for e in d.exhibits if e.place == place] for place in ("before", "after")}
+        fresh = self.fresh(d.exhibits)
+        places = {place: [e for e in fresh if e.place == place] for place in ("before", "after")}
         told = [table_view(e, writer) for e in listed]
         brief = self.detail == "brief"
         return AnswerView(
@@ -87,6 +90,12 @@ class AnswerWriter:
             grading=self.grading([answer], writer),
             right_width=right_width,
         )
+
+    def fresh(self, exhibits: Iterable[Exhibit]) -> list[Exhibit]:
+        """The tables that the document has not shown yet."""
+        new = [e for e in exhibits if e not in self.shown]
+        self.shown |= {*new}
+        return new
 
     def of(self, answer: Answer) -> PageWriter:
         """A writer with the names of an answer."""
@@ -160,8 +169,8 @@ class AnswerWriter:
             links.append(writer.link("=", form, room))
         if quantity is not None:
             used = {name: known[name] for name in names(form) if name in known}
-            if narrow and used and len(used) == len(names(form)) and used_form(form, used):
-                put_in = writer.link("=", form, room, used)
+            if narrow and used and len(used) == len(names(form)) and not isinstance(form, Sym):
+                put_in = writer.link("=", form, room, {name: _readable(number) for name, number in used.items()})
                 links += [put_in] if put_in.width <= room else []
             numbers = [*writer.links(quantity)]
             links += [replace(numbers[0], relation=quantity.relation or "="), *numbers[1:]]
@@ -204,7 +213,7 @@ class AnswerWriter:
                  for reason in dict.fromkeys(reasons) if reason]  # fmt: skip
         same = [g for g in run[0].given if all(g in a.given for a in run)]
         exhibits = [e for a in run for e in a.derivation.exhibits if e.place != "full"]
-        shared = list(dict.fromkeys(exhibits))
+        shared = self.fresh(dict.fromkeys(exhibits))
         brief = self.detail == "brief"
         return AnswerView(
             number=str(len(self.seen)) if self.referred else "",
@@ -256,7 +265,7 @@ class AnswerWriter:
         if any(a.points is not None for a in run):
             columns.append(("points", ["" if a.points is None else str(a.points) for a in run]))
         rows = [
-            tuple(c if isinstance(c, (str, Form)) else printing.short(c) for c in row)  # type: ignore[arg-type]
+            tuple(c if isinstance(c, (str, Form)) else _cell(c) for c in row)  # type: ignore[arg-type]
             for row in zip(*(cells for _, cells in columns), strict=True)
         ]
         wide = sum(max(_em(row[i], writer) for row in rows) + 1.2 for i in range(len(columns)))
@@ -270,7 +279,7 @@ class AnswerWriter:
         for g in values:
             meaning = "" if g.name in self.meant else g.meaning
             self.meant |= {g.name} if meaning else set()
-            made.append(GivenView(writer.equation(Sym(g.name), g.quantity), writer.sentence(meaning)))
+            made.append(GivenView(writer.stated(Sym(g.name), g.quantity), writer.sentence(meaning)))
         return tuple(made)
 
     def conventions(self, run: Sequence[Answer]) -> tuple[ConventionView, ...]:
@@ -335,9 +344,16 @@ def _full_step(line: writing.PrintedLine, writer: PageWriter, beside: float, roo
     )
 
 
-def used_form(form: Form, used: Mapping[str, Fraction]) -> bool:
-    """Whether it helps to see the numbers in a form: not where it is one name."""
-    return bool(used) and not isinstance(form, Sym)
+def _readable(number: Fraction) -> Form:
+    """A number as it is put into a formula: a large round one as 1.41 · 10⁹."""
+    if number.denominator != 1 or abs(number) < 10**7:
+        return Num(number)
+    exponent = (len(str(abs(number.numerator))) - 1) // 3 * 3
+    lead = number / 10**exponent
+    if (lead * 1000).denominator != 1:
+        return Num(number)
+    power = Power(Num(Fraction(10)), Num(Fraction(exponent)))
+    return power if lead == 1 else Product((Num(lead), power))
 
 
 def _answer_form(last: ChosenLine, answer: Answer) -> Form:
@@ -369,13 +385,18 @@ def _listed(
         narrow = [f for _, f in line.forms if printing.width(f, None, notation) <= 16.0]
         form: str | Form = narrow[-1] if narrow else ""
         row: tuple[str | Form | Quantity, ...] = (f"`{line.name}`", form)
-        row += (printing.short(Quantity(known[line.name], units[line.name])),) if numbers else ()
+        row += (_cell(Quantity(known[line.name], units[line.name])),) if numbers else ()
         rows.append((*row, line.reason))
     columns = ("", "formula", "number", "why") if numbers else ("", "formula", "why")
     return Exhibit("", columns, tuple(rows))
 
 
+def _cell(quantity: object) -> str | Quantity:
+    """A number in a cell, said in one way."""
+    return Short(quantity.value, quantity.unit) if isinstance(quantity, Quantity) else str(quantity)
+
+
 def _em(cell: object, writer: PageWriter) -> float:
     if isinstance(cell, Form):
         return printing.width(cell, None, writer.notation)
-    return 0.5 * len(str(cell))
+    return 0.5 * len(printing.short(cell) if isinstance(cell, Quantity) else str(cell))

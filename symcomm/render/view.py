@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symcomm.accounting import Convention
@@ -40,6 +41,8 @@ def page(document: Document, kind: Kind, edition: Edition = "solution", name: st
         views = [BlockView("table", table=_key(blocks, answers, writer, prose))]
     else:
         views = [*_views(document, blocks, kind, answers, writer, prose, name)]
+    if not any(view.answer and view.answer.before for view in views):  # nothing refers to a number
+        views = [replace(v, answer=replace(v.answer, number="")) if v.answer else v for v in views]
     headings = [b for b in document.blocks if isinstance(b, Heading)]
     top = min((h.level for h in headings if h.points is not None), default=0)
     counted = [h.points or 0 for h in headings if h.level == top and h.points is not None]

@@ -94,6 +94,14 @@ class PageWriter:
         head = printing.PRINTERS[self.dialect](left, None, self.notation)
         return self.maths(f"{head} {equals} {written}", f"{printing.plain(left)} = {said}")
 
+    def stated(self, left: Form, quantity: Quantity) -> Markup:
+        """``f = 1.41 GHz``: a given number in its shortest exact way."""
+        ways = [way for way in self.links(quantity) if way.relation != "≈"]
+        best = ways[-1] if len(ways[0].said) > 9 else ways[0]
+        head = printing.PRINTERS[self.dialect](left, None, self.notation)
+        sign = printing.RELATIONS[self.dialect]["="]
+        return self.maths(f"{head} {sign} {best.lines[0]}", f"{printing.plain(left)} = {best.said}")
+
     def row(self, name: str, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> RowView:
         said = printing.plain(form, names)
         broken = printing.broken(self.dialect, form, limit, names, self.notation)
@@ -183,7 +191,7 @@ def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
             characters = int(1.9 * printing.width(value, None, writer.notation)) + 1
             return characters, min(24, characters)
         text = cell_maths("text", value) or str(value).replace("`", "")
-        parts = text.split(" = ") if isinstance(value, Quantity) else text.split()
+        parts = text.split(" = ") if isinstance(value, Quantity) else text.split(" ")
         return len(text), max(map(len, parts), default=0)
 
     columns = list(zip(exhibit.columns, *exhibit.rows, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -254,7 +254,7 @@ def derive(
         groups.setdefault((c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.every_layer), []).append(c)
     several = {(kind, p) for kind, p, *_ in groups}
     regions = {c.region.name for c in chosen}
-    counted: list[Form] = []
+    payloads: list[_Payload] = []
     sends: list[Form] = []
     for (kind, p, meshes, fmt, region, _), members in groups.items():
         name = SHORT[kind]
@@ -267,19 +267,23 @@ def derive(
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
                         _rule(kind), _text(members), witness=partial(_sizes, members))  # fmt: skip
-        volume = _volume(work, strategy, name, n, members, held, m)
-        (sends if kind == "send" else counted).append(volume)
+        made = _volume(work, name, n, members, held, m)
+        if kind == "send":
+            sends.append(made.volume)
+        else:
+            payloads.append(made)
+    counted = _shares(work, strategy, payloads)
     if sends:
         counted.append(_sent_over_boundaries(work, strategy, sends, phase))
     if len(counted) > 1:
         work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.", witness=together(counted))
     notes = (*held.notes, *_cheapest(setting, strategy))
     times = [num(1) if c.kind == "send" else held.times(c.region, c.every_layer) for c in chosen]
-    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
+    plan = program(setting.graph, strategy, setting.accounting, setting.frozen)
     shown = [_exhibit(setting, strategy, chosen, held)]
     if any(c.kind != "send" for c in chosen):
-        shown.insert(0, reasons(setting, made, chosen, times))
-    told = lead(made, strategy, every, chosen)
+        shown.insert(0, reasons(setting, plan, chosen, times))
+    told = lead(plan, strategy, every, chosen)
     return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where, lead=told)
 
 
@@ -355,14 +359,15 @@ def _text(members: list[Call]) -> str:
 
 
 def _volume(
-    work: Work, strategy: Strategy, name: str, n: Form, members: Sequence[Call], held: pipeline.Held, microbatches: Form
-) -> Form:
+    work: Work, name: str, n: Form, members: Sequence[Call], held: pipeline.Held, microbatches: Form
+) -> _Payload:
     setting, call = work.setting, members[0]
     wide = element_bytes(call.dtype)
     text = f"{said_bytes(wide)[0].upper()}{said_bytes(wide)[1:]} an element ({call.dtype})"
     if call.kind == "send":
-        return work.define(f"V_{name}", product(n, wide), BYTE, "bytes", f"{text}.",
-                           witness=lambda numbers: _sizes(members, numbers) * wide.number)  # fmt: skip
+        crossing = partial(_bytes, members, wide.number)
+        sent = work.define(f"V_{name}", product(n, wide), BYTE, "bytes", f"{text}.", witness=crossing)
+        return _Payload(name, call, sent, crossing)
     times = held.times(call.region, call.every_layer)
     if call.region.times:
         text += f", in each of the `{call.region.times}` layers" if call.every_layer else ", in every layer but the first"
@@ -375,18 +380,55 @@ def _volume(
         return number(times, numbers) * _sizes(members, numbers) * wide.number
 
     volume = work.define(f"V_{name}", product(times, n, wide), BYTE, "bytes", f"{text}.", witness=payload)
+    return _Payload(name, call, volume, payload)
+
+
+@dataclass(frozen=True)
+class _Payload:
+    """The bytes that some calls work on, by the name of a step, and what a witness counts of them."""
+
+    name: str
+    call: Call
+    volume: Form
+    counted: Callable[[Numbers], Fraction]
+
+
+def _shares(work: Work, strategy: Strategy, payloads: Sequence[_Payload]) -> list[Form]:
+    """What the accounting counts of the payloads: calls of one kind over one group of ranks have one share."""
+    accounting = work.setting.accounting
     if accounting.communication == "payload":
-        return volume
-    k = call.ranks(strategy)
-    groups = strategy.ranks(m for m in strategy.sizes if m not in call.meshes)
-    part = share(call.kind, accounting.communication, accounting.algorithm, k, groups)
-    if part == num(1):
-        return volume
-    text = _counted_text(accounting, call.kind)
-    return work.define(
-        f"S_{name}", product(part, volume), BYTE, accounting.communication.replace("_", " "), text,
-        witness=lambda numbers: payload(numbers) * _exchanged(call.kind, accounting, k, groups, numbers),
-    )  # fmt: skip
+        return [one.volume for one in payloads]
+    kinds: dict[tuple[str, tuple[str, ...]], list[_Payload]] = {}
+    for one in payloads:
+        kinds.setdefault((one.call.kind, one.call.meshes), []).append(one)
+    found: list[Form] = []
+    for (kind, meshes), members in kinds.items():
+        k = members[0].call.ranks(strategy)
+        groups = strategy.ranks(m for m in strategy.sizes if m not in meshes)
+        part = share(kind, accounting.communication, accounting.algorithm, k, groups)
+        if part == num(1):
+            found += [one.volume for one in members]
+            continue
+        name = members[0].name if len(members) == 1 else SHORT[kind]
+        name += f",{joint(meshes)}" if f"S_{name}" in work.known else ""
+        volumes = members[0].volume if len(members) == 1 else Total(tuple(one.volume for one in members))
+        found.append(work.define(
+            f"S_{name}", product(part, volumes), BYTE, accounting.communication.replace("_", " "),
+            _counted_text(accounting, kind), witness=partial(_moved, members, kind, accounting, k, groups),
+        ))  # fmt: skip
+    return found
+
+
+def _moved(
+    members: Sequence[_Payload], kind: str, accounting: Accounting, k: Form, groups: Form, numbers: Numbers
+) -> Fraction:
+    """What some calls of one kind move, as it is counted."""
+    return sum((one.counted(numbers) for one in members), Fraction(0)) * _exchanged(kind, accounting, k, groups, numbers)
+
+
+def _bytes(members: Sequence[Call], wide: Fraction, numbers: Numbers) -> Fraction:
+    """The bytes that some calls work on, at so many an element."""
+    return _sizes(members, numbers) * wide
 
 
 def _sizes(members: Sequence[Call], numbers: Numbers) -> Fraction:
