@@ -308,6 +308,7 @@ def _tidy(line: ChosenLine) -> ChosenLine:
 
 def _cancels(form: Form) -> bool:
     """Whether a symbol stands above and below in one fraction."""
+
     def factors(side: Form) -> set[Form]:
         return {f for f in (side.factors if isinstance(side, Product) else (side,)) if isinstance(f, Sym)}
 
@@ -358,7 +359,9 @@ def _physical(line: ChosenLine, derivation: Derivation) -> ChosenLine:
     terms = sp.Add.make_args(split)
     if not 1 < len(terms) <= 4 or sp.expand(value) != sp.expand(split):
         return line
-    told = forms.Total(tuple(forms.from_expr(term) for term in sorted(terms, key=lambda t: len(sp.fraction(t)[1].args))))
+    told = forms.Total(
+        tuple(forms.from_expr(term) for term in sorted(terms, key=lambda t: len(sp.fraction(t)[1].args)))
+    )
     whole = tuple(t for t in told.terms if not isinstance(t, Ratio))
     told = Total((*whole, *(t for t in told.terms if isinstance(t, Ratio))))
     return replace(line, forms=tuple((r, told if f == last else f) for r, f in line.forms))

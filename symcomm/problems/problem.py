@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symcomm.derivation.chosen import DETAILS, Detail
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
@@ -21,7 +22,6 @@ from symcomm.problems.figures import FIGURE_LIMIT, Figure, read_figure
 from symcomm.problems.formula import formula_table
 from symcomm.problems.keys import Known, merge, read_conventions, read_option, read_symbols, read_values, symbol_key
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values
-from symcomm.derivation.chosen import DETAILS, Detail
 from symcomm.render.document import ONLY, Heading, LayerTable, Only, Points, Prose
 from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
@@ -556,7 +556,7 @@ class _Reader:
             self.conventions,
             tuple(items),
             head.text("course"),
-            detail,  # type: ignore[arg-type]  # checked just above
+            detail,
             tuple((key, head.text(key)) for key in head.keys if key not in FRONT_KEYS),
         )
         check_points(found)

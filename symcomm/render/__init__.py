@@ -103,7 +103,12 @@ def contents(
 
 
 def source(
-    document: Document, kind: str, *, templates: Path | None = None, edition: Edition = "solution", name: str = "document"
+    document: Document,
+    kind: str,
+    *,
+    templates: Path | None = None,
+    edition: Edition = "solution",
+    name: str = "document",
 ) -> str:
     """The text of the document in a template's language: ``md``, ``tex``, ``html`` or ``typ``."""
     from symcomm.render.environment import fill

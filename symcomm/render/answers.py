@@ -15,7 +15,7 @@ from symcomm.derivation.tables import Short
 from symcomm.form import Form, Num, Power, Product, Sym, names
 from symcomm.notation import Notation
 from symcomm.render.document import Answer, Given
-from symcomm.render.page import AnswerView, ConventionView, GivenView, StepView
+from symcomm.render.page import AnswerView, ConventionView, GivenView, RowView, StepView
 from symcomm.render.writer import Link, PageWriter, table_view
 from symcomm.units import Quantity
 
@@ -230,8 +230,12 @@ class AnswerWriter:
             unit="",
             exhibits=() if brief else tuple(table_view(e, writer) for e in shared if e.place == "after"),
             others=None,
-            mistakes=() if brief else tuple(writer.sentence(m) for m in dict.fromkeys(m for a in run for m in a.mistakes)),
-            notes=() if brief else tuple(writer.sentence(n) for n in dict.fromkeys(n for a in run for n in a.derivation.notes)),
+            mistakes=()
+            if brief
+            else tuple(writer.sentence(m) for m in dict.fromkeys(m for a in run for m in a.mistakes)),
+            notes=()
+            if brief
+            else tuple(writer.sentence(n) for n in dict.fromkeys(n for a in run for n in a.derivation.notes)),
             points=None,
             grading=self.grading(run, writer),
             right_width=right,
@@ -261,15 +265,17 @@ class AnswerWriter:
                 columns.append((f"`{name}`", [Quantity(k[name], unit) for k in known]))
             elif not wide:
                 columns.append((f"`{name}`", list(forms)))
-        columns.append((f"`{last}`" if f"`{last}`" not in [c for c, _ in columns] else "number", [a.quantity for a in run]))
+        columns.append(
+            (f"`{last}`" if f"`{last}`" not in [c for c, _ in columns] else "number", [a.quantity for a in run])
+        )
         if any(a.points is not None for a in run):
             columns.append(("points", ["" if a.points is None else str(a.points) for a in run]))
         rows = [
-            tuple(c if isinstance(c, (str, Form)) else _cell(c) for c in row)  # type: ignore[arg-type]
+            tuple(c if isinstance(c, (str, Form)) else _cell(c) for c in row)
             for row in zip(*(cells for _, cells in columns), strict=True)
         ]
-        wide = sum(max(_em(row[i], writer) for row in rows) + 1.2 for i in range(len(columns)))
-        return Exhibit("", tuple(name for name, _ in columns), tuple(rows)) if wide <= _COLUMNS else None
+        taken = sum(max(_em(row[i], writer) for row in rows) + 1.2 for i in range(len(columns)))
+        return Exhibit("", tuple(name for name, _ in columns), tuple(rows)) if taken <= _COLUMNS else None
 
     # -- what stands around them ---------------------------------------------------------------
 
@@ -310,7 +316,9 @@ class FullWriter(AnswerWriter):
         beside = room - _REASON - _GAP
         steps = [_full_step(line, writer, beside, room) for line in lines]
         known = writing.numbers(d, {g.name: g.quantity.value for g in answer.given})
-        taken = max((w for line in lines if (w := printing.width(line.form, None, writer.notation)) <= beside), default=8.0)
+        taken = max(
+            (w for line in lines if (w := printing.width(line.form, None, writer.notation)) <= beside), default=8.0
+        )
         last = ChosenLine(d.answer.name, (("=", d.answer.form),), "", "", ())
         self.seen.append(frozenset())
         return AnswerView(
@@ -374,9 +382,7 @@ def _stated(constants: Sequence[ChosenLine], derivation: object) -> tuple[Given,
     )
 
 
-def _listed(
-    lines: Sequence[ChosenLine], notation: Notation, known: Mapping[str, Fraction], answer: Answer
-) -> Exhibit:
+def _listed(lines: Sequence[ChosenLine], notation: Notation, known: Mapping[str, Fraction], answer: Answer) -> Exhibit:
     """Many lines as a table: what each is, what it is worth, and why."""
     units = {step.name: step.unit for step in answer.derivation.steps}
     numbers = all(line.name in known for line in lines)

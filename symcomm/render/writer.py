@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from symcomm import printing
 from symcomm.derivation import Exhibit
 from symcomm.derivation.tables import cell_maths, to_the_right
-from symcomm.form import Form, Sym
+from symcomm.form import Form
 from symcomm.notation import Notation
 from symcomm.printing import DialectName
 from symcomm.render.environment import ESCAPES
@@ -162,7 +162,9 @@ class PageWriter:
                 used = link.width if len(link.lines) == 1 else limit
             tall = tall or (link.tall and len(lines) == 1)
         said = " ".join(f"{link.relation} {link.said}" for link in links)
-        right = tuple(self.bare(space.join(line), "continued" if i else f"{name} {said}") for i, line in enumerate(lines))
+        right = tuple(
+            self.bare(space.join(line), "continued" if i else f"{name} {said}") for i, line in enumerate(lines)
+        )
         left = self.bare(printing.name_in(self.dialect, name, self.notation), name) if name else self.markup("")
         sign = self.bare(printing.RELATIONS[self.dialect][links[0].relation], links[0].relation)
         return RowView(left, sign, right, f"{name} {said}".strip(), tall)

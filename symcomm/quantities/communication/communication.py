@@ -86,8 +86,21 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
         every = (c.kind, c.tensor, c.phase) not in made.spared
         finishes = made.phase_of(c) in ("gradients", "update")
         found.append(
-            Call(c.kind, of.name, what, c.elements, c.meshes, c.phase, c.why, dtype, region, every, c.op, finishes,
-                 tensor.name)
+            Call(
+                c.kind,
+                of.name,
+                what,
+                c.elements,
+                c.meshes,
+                c.phase,
+                c.why,
+                dtype,
+                region,
+                every,
+                c.op,
+                finishes,
+                tensor.name,
+            )
         )
     found = gathered_units(found, accounting.gathered_weights)
     again = run_again(graph, RERUN[accounting.recomputation], setting.frozen)
@@ -172,9 +185,7 @@ def _messages(setting: Setting, strategy: Strategy, made: Program) -> Iterator[C
                 elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
             what = "gradient of " if message.phase == "backward" else "activation "
             dtype = tensor.dtype or setting.dtype
-            sent.append(
-                Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region)
-            )
+            sent.append(Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region))
         amounts = [(call.phase, graph.relations.expand(call.elements), call.dtype) for call in sent]
         if same is not None and amounts != same:
             raise StrategyError(
@@ -232,7 +243,10 @@ def derive(
         raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
     held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
     chosen = [
-        c for c in every if collective in (None, c.kind) and phase in (None, c.phase)
+        c
+        for c in every
+        if collective in (None, c.kind)
+        and phase in (None, c.phase)
         and (c.kind == "send" or c.region.name in held.regions)
     ]
     work = Work(setting, *strategy.forms, m)
@@ -370,7 +384,8 @@ def _volume(
         return _Payload(name, call, sent, crossing)
     times = held.times(call.region, call.every_layer)
     if call.region.times:
-        text += f", in each of the `{call.region.times}` layers" if call.every_layer else ", in every layer but the first"
+        each = f"each of the `{call.region.times}` layers" if call.every_layer else "every layer but the first"
+        text += f", in {each}"
     accounting = setting.accounting
     if _repeated(call, accounting) and microbatches != num(1):
         times = product(microbatches, times)
@@ -423,7 +438,8 @@ def _moved(
     members: Sequence[_Payload], kind: str, accounting: Accounting, k: Form, groups: Form, numbers: Numbers
 ) -> Fraction:
     """What some calls of one kind move, as it is counted."""
-    return sum((one.counted(numbers) for one in members), Fraction(0)) * _exchanged(kind, accounting, k, groups, numbers)
+    payload = sum((one.counted(numbers) for one in members), Fraction(0))
+    return payload * _exchanged(kind, accounting, k, groups, numbers)
 
 
 def _bytes(members: Sequence[Call], wide: Fraction, numbers: Numbers) -> Fraction:

@@ -108,7 +108,7 @@ class _Cut:
             text += f", so {_listed(self.maps)} need{'s' if len(self.maps) == 1 else ''} no communication"
         yield text[0].upper() + text[1:] + "."
         if self.rows and sums:
-            yield "A product with rows sums over the cut axis: each rank has a part of the sum, and the parts are added."
+            yield "A product with rows sums over the cut axis: each rank has a part of the sum; the parts are added."
         if not finished and self.columns and self.rows and _trains(self.made):
             yield "Gradients of the cut weights need none: each rank owns its rows or columns and sees every token."
 
@@ -151,9 +151,9 @@ def reasons(setting: Setting, made: Program, chosen: Sequence[Call], times: Sequ
     """
     pairs = [(c, count) for c, count in zip(chosen, times, strict=True) if c.kind != "send"]
     several = len({c.region.name for c, _ in pairs}) > 1
-    rows: dict[tuple[object, ...], list[Call]] = {}
+    rows: dict[tuple[tuple[object, ...], str, str, Form], list[Call]] = {}
     for c, count in pairs:
-        rows.setdefault((*_kind_of(made, c), c.phase, c.region.name if several else "", count), []).append(c)
+        rows.setdefault((_kind_of(made, c), c.phase, c.region.name if several else "", count), []).append(c)
     told: list[tuple[str | Form, ...]] = []
     for (*_, count), members in rows.items():
         first = members[0]
@@ -161,7 +161,7 @@ def reasons(setting: Setting, made: Program, chosen: Sequence[Call], times: Sequ
         size = setting.written(elements.expand())
         calls = CALLED[first.kind] if len(members) == 1 else f"{len(members)} {CALLED[first.kind]}"
         where = f"{first.phase}, {first.region.name}" if several else first.phase
-        told.append((where, _why(made, members), calls, size, count))  # type: ignore[arg-type]  # a form
+        told.append((where, _why(made, members), calls, size, count))
     columns = ("pass", "what is summed or gathered", "calls", "elements", "times")
     if {row[-1] for row in told} == {num(1)}:
         return Exhibit("", columns[:-1], tuple(row[:-1] for row in told), "before")
@@ -171,7 +171,11 @@ def reasons(setting: Setting, made: Program, chosen: Sequence[Call], times: Sequ
 def _kind_of(made: Program, call: Call) -> tuple[object, ...]:
     """What calls have in common that have one reason; the sum of an activation has one of its own."""
     of_weights = call.what.strip() in ("weight", "updated weight") or call.finishes
-    axes = tuple(label for _, label in _terms(made, call.name, call.meshes)[:1]) if call.finishes and call.kind in _SUMS else ()
+    axes = (
+        tuple(label for _, label in _terms(made, call.name, call.meshes)[:1])
+        if call.finishes and call.kind in _SUMS
+        else ()
+    )
     return call.kind, call.meshes, call.dtype, axes, "" if of_weights else call.name
 
 
