@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.problems.blocks import blamed
@@ -39,7 +39,7 @@ def load_model(problem: Problem, name: str = "", **reading: str) -> Model:
         if name and name not in problem.models:
             raise DocumentError(f"{problem.file} has no model '{name[:60]}'", hint=nearest(name, [*problem.models]))
         block = problem.models[name or [*problem.models][-1]]
-        return _load(replace(block, **reading))  # type: ignore[arg-type]  # the keys are fields of text
+        return load_block(replace(block, **reading))  # type: ignore[arg-type]  # the keys are fields of text
     tables = problem.tables
     if not tables:
         raise DocumentError(f"{problem.file} has no layer table", hint="its columns are Computation, Input and Output")
@@ -68,13 +68,14 @@ def _numbers(known: Iterable[Known]) -> dict[str, Any]:
     return {item.name: item.quantity.value for item in known}
 
 
-def _load(block: ModelBlock) -> Model:
+def load_block(block: ModelBlock) -> Model:
+    """The model of a block. Raises the errors of what is wrong in its table, with their place."""
     from symcomm import model
 
     section = block.section
     try:
         if block.parts:
-            found = [(_load(part), part.layers_before) for part in block.parts]
+            found = [(load_block(part), part.layers_before) for part in block.parts]
             return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         made = model.load(
             block.table,
@@ -102,28 +103,51 @@ def _load(block: ModelBlock) -> Model:
     return made
 
 
-def solve(problem: Problem, progress: Progress | None = None, accounting: Iterable[tuple[str, str]] = ()) -> Document:
+class Answering(Protocol):
+    """Where the models and answers of a problem come from."""
+
+    def model(self, problem: Problem, name: str) -> Model | None:
+        """A model with its numbers."""
+        ...
+
+    def answer(self, problem: Problem, ask: Ask, carried: Iterable[Known] = (), pages: bool = False) -> Answer:
+        """The answer to a question."""
+        ...
+
+
+def solve(
+    problem: Problem, progress: Progress | None = None, accounting: Iterable[tuple[str, str]] = (),
+    answering: Answering | None = None,
+) -> Document:  # fmt: skip
     """The write-up of a problem: every question derived, and evaluated where the numbers are known.
 
     ``accounting`` are choices laid over those of the file. ``progress`` is called with the number of questions
-    answered, their total, and the next one's name.
+    answered, their total, and the next one's name. ``answering`` knows answers of other papers of the same document.
     """
     extra = tuple(accounting)
     models: dict[str, Model] = {}
     made: list[Block] = []
     total, done = len(problem.asks), 0
     beside: list[tuple[Ask, int]] = []
+    answers: list[Answer] = []
     unread: set[str] = set()  # models of which nothing has been told
     for item in problem.items:
         if isinstance(item, ModelBlock):
-            models[item.name] = _load(item)
+            made_of = answering.model(problem, item.name) if answering else None
+            models[item.name] = made_of or load_block(item)
             unread.add(item.name)
         elif isinstance(item, Ask):
             if progress:
                 progress(done, total, item.label or item.quantity)
-            answer = _answer(problem, item, models.get(item.model), extra)
-            if problem.detail != "brief":
-                answer = _with_others(problem, item, models.get(item.model), extra, answer)
+            before = {name: one.quantity for name, one in zip(problem.ids, answers, strict=False)}
+            carry = carried(item, before)
+            if answering and not extra:
+                answer = answering.answer(problem, item, carry, pages=True)
+            else:
+                answer = answer_of(problem, item, models.get(item.model), extra, carry)
+                if problem.detail != "brief":
+                    answer = _with_others(problem, item, models.get(item.model), extra, carry, answer)
+            answers.append(answer)
             if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
                 note = f"Read as {models[item.model].graph.reading('`')}."
                 derived = replace(answer.derivation, notes=(*answer.derivation.notes, note))
@@ -133,7 +157,7 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
             done += 1
             beside += [(item, len(made) - 1)] if item.printed else []
         elif isinstance(item, Figure):
-            made.append(_picture(problem, item, models.get(item.model), extra))
+            made.append(picture_of(problem, item, models.get(item.model), extra))
         else:
             made.append(item)
     if not any(isinstance(item, (Ask, Figure)) for item in problem.items):
@@ -161,9 +185,35 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     )
 
 
-def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...]) -> Answer:
+def carried(ask: Ask, before: Mapping[str, Quantity | None]) -> tuple[Known, ...]:
+    """The given numbers of a question that are answers of earlier ones; ``before`` has these by their ids.
+
+    Raises ``DocumentError`` for an answer that is not there or has no number.
+    """
+    made = []
+    for symbol, name, span in ask.exam.follows:
+        if name not in before:
+            hint = nearest(name, [*before]) if before else "no question stands before this one"
+            raise DocumentError(f"no question before this one is called '{name[:40]}'", span, hint)
+        quantity = before[name]
+        if quantity is None:
+            raise DocumentError(f"the answer of {name} has no number", span)
+        made.append(Known(symbol, quantity, span))
+    return tuple(made)
+
+
+def known_of(problem: Problem, ask: Ask, carried: Iterable[Known] = ()) -> tuple[Known, ...]:
+    """All numbers that are known to a question: its model's, its own, and those carried over from earlier answers."""
     block = problem.models.get(ask.model)
-    known = merge(block.values if block else problem.values, ask.given)
+    return merge(block.values if block else problem.values, ask.given, carried)
+
+
+def answer_of(
+    problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...] = (),
+    carried: Iterable[Known] = (),
+) -> Answer:  # fmt: skip
+    """The answer to one question of a problem, whose model was loaded."""
+    known = known_of(problem, ask, carried)
     chosen = accounting_of(problem.conventions, ask.conventions, extra)
     values = _numbers(known)
     try:
@@ -182,11 +232,12 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
                   grading=ask.grading)  # fmt: skip
 
 
-def _with_others(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...],
-                 answer: Answer) -> Answer:  # fmt: skip
+def _with_others(
+    problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...], carried: Iterable[Known],
+    answer: Answer,
+) -> Answer:  # fmt: skip
     """The answer with what it would be under other conventions."""
-    block = problem.models.get(ask.model)
-    values = _numbers(merge(block.values if block else problem.values, ask.given))
+    values = _numbers(known_of(problem, ask, carried))
 
     def again(accounting: Accounting) -> Derivation:
         return derive(ask.sheet or ask.quantity, model or no_model(problem.notation), dict(ask.options), accounting,
@@ -195,7 +246,10 @@ def _with_others(problem: Problem, ask: Ask, model: Model | None, extra: tuple[t
     return replace(answer, others=others(answer.derivation, values, again))
 
 
-def _picture(problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...]) -> Picture:
+def picture_of(
+    problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...] = ()
+) -> Picture:
+    """One figure of a problem, whose model was loaded."""
     block = problem.models.get(figure.model)
     try:
         known = merge(block.values if block else problem.values, figure.given)

@@ -105,7 +105,10 @@ class AnswerWriter:
 
     def lines(self, answer: Answer) -> tuple[ChosenLine, ...]:
         """The lines of an answer, as many as the detail asks for."""
-        return chosen(answer.derivation)
+        d = answer.derivation
+        if d.is_laid_out:  # its table stands for the steps
+            return (ChosenLine(d.answer.name, (("=", d.answer.form),), "", "", ()),)
+        return chosen(d)
 
     def repeated(self, lines: Sequence[ChosenLine]) -> tuple[list[ChosenLine], str]:
         """The lines that no answer before has shown, and the sentence that stands for the others."""

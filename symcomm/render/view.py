@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from symcomm.render.writer import Kind, PageWriter, shares, table_view
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+_AT_ONCE = 400  # pieces of prose that pandoc converts at a time
 _TARGET: dict[str, Target] = {"tex": "latex", "html": "html", "typ": "typst"}
 
 
@@ -147,11 +148,27 @@ def _key(
     return TableView("", ("question", *made.columns[1:]), told, True, (0.34, 0.28, 0.16, 0.22), (False,) * 4)
 
 
+def prepare(documents: Iterable[Document], kind: Kind, edition: Edition) -> None:
+    """Converts the prose of many documents at once, so that none of them has to wait for it alone."""
+    if kind != "md":
+        pieces = [piece for document in documents for piece in _pieces(document.shown(edition))]
+        for n in range(0, len(pieces), _AT_ONCE):
+            convert(pieces[n : n + _AT_ONCE], _TARGET[kind])
+
+
 def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], Markup]:
     from markupsafe import Markup
 
     if kind == "md":
         return lambda text, span, inline: Markup(" ".join(text.split()) if inline else text.strip("\n"))  # noqa: S704
+    pieces = _pieces(blocks)
+    converted = convert(pieces, _TARGET[kind]) if pieces else {}
+    texts = {(p.markdown, p.inline): text for p, text in converted.items()}
+    return lambda text, span, inline: Markup(texts[(text, inline)])  # noqa: S704  (pandoc wrote it)
+
+
+def _pieces(blocks: Sequence[object]) -> list[InlinePiece]:
+    """The author's words of some blocks."""
     pieces: list[InlinePiece] = []
     for block in blocks:
         if isinstance(block, Prose):
@@ -163,9 +180,7 @@ def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], 
         elif isinstance(block, LayerTable):
             pieces += [InlinePiece(c, Span("", 0, c, 0, len(c)), True) for c in block.table.columns]
             pieces += [InlinePiece(cell.text, cell.span(), True) for row in block.table.rows for cell in row]
-    converted = convert(pieces, _TARGET[kind]) if pieces else {}
-    texts = {(p.markdown, p.inline): text for p, text in converted.items()}
-    return lambda text, span, inline: Markup(texts[(text, inline)])  # noqa: S704  (pandoc wrote it)
+    return pieces
 
 
 def figure_view(picture: Picture, number: int, caption: Markup, writer: PageWriter, name: str) -> FigureView:

@@ -132,7 +132,8 @@ class _Cut:
             if trained and kinds & {*_SUMS}:
                 yield f"{sums}: the parts are added, and each rank keeps its share of the sum."
         elif updates:
-            yield f"Each of the {k} ranks has all weights and its own part of `{label}`, but updates one part in {k} of them."
+            own = f"Each of the {k} ranks has all weights and its own part of `{label}`"
+            yield f"{own}, but updates one part in {k} of them."
             yield f"{sums}: a rank needs the whole sum for what it updates, and all ranks need what it has updated."
         else:
             yield f"Each of the {k} ranks has all weights and its own part of `{label}`."
