@@ -19,6 +19,7 @@ FLOORS = {
     "symcomm.errors": 0,
     "symcomm.units": 0,
     "symcomm.accounting": 0,
+    "symcomm.editions": 0,
     "symcomm.notation": 1,
     "symcomm.form": 1,
     "symcomm.collected": 1,

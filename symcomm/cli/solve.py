@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from symcomm.cli.shared import accounting_option, comma, conventions, progress_bar
-from symcomm.derivation.chosen import DETAILS
-from symcomm.render.document import EDITIONS
+from symcomm.editions import DETAILS, EDITIONS
 
 FORMATS = ("pdf", "md", "tex", "html")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.form import Form, Num, Power, Product, Ratio, Sym, Total
@@ -17,9 +17,6 @@ from symcomm.printing.forms import width
 
 if TYPE_CHECKING:
     from symcomm.derivation.derivation import Derivation
-
-Detail = Literal["brief", "normal", "full"]
-DETAILS: tuple[Detail, ...] = ("brief", "normal", "full")
 
 LINES = 5  # so many lines of algebra are read without effort
 _WIDE = 19.0  # em: what is put in may make a line no wider

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from symcomm.editions import Edition
 from symcomm.errors import DocumentError
 from symcomm.exam.key_files import key_record, keys_csv, keys_json
 from symcomm.exam.pages import paper_page, solution_page
@@ -24,7 +25,7 @@ from symcomm.exam.papers import Exam, Paper
 from symcomm.exam.roster import Student
 from symcomm.problems.problem import Template
 from symcomm.render import Engine, safe_name, write
-from symcomm.render.document import Document, Edition
+from symcomm.render.document import Document
 from symcomm.render.view import prepare
 
 PAGES = ("pdf", "md", "html", "tex")

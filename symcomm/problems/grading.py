@@ -8,7 +8,7 @@ from dataclasses import replace
 from symcomm.derivation import Derivation
 from symcomm.derivation.chosen import chosen
 from symcomm.problems.problem import Problem
-from symcomm.render.document import Answer, Block, Points
+from symcomm.render.document import Answer, Block, StepPoints
 
 
 def graded(problem: Problem, made: Sequence[Block]) -> list[Block]:
@@ -28,7 +28,7 @@ def graded(problem: Problem, made: Sequence[Block]) -> list[Block]:
     return blocks
 
 
-def shared(derivation: Derivation, points: int) -> tuple[Points, ...]:
+def shared(derivation: Derivation, points: int) -> tuple[StepPoints, ...]:
     """Points shared among the lines of a derivation and its number; the first ones take what does not divide.
 
     >>> from symcomm.accounting import Accounting
@@ -37,10 +37,10 @@ def shared(derivation: Derivation, points: int) -> tuple[Points, ...]:
     >>> from symcomm.units import ONE
     >>> step = Step("V", product(num(2), Sym("n")), ONE, Reason("bytes", "Two each."))
     >>> shared(Derivation("bytes", Accounting(), (step,)), 5)
-    (Points(what='`V`', points=3), Points(what='the number, with its unit', points=2))
+    (StepPoints(what='`V`', points=3), StepPoints(what='the number, with its unit', points=2))
     """
     lines = [line for line in chosen(derivation) if line.forms and line.name]
     what = [f"`{line.name}`" for line in lines[-max(1, min(4, points - 1)) :]] if points > 1 else []
     what.append("the number, with its unit")
     each, left = divmod(points, len(what))
-    return tuple(Points(name, each + (i < left)) for i, name in enumerate(what))
+    return tuple(StepPoints(name, each + (i < left)) for i, name in enumerate(what))

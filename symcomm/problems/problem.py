@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symcomm.derivation.chosen import DETAILS, Detail
+from symcomm.editions import DETAILS, ONLY, Detail
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
@@ -42,7 +42,7 @@ from symcomm.problems.keys import (
     symbol_name,
 )
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
-from symcomm.render.document import ONLY, Heading, LayerTable, Only, Points, Prose
+from symcomm.render.document import Heading, LayerTable, Only, Prose, StepPoints
 from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
 from symcomm.units import Quantity
@@ -109,7 +109,7 @@ class Ask:
     section: Section
     printed: Quantity | None = None
     sheet: DeclaredQuantity | None = None
-    grading: tuple[Points, ...] = ()
+    grading: tuple[StepPoints, ...] = ()
     exam: ExamKeys = field(default_factory=ExamKeys)
 
     @property
@@ -602,12 +602,12 @@ class _Reader:
             read_exam_keys(section, follows),
         )
 
-    def grading(self, section: Section) -> tuple[Points, ...]:
+    def grading(self, section: Section) -> tuple[StepPoints, ...]:
         """The points of the steps of an answer; raises ``DocumentError`` where they do not add up to its points."""
         said = section.section("grading", "grading")
         if said is None:
             return ()
-        found = tuple(Points(key.text.strip(), said.count(key.text) or 0) for key, _ in said.entries)
+        found = tuple(StepPoints(key.text.strip(), said.count(key.text) or 0) for key, _ in said.entries)
         total, points = sum(one.points for one in found), section.count("points")
         if points is not None and total != points:
             raise DocumentError(f"the steps have {total} points together, but the answer {points}",

@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
+from symcomm.editions import Edition
 from symcomm.errors import RenderError, nearest
 from symcomm.render import pictures
-from symcomm.render.document import Document, Edition
+from symcomm.render.document import Document
 
 FORMATS = ("md", "tex", "html", "pdf")
 Engine = Literal["typst", "latex"]

@@ -1,4 +1,4 @@
-"""Answers as a template sees them: what a person would write of a derivation, and several that are alike in one table."""
+"""Answers as a template sees them: what a person would write of a derivation; several that are alike are one table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from symcomm import printing
 from symcomm.accounting import Convention
 from symcomm.derivation import Exhibit, writing
-from symcomm.derivation.chosen import ChosenLine, Detail, chosen
+from symcomm.derivation.chosen import ChosenLine, chosen
 from symcomm.derivation.tables import Short
+from symcomm.editions import Detail
 from symcomm.form import Form, Num, Power, Product, Sym, names
 from symcomm.notation import Notation
 from symcomm.render.document import Answer, Given
 from symcomm.render.page import AnswerView, ConventionView, GivenView, RowView, StepView
-from symcomm.render.writer import Link, PageWriter, table_view
+from symcomm.render.writer import ChainPiece, PageWriter, table_view
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class AnswerWriter:
     def links(
         self, line: ChosenLine, writer: PageWriter, room: float, known: Mapping[str, Fraction], answer: Answer,
         last: bool,
-    ) -> list[Link]:  # fmt: skip
+    ) -> list[ChainPiece]:  # fmt: skip
         """The forms of a line; a form wider than the line gives way to its number."""
         forms = list(line.forms[:-1] if last and len(line.forms) > 1 else line.forms)
         narrow = [(r, f) for r, f in forms if printing.width(f, None, writer.notation) <= _WIDE]
@@ -167,7 +168,7 @@ class AnswerWriter:
         room = PAGE_WIDTH - printing.width(Sym(last.name), None, writer.notation) - _RELATION - 4
         form, quantity = _answer_form(last, answer), answer.quantity
         narrow = printing.width(form, None, writer.notation) <= room and bool(names(form))
-        links: list[Link] = []
+        links: list[ChainPiece] = []
         if narrow or quantity is None:
             links.append(writer.link("=", form, room))
         if quantity is not None:
@@ -210,7 +211,7 @@ class AnswerWriter:
             shown = []
         every_last = every[0][-1]
         steps, lefts, right = self.steps(shown, writer, ChosenLine("", (), "", "", ()), known[0], run[0])
-        why = {name: [next(l.reason for l in lines_ if l.name == name) for lines_ in every] for name in differ}
+        why = {name: [next(one.reason for one in lines if one.name == name) for lines in every] for name in differ}
         said = [f"`{name}`: {reasons[0]}" for name, reasons in why.items() if len({*reasons}) == 1 and reasons[0]]
         said += [reason for name, reasons in why.items() if len({*reasons}) > 1 and name == every_last.name
                  for reason in dict.fromkeys(reasons) if reason]  # fmt: skip

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from symcomm.derivation import Derivation, Exhibit
-from symcomm.derivation.chosen import Detail
+from symcomm.editions import ONLY, Detail, Edition
 from symcomm.errors import Span
 from symcomm.notation import Notation
 from symcomm.text.table import Table
@@ -42,7 +42,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Points:
+class StepPoints:
     """The points of one step of an answer, and what they are for."""
 
     what: str
@@ -67,7 +67,7 @@ class Answer:
     others: Exhibit | None = None
     mistakes: tuple[str, ...] = ()
     points: int | None = None
-    grading: tuple[Points, ...] = ()
+    grading: tuple[StepPoints, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,6 @@ class Only:
 
 
 Block = Prose | LayerTable | Heading | Answer | Picture | Only
-Edition = Literal["paper", "solution", "key", "graders"]
-EDITIONS: tuple[Edition, ...] = ("paper", "solution", "key", "graders")
-# Which editions have what stands between ``:::name`` and ``:::``.
-ONLY: dict[str, tuple[Edition, ...]] = {
-    "paper": ("paper",),
-    "solution": ("solution", "graders"),
-    "staff": ("graders",),
-}
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class TableView:
 
 @dataclass(frozen=True)
 class AnswerView:
-    """One answer, in the order of the page: what is cut or counted (``lead``), why (``reasons``), lines of algebra, box.
+    """One answer, in the order of the page: what is cut or counted (``lead``), why (``reasons``), algebra, the box.
 
     Below the box stand other exhibits, ``others`` (the number under other conventions), what goes wrong often, and the
     points of the steps. ``together`` is a table in the place of the box where several answers are one derivation.

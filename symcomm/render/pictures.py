@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
+from symcomm.editions import Edition
 from symcomm.plots.figure import written
-from symcomm.render.document import Document, Edition, Picture
+from symcomm.render.document import Document, Picture
 
 # What each kind of source shows: Typst and browsers read SVG, TeX reads PDF.
 KIND = {"md": "svg", "tex": "pdf", "typ": "svg", "html": "svg"}

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from symcomm.accounting import Convention
 from symcomm.derivation import Exhibit
+from symcomm.editions import Edition
 from symcomm.errors import Span
 from symcomm.form import Form
 from symcomm.render import pictures
 from symcomm.render.answers import AnswerWriter, FullWriter
-from symcomm.render.document import Answer, Block, Document, Edition, Heading, LayerTable, Picture, Prose
+from symcomm.render.document import Answer, Block, Document, Heading, LayerTable, Picture, Prose
 from symcomm.render.page import BlockView, ConventionView, FigureView, PageView, TableView
 from symcomm.render.prose import InlinePiece, Target, convert
 from symcomm.render.writer import Kind, PageWriter, shares, table_view

@@ -28,7 +28,7 @@ _RELATION = 1.6
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainPiece:
     """A piece of a chain of equations: its relation, its lines, how it is said, how wide and whether it is high."""
 
     relation: str
@@ -130,23 +130,23 @@ class PageWriter:
         alt = f"{name} {quantity.relation} {printing.quantity_plain(quantity)}".strip()
         return RowView(self.bare(left, name), sign, right, alt, quantity.value.denominator != 1)
 
-    def link(self, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> Link:
+    def link(self, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> ChainPiece:
         """A form as a piece of a chain, in lines of at most ``limit`` em."""
         lines = printing.broken(self.dialect, form, limit, names, self.notation)
         wide = printing.width(form, names, self.notation)
         tall = printing.tall(form, names, self.notation)
-        return Link(relation, lines, printing.plain(form, names), wide, tall)
+        return ChainPiece(relation, lines, printing.plain(form, names), wide, tall)
 
-    def links(self, quantity: Quantity) -> tuple[Link, ...]:
+    def links(self, quantity: Quantity) -> tuple[ChainPiece, ...]:
         """The ways to say a quantity as pieces of a chain."""
         ways = zip(printing.amounts(self.dialect, quantity), printing.said(quantity),
                    printing.amounts("text", quantity), strict=True)  # fmt: skip
         return tuple(
-            Link(way.relation or "=", (text,), said, 0.52 * len(said), bool(way.below))
+            ChainPiece(way.relation or "=", (text,), said, 0.52 * len(said), bool(way.below))
             for (_, text), way, (_, said) in ways
         )
 
-    def chain(self, name: str, links: Sequence[Link], limit: float) -> RowView:
+    def chain(self, name: str, links: Sequence[ChainPiece], limit: float) -> RowView:
         """``name = form = form ≈ number``, a new line wherever the next piece has no room."""
         space = "" if self.kind == "html" else " "
         lines: list[list[str]] = []

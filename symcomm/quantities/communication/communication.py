@@ -24,6 +24,7 @@ from symcomm.program import pipeline
 from symcomm.program.program import Program, program
 from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
+from symcomm.quantities.communication.call import Call
 from symcomm.quantities.communication.reasons import lead, reasons
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
@@ -32,33 +33,10 @@ from symcomm.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT, ONE
 
 if TYPE_CHECKING:
-    from sympy import Expr
+    pass
 
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
 _PHASES = {"forward": "fwd", "recompute": "again", "backward": "bwd", "update": "upd"}
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call as it is counted: a collective, or a message over a pipeline boundary, of one region."""
-
-    kind: str
-    tensor: str
-    what: str
-    elements: Expr
-    meshes: tuple[str, ...]
-    phase: str
-    why: str
-    dtype: str
-    region: Region
-    every_layer: bool = True
-    op: str = ""
-    finishes: bool = False
-    name: str = ""
-
-    def ranks(self, strategy: Strategy) -> Form:
-        """The ranks between which it runs: those of a group of the mesh, or the two stages of a pipeline."""
-        return num(2) if self.meshes == ("pipe",) else strategy.ranks(self.meshes)
 
 
 def joint(meshes: tuple[str, ...]) -> str:

@@ -7,7 +7,6 @@ and is read whole is gathered; a sum over a cut axis is incomplete on each rank.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.derivation import Exhibit
@@ -18,10 +17,8 @@ from symcomm.parallel.placement import PARTIAL, Compute
 from symcomm.parallel.strategy import Strategy
 from symcomm.printing import plain
 from symcomm.program.program import Program
+from symcomm.quantities.communication.call import Call
 from symcomm.setting import Setting
-
-if TYPE_CHECKING:
-    from symcomm.quantities.communication.communication import Call
 
 _QUIET = ("add", "scale", "embedding", "update")  # of which nobody thinks that they might communicate
 _SUMS = ("all-reduce", "reduce-scatter")

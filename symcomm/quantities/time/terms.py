@@ -13,7 +13,8 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Total, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel.strategy import Strategy
-from symcomm.quantities.communication.communication import SHORT, Call, joint
+from symcomm.quantities.communication.call import Call
+from symcomm.quantities.communication.communication import SHORT, joint
 from symcomm.quantities.communication.wire import Wire, two_levels, wire
 from symcomm.quantities.counting.flops import each_entry, looped, shown
 from symcomm.quantities.counting.flops import touched as flops_touched
