@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from numbers import Rational
+from textwrap import shorten
 from typing import TYPE_CHECKING, Literal
 
 from symcomm import form as forms
@@ -24,6 +26,7 @@ from symcomm.notation import Notation
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from sympy import Expr
 
 Relation = Literal[":=", "=", "≈"]
@@ -417,13 +420,7 @@ class Derivation:
         Raises ``ValuesError`` where a number is missing or the numbers contradict one another.
         """
         known = self.values(**values)
-        for condition in self.where:
-            if all(name in known for name in condition.names) and not condition.holds(known):
-                numbers = ", ".join(f"{name} = {known[name]}" for name in condition.names)
-                raise ValuesError(
-                    f"{self.title}: the closed form holds where {condition}, and {numbers}",
-                    hint="give the numbers when it is derived, not afterwards",
-                )
+        self.holds(known)
         with suppress(ValuesError):  # what has no number, or no rational one, is told below
             collected, names = self._collected
             if all(known.get(name, 0) > 0 for name in names):  # a zero may stand where others cancel it
@@ -442,6 +439,25 @@ class Derivation:
                     with suppress(IrrationalError):
                         forms.evaluate(piece, known)
             return _irrational(forms.value(result, {n: rational(known[n]) for n in forms.names(result)}), self.unit)
+
+    def holds(self, known: Mapping[str, Fraction]) -> None:
+        """Raises ``ValuesError`` where numbers break a condition under which the closed form holds."""
+        for condition in self.where:
+            if all(name in known for name in condition.names) and not condition.holds(known):
+                numbers = ", ".join(f"{name} = {known[name]}" for name in condition.names)
+                raise ValuesError(
+                    f"{self.title}: the closed form holds where {condition}, and {numbers}",
+                    hint="give the numbers when it is derived, not afterwards",
+                )
+
+    def sweep(self, /, **values: object) -> DataFrame:
+        """The answer at every combination of numbers, ``k=[2, 4, 8]``: a pandas frame with a row each.
+
+        Raises ``ValuesError`` as ``at`` does, telling the combination.
+        """
+        from symcomm.sweep import sweep
+
+        return sweep(self, values)
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -590,6 +606,12 @@ class Derivation:
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        from symcomm.printing.forms import plain
+
+        unit = "" if self.unit == ONE else f" {self.unit}"
+        return f"<Derivation {self.title}: {shorten(plain(self.answer.form) + unit, 200, placeholder=' ...')}>"
+
     def _repr_latex_(self) -> str:
         return self.latex()
 
@@ -611,8 +633,8 @@ def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
     """
     if isinstance(value, bool):
         raise ValuesError(f"{name} is {value}: a number is needed")
-    if isinstance(value, (int, Fraction)):
-        return Fraction(value)
+    if isinstance(value, Rational):  # NumPy's integers, too
+        return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, Irrational):
         raise ValuesError(f"{name} is irrational, about {float(value.value):.6g}: an exact number is needed")
     if isinstance(value, (str, Quantity)):
