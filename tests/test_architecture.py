@@ -44,6 +44,7 @@ FLOORS = {
     "symcomm.render": 6,
     "symcomm.problems": 6,
     "symcomm.drawing": 6,
+    "symcomm.exam": 6,
     "symcomm.notebook": 6,
     "symcomm.report": 6,
     "symcomm.cli": 7,
