@@ -27,7 +27,7 @@ from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from sympy import Expr
+    from sympy import Expr, Symbol
 
 Relation = Literal[":=", "=", "≈"]
 
@@ -66,6 +66,13 @@ class Step:
     reason: Reason
     relation: Relation = ":="
     condition: str = ""
+
+    def __repr__(self) -> str:
+        from symcomm.printing.forms import plain
+
+        unit = "" if self.unit == ONE else f" {self.unit}"
+        said = shorten(f"{self.name} {self.relation} {plain(self.form)}{unit}", 200, placeholder=" ...")
+        return f"<Step {said} ({self.reason.rule})>"
 
 
 Comparison = Literal["<=", ">=", "="]
@@ -457,7 +464,12 @@ class Derivation:
         """
         from symcomm.sweep import sweep
 
-        return sweep(self, values)
+        def known_at(**numbers: object) -> dict[str, Fraction]:
+            known = self.values(**numbers)
+            self.holds(known)
+            return known
+
+        return sweep(self.expr, str(self.unit), values, known_at)
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -658,3 +670,25 @@ def put(values: Mapping[str, Fraction], without: str = "") -> dict[Expr, Expr]:
     from symcomm.notation import amount, symbol
 
     return {s: rational(v) for name, v in values.items() if name != without for s in (symbol(name), amount(name))}
+
+
+def symbols(names: str, of: Derivation | None = None) -> tuple[Symbol, ...]:
+    """The SymPy symbols of names, as derivations have them, so that one's own formula can be compared with ``expr``.
+
+    They are positive whole numbers; a measured amount (a bandwidth) is not whole: ``of`` takes them from a derivation.
+    Raises ``ValuesError`` for what cannot be a name, and for a name that the derivation does not have.
+
+    >>> D, N = symbols("D N_layer")
+    >>> (24 * N * D**2).free_symbols == {N, D}, D.is_integer
+    (True, True)
+    """
+    from symcomm.notation import symbol
+
+    wanted = names.replace(",", " ").split()
+    if of is None:
+        return tuple(symbol(name) for name in wanted)
+    known = {s.name: s for s in (*of.expr.free_symbols, *(s for expr in of.worth.values() for s in expr.free_symbols))}
+    for name in wanted:
+        if name not in known:
+            raise ValuesError(f"{of.title} has no symbol '{name[:60]}'", hint=nearest(name, [*known]))
+    return tuple(known[name] for name in wanted)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, wraps
+from numbers import Integral
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from symcomm.errors import ValuesError, nearest
@@ -48,11 +50,24 @@ def door(function: Callable[..., Made]) -> Callable[..., Made]:
 
 @cache
 def _signature(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except NameError:  # a name that only type checkers import
-        hints = {}
+    local: dict[str, Any] = {}
+    if any("Expr" in str(hint) for hint in getattr(function, "__annotations__", {}).values()):
+        from sympy import Expr  # which most modules import for type checkers only
+
+        local["Expr"] = Expr
+    hints: dict[str, Any] = {}
+    for name, hint in getattr(function, "__annotations__", {}).items():
+        with suppress(NameError):  # another name that only type checkers import
+            hints |= get_type_hints(_Holder({name: hint}, function), localns=local, include_extras=True)
     return inspect.signature(function), hints
+
+
+class _Holder:
+    """One annotation by itself, as ``get_type_hints`` takes it."""
+
+    def __init__(self, annotations: dict[str, Any], function: Callable[..., Any]) -> None:
+        self.__annotations__ = annotations
+        self.__globals__ = getattr(function, "__globals__", {})
 
 
 def _unbound(name: str, signature: inspect.Signature, given: int, named: dict[str, Any], error: str) -> ValuesError:
@@ -74,6 +89,8 @@ def check(what: str, value: object, hint: Any) -> None:
     """
     from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 
+    if isinstance(value, Integral):
+        value = int(value)  # NumPy's integers are whole numbers, too
     try:
         check_type(
             value, hint, forward_ref_policy=ForwardRefPolicy.IGNORE,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -10,22 +11,22 @@ from symcomm.errors import SymcommError, ValuesError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from symcomm.derivation import Derivation
+    from sympy import Expr
 
 MOST = 100_000  # combinations: each is checked like the numbers of ``at``
 
 
-def sweep(made: Derivation, values: Mapping[str, object]) -> DataFrame:
-    """Every combination of the given numbers, a row each, with the answer's value (a float) and its unit.
+def sweep(
+    expr: Expr, unit: str, values: Mapping[str, object], known_at: Callable[..., Mapping[str, Fraction]]
+) -> DataFrame:
+    """Every combination of the given numbers, a row each, with the value of an expression (a float) and its unit.
 
-    A list, a tuple or an array is swept over; anything else is one number. Raises ``ValuesError`` where a name or a
+    ``known_at`` gives all numbers at one combination, or refuses it. A list, a tuple or an array is swept over; anything else is one number. Raises ``ValuesError`` where a name or a
     number is refused, telling the combination, for an empty list, and for more than 100,000 combinations.
 
-    >>> from symcomm.model import load
-    >>> model = load("Computation\\tInput\\tOutput\\ny = xW\\tx [B, D], W [D, F]\\ty [B, F]\\n")
-    >>> sweep(model.flops(), {"D": [2, 4], "F": (1, 3), "B": 5})["value"].tolist()
-    [20.0, 60.0, 40.0, 120.0]
+    >>> from symcomm.notation import symbol
+    >>> sweep(symbol("D") * symbol("F"), "", {"D": [2, 4], "F": (1, 3)}, dict)["value"].tolist()
+    [2.0, 6.0, 4.0, 12.0]
     """
     try:
         import numpy
@@ -35,9 +36,6 @@ def sweep(made: Derivation, values: Mapping[str, object]) -> DataFrame:
             f"a sweep needs {error.name}, which is not installed", hint="pip install 'symcomm[search]'"
         ) from None
     import sympy as sp
-
-    from symcomm import form as forms
-    from symcomm.derivation import put
 
     swept = {name: _listed(name, value) for name, value in values.items() if _is_list(value)}
     fixed = {name: value for name, value in values.items() if name not in swept}
@@ -53,24 +51,21 @@ def sweep(made: Derivation, values: Mapping[str, object]) -> DataFrame:
     for row in product(*swept.values()):
         chosen = dict(zip(swept, row, strict=True))
         try:
-            found = made.values(**fixed, **chosen)
-            made.holds(found)
+            found = known_at(**fixed, **chosen)
         except ValuesError as error:
             said = ", ".join(f"{name} = {value}" for name, value in chosen.items())
             raise ValuesError(f"at {said}: {error.message}", hint=error.hint) from None
         rows.append(chosen)
         for name, value in found.items():
             known.setdefault(name, []).append(float(value))
-    names = forms.names(forms.from_expr(made.expr))
-    missing = [name for name in names if len(known.get(name, ())) != count]
+    symbols = sorted(expr.free_symbols, key=str)
+    missing = [s.name for s in symbols if len(known.get(s.name, ())) != count]
     if missing:
-        raise ValuesError(f"{made.title} needs a value for {', '.join(missing)}", hint=f"for instance {missing[0]}=8")
-    stand_for = {s: sp.Symbol(s.name) for s in put(dict.fromkeys(names, forms.Fraction(1)))}
-    symbols = [sp.Symbol(name) for name in names]
-    function = sp.lambdify(symbols, made.expr.xreplace(stand_for), modules="numpy", cse=True, dummify=True)
-    answer = numpy.broadcast_to(function(*(numpy.array(known[name]) for name in names)), (count,))
+        raise ValuesError(f"the sweep needs a value for {', '.join(missing)}", hint=f"for instance {missing[0]}=8")
+    function = sp.lambdify(symbols, expr, modules="numpy", cse=True, dummify=True)
+    answer = numpy.broadcast_to(function(*(numpy.array(known[s.name]) for s in symbols)), (count,))
     frame = pandas.DataFrame(rows)
-    return frame.assign(value=numpy.asarray(answer, dtype=float), unit=str(made.unit))
+    return frame.assign(value=numpy.asarray(answer, dtype=float), unit=unit)
 
 
 def _is_list(value: object) -> bool:

@@ -304,7 +304,7 @@ class Quantity:
         one, mine = Quantity(scale, parsed).base(), self.base()
         if one.unit != mine.unit:
             raise ValuesError(f"{self.reading} cannot be said in {unit.strip()[:40]}", hint=f"it is in {self.unit}")
-        return Said(self.value, self.unit, unit.strip(), mine.value / one.value)
+        return Converted(self.value, self.unit, unit.strip(), mine.value / one.value)
 
     def lines(self) -> tuple[tuple[str, str], ...]:
         """The ways to say it, each as (relation, text): exact ones first, then rounded ones, marked ``≈``."""
@@ -398,7 +398,7 @@ class Quantity:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Said(Quantity):
+class Converted(Quantity):
     """An amount that is said in a unit of one's choice: ``number`` is how many of ``spelling`` it is."""
 
     spelling: str = ""
@@ -415,6 +415,9 @@ class Said(Quantity):
         if self.number.denominator == 1 or decimals(self.number):
             return (("", f"{exact} {self.spelling}"),)
         return (("", f"{exact} {self.spelling}"), ("≈", f"{decimal_text(self.number)} {self.spelling}"))
+
+
+Number = int | Fraction | str | Quantity  # how a number may be given: a text has its unit
 
 
 _INTEGER = r"(?:\d{1,3}(?:[ _\u00a0\u2009\u202f]\d{3}){1,13}(?!\d)|\d{1,42})"
