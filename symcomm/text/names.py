@@ -19,7 +19,6 @@ from symcomm.text.syntax import Branch, start_of
 from symcomm.text.tokens import NAME_LIMIT
 from symcomm.text.tree import Identifier
 
-
 _UNIT = re.compile(r"[kKMGTP]i?B|FLOPs?|[MGT]FLOPs?|bytes?|[kMG]Hz")
 
 
