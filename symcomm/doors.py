@@ -89,7 +89,7 @@ def check(what: str, value: object, hint: Any) -> None:
     """
     from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 
-    if isinstance(value, Integral):
+    if isinstance(value, Integral) and not isinstance(value, bool):
         value = int(value)  # NumPy's integers are whole numbers, too
     try:
         check_type(

@@ -21,8 +21,9 @@ def sweep(
 ) -> DataFrame:
     """Every combination of the given numbers, a row each, with the value of an expression (a float) and its unit.
 
-    ``known_at`` gives all numbers at one combination, or refuses it. A list, a tuple or an array is swept over; anything else is one number. Raises ``ValuesError`` where a name or a
-    number is refused, telling the combination, for an empty list, and for more than 100,000 combinations.
+    ``known_at`` gives all numbers at one combination, or refuses it. A list, a tuple or an array is swept over;
+    anything else is one number. Raises ``ValuesError`` where a name or a number is refused, telling the combination,
+    for an empty list, and for more than 100,000 combinations.
 
     >>> from symcomm.notation import symbol
     >>> sweep(symbol("D") * symbol("F"), "", {"D": [2, 4], "F": (1, 3)}, dict)["value"].tolist()

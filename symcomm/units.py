@@ -300,6 +300,8 @@ class Quantity:
         >>> str(Quantity.parse("12 GiB").to("GB")), float(Quantity.parse("90 min").to("h"))
         ('12.884901888 GB', 1.5)
         """
+        if not isinstance(unit, str):
+            raise ValuesError(f"a unit is a text, not a {type(unit).__name__}", hint='to("GiB")')
         scale, parsed = _parse(unit, prefixes=True)
         one, mine = Quantity(scale, parsed).base(), self.base()
         if one.unit != mine.unit:

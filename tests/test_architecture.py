@@ -18,6 +18,7 @@ PACKAGE = ROOT / "symcomm"
 FLOORS = {
     "symcomm.errors": 0,
     "symcomm.units": 0,
+    "symcomm.files": 0,
     "symcomm.doors": 0,
     "symcomm.accounting": 0,
     "symcomm.notation": 1,

@@ -104,17 +104,12 @@ def write(text: str, output: Path | None, read: Path | None = None) -> None:
         click.echo(text, nl=not text.endswith("\n"))
         return
     from symcomm.errors import RenderError
+    from symcomm.files import write_file
 
     if read is not None and output.resolve() == read.resolve():
         raise RenderError(f"{output} is the file of the model, which would be overwritten", hint="choose another name")
 
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        part = output.with_name(f".{output.name}.part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(output)
-    except OSError as error:
-        raise RenderError(f"{output} cannot be written: {error.strerror}") from None
+    write_file(output, text)
     click.echo(str(output))
 
 

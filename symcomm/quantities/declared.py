@@ -136,7 +136,8 @@ class DeclaredQuantity:
         for name, value in options.items():
             self.option(name).check(value)
         for option in self.options:
-            if option.required and options.get(option.name) in (None, ""):
+            said = options.get(option.name)
+            if option.required and (said is None or (isinstance(said, str) and not said)):
                 raise ValuesError(f"'{self.name}' needs the option '{option.name}'", hint=option.meaning)
 
 

@@ -145,7 +145,8 @@ def _undeclared_size(context: Context, part: Branch, stem: Stem, scripts: list[S
     if _UNIT.fullmatch(stem.word) and not scripts:
         raise context.wrong(f"'{stem.word}' is a unit, and a size counts things", part, "write the number alone")
     if stem.word in ("mod", "div"):
-        raise context.wrong(f"'{stem.word}' cannot stand in a size", part, r"known: + - * / ^, \lceil, \lfloor, min, max")
+        hint = r"known: + - * / ^, \lceil, \lfloor, min, max"
+        raise context.wrong(f"'{stem.word}' cannot stand in a size", part, hint)
     raised = bool(scripts) and scripts[-1].kind == "^" and scripts[-1].text != "*"
     if context.scope.kind == "size":  # D^2 is a power, but W^Q may be a name
         raised = raised and scripts[-1].text.isdigit()

@@ -127,7 +127,8 @@ def derive(
         Literal["overhead", "number", "whole_number", "size", "least"], Meaning("what is asked for")
     ] = "overhead",
     rho: Annotated[
-        Number | None, Meaning("the time to compute a bucket over that to send it, or rho for a symbol; 1 where none is given")
+        Number | None,
+        Meaning("the time to compute a bucket over that to send it, or rho for a symbol; 1 where none is given"),
     ] = None,
 ) -> Derivation:
     """The gradient buckets of data parallelism: the time they leave after backward, the best number and size.
