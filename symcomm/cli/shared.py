@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from symcomm.units import Quantity
 
 
+class _NamedPath(click.Path):
+    """A path that has a name: ``-o ''`` is not the present folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail("no file is named; for instance: -o out", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _NamedPath(path_type=Path)
+
+
 def comma(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
     def read(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
         from symcomm.errors import nearest
