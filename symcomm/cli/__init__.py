@@ -18,6 +18,8 @@ import click
 from symcomm import __version__
 from symcomm.cli.completion import completion
 from symcomm.cli.derive import derive, passes, quantities, schema
+from symcomm.cli.exam import exam
+from symcomm.cli.grade import grade
 from symcomm.cli.search import search
 from symcomm.cli.show import show
 from symcomm.cli.solve import solve
@@ -81,5 +83,5 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (solve, derive, quantities, passes, schema, search, show, completion):
+for _command in (solve, derive, quantities, passes, schema, search, show, exam, grade, completion):
     main.add_command(_command)
