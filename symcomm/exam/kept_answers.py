@@ -47,20 +47,19 @@ class KeptAnswers:
         self._keys: dict[Hashable, Key] = {}
         self._held: dict[int, object] = {}  # what is known by its identity stays alive
 
-    def answer(self, problem: Problem, ask: Ask, carried: Iterable[Known] = (), pages: bool = False) -> Answer:
+    def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
         """The answer to one question of a paper, as ``solve`` has it; with ``pages`` also its steps and notes.
 
         Raises what ``solve`` raises.
         """
-        carried = tuple(carried)
-        known = known_of(problem, ask, carried)
+        known = self._known(problem, ask)
         options, numbers = _options(ask)
         about = self._about(problem, ask, known)
         entry = self._entries.get((about, options))
         if entry is None:
             entry = self._entries[about, options] = _Entry(self._symbolic(problem, ask, {n.option for n in numbers}))
         if entry.symbolic is None or (pages and not entry.same_pages) or entry.agreed < _AGREED:
-            fresh = self._fresh(problem, ask, known, carried, about)
+            fresh = self._fresh(problem, ask, known, about)
             if entry.symbolic is not None and entry.agreed < _AGREED:
                 self._compare(entry, fresh, known, numbers)
             return fresh
@@ -71,9 +70,9 @@ class KeptAnswers:
         block = problem.models.get(name)
         return None if block is None else self._load(block)
 
-    def key(self, problem: Problem, ask: Ask, carried: Iterable[Known] = ()) -> Key:
+    def key(self, problem: Problem, ask: Ask) -> Key:
         """The question of a paper, ready to check answers."""
-        known = known_of(problem, ask, carried)
+        known = self._known(problem, ask)
         about = (self._about(problem, ask, known), _exactly(ask))
         if about not in self._keys:
             model = self.model(problem, ask.model)
@@ -93,7 +92,7 @@ class KeptAnswers:
     def _of_model(self, block: ModelBlock) -> Hashable:
         parts = tuple(self._of_model(part) for part in block.parts)
         named = (block.name, block.repeat, block.batch, block.dtype, block.inputs, block.weights, block.axes)
-        return *named, block.layers_before, self._identity(block.table), parts
+        return *named, block.layers_before, block.module or self._identity(block.table), parts
 
     def _identity(self, thing: object) -> Hashable:
         if thing:
@@ -106,7 +105,7 @@ class KeptAnswers:
         made = self._models.get(about)
         if made is None:
             made = self._models[about] = load_block(block)
-        numbers = dict(values)
+        numbers = {**made.values, **dict(values)}
         made.graph.relations.complete(numbers)  # refuses values that contradict one another
         return replace(made, values=numbers) if made.values != numbers else made
 
@@ -121,16 +120,22 @@ class KeptAnswers:
         except SymcommError:  # it needs a number to be derived at all
             return None
 
-    def _fresh(
-        self, problem: Problem, ask: Ask, known: tuple[Known, ...], carried: tuple[Known, ...], about: Hashable
-    ) -> Answer:
+    def _known(self, problem: Problem, ask: Ask) -> tuple[Known, ...]:
+        """The numbers that are known to a question, those of a printed module as well."""
+        known = known_of(problem, ask)
+        model = self.model(problem, ask.model)
+        names = {item.name for item in known}
+        own = model.values if model else {}
+        return known + tuple(Known(n, Quantity(v), ask.span) for n, v in own.items() if n not in names)
+
+    def _fresh(self, problem: Problem, ask: Ask, known: tuple[Known, ...], about: Hashable) -> Answer:
         numbers = tuple(item.quantity.value for item in known)
         exactly = (about, _exactly(ask), numbers)
         if exactly not in self._derived:
             if len(self._derived) > _KEPT:
                 self._derived.clear()
             model = self.model(problem, ask.model)
-            self._derived[exactly] = answer_of(problem, ask, model, (), carried)
+            self._derived[exactly] = answer_of(problem, ask, model)
         return self._derived[exactly]
 
     def _compare(self, entry: _Entry, fresh: Answer, known: tuple[Known, ...], numbers: tuple[_Number, ...]) -> None:
