@@ -17,11 +17,12 @@ from symcomm.derivation import Derivation
 from symcomm.errors import SymcommError
 from symcomm.exam.key import Key, key_of
 from symcomm.model import Model
+from symcomm.printing.forms import plain
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.keys import Known
 from symcomm.problems.problem import Ask, ModelBlock, Problem
 from symcomm.problems.solve import answer_of, known_of, load_block, used
-from symcomm.render.document import Answer
+from symcomm.render.document import Answer, Given
 from symcomm.units import Quantity
 
 _AGREED = 3  # papers on which both ways have to agree before one of them is enough
@@ -30,11 +31,16 @@ _KEPT = 20_000  # answers and models that are kept
 
 @dataclass
 class _Entry:
-    """What is known of one question: the derivation without numbers, and how often it was right."""
+    """What is known of one question: the derivation without numbers, and how often it was right.
+
+    ``names`` are those of the known numbers that mean something to it, ``whole`` says that they are enough.
+    """
 
     symbolic: Derivation | None
     agreed: int = 0
     same_pages: bool = True
+    names: frozenset[str] = frozenset()
+    whole: bool = True
 
 
 class KeptAnswers:
@@ -45,6 +51,7 @@ class KeptAnswers:
         self._entries: dict[Hashable, _Entry] = {}
         self._derived: dict[Hashable, Answer] = {}
         self._keys: dict[Hashable, Key] = {}
+        self._formulas: dict[int, tuple[Derivation, str]] = {}
         self._held: dict[int, object] = {}  # what is known by its identity stays alive
 
     def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
@@ -63,7 +70,7 @@ class KeptAnswers:
             if entry.symbolic is not None and entry.agreed < _AGREED:
                 self._compare(entry, fresh, known, numbers)
             return fresh
-        return _refilled(entry.symbolic, ask, known, numbers)
+        return _refilled(entry, entry.symbolic, ask, known, numbers, pages)
 
     def model(self, problem: Problem, name: str) -> Model | None:
         """A model of a paper with its numbers."""
@@ -78,6 +85,13 @@ class KeptAnswers:
             model = self.model(problem, ask.model)
             self._keys[about] = key_of(problem, ask, {ask.model: model} if model else {})
         return self._keys[about].at({item.name: item.quantity.value for item in known})
+
+    def formula(self, derivation: Derivation) -> str:
+        """The formula of an answer as text."""
+        known = self._formulas.get(id(derivation))
+        if known is None or known[0] is not derivation:
+            known = self._formulas[id(derivation)] = (derivation, plain(derivation.answer.form))
+        return known[1]
 
     # -- how it is kept ------------------------------------------------------------------------
 
@@ -140,10 +154,12 @@ class KeptAnswers:
 
     def _compare(self, entry: _Entry, fresh: Answer, known: tuple[Known, ...], numbers: tuple[_Number, ...]) -> None:
         assert entry.symbolic is not None
+        d, values = entry.symbolic, _values(known, numbers)
+        entry.names, entry.whole = frozenset(name for name in values if _knows(d, name)), fresh.quantity is not None
         try:
-            same = entry.symbolic.at(**_values(known, numbers)) == fresh.quantity
+            same = d.at(**values) == fresh.quantity
         except SymcommError:
-            same = fresh.quantity is None
+            same = not entry.whole
         entry.agreed += 1
         if not same:
             entry.symbolic = None
@@ -198,9 +214,20 @@ def _values(known: Iterable[Known], numbers: Iterable[_Number]) -> dict[str, Fra
     return {item.name: item.quantity.value for item in known} | {one.symbol: one.value for one in numbers}
 
 
-def _refilled(d: Derivation, ask: Ask, known: tuple[Known, ...], numbers: tuple[_Number, ...]) -> Answer:
-    values = _values(known, numbers)
-    told = known + tuple(Known(one.symbol, Quantity(one.value, d.symbol_unit(one.symbol)), ask.span) for one in numbers)
-    complete = d.values(**values)
-    quantity = d.at(**values) if all(name in complete for name in d.needs) else None
-    return Answer(ask.label, d, used(d, told), quantity, ask.span)
+def _knows(d: Derivation, name: str) -> bool:
+    try:
+        d.check_names([name])
+    except SymcommError:
+        return False
+    return True
+
+
+def _refilled(
+    entry: _Entry, d: Derivation, ask: Ask, known: tuple[Known, ...], numbers: tuple[_Number, ...], pages: bool
+) -> Answer:
+    values = {name: value for name, value in _values(known, numbers).items() if name in entry.names}
+    told: tuple[Given, ...] = ()
+    if pages:
+        units = ((one, Quantity(one.value, d.symbol_unit(one.symbol))) for one in numbers)
+        told = used(d, (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units)))
+    return Answer(ask.label, d, told, d.at(**values) if entry.whole else None, ask.span)

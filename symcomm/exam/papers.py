@@ -230,12 +230,14 @@ class Exam:
 
     def _parts(self, problem: Problem, numbers: Mapping[int, str], options: Stream) -> tuple[Part, ...]:
         worth = points_of(problem)
-        bounded = any(ask.exam.bounds != Bounds() or ask.exam.choices for ask in problem.asks)
+        bounded = {ask.exam.id for ask in problem.asks if ask.exam.bounds != Bounds() or ask.exam.choices}
+        for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
+            bounded |= {name for _, name, _ in ask.exam.follows if ask.exam.id in bounded}
         found: dict[str, Quantity | None] = {}
         made = []
         for ask in problem.asks:
             choices: tuple[Choice, ...] = ()
-            if bounded:
+            if ask.exam.id in bounded:
                 asked = following(ask, found)
                 answer = self.kept.answer(problem, asked)
                 found[ask.exam.id] = answer.quantity

@@ -228,6 +228,7 @@ def letters(number: int) -> str:
 # -- reading ----------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
 def _said(known: Known) -> Told:
     return Told.of(known.quantity, known.span.word if "{{" not in known.span.word else "")
 
@@ -264,6 +265,12 @@ class Template:
         found = [value for part in self.parts if not isinstance(part, PIECES) for value in _sections(part)]
         return read_draws([self.head, *(section for section in found if _is_draw(section))])
 
+    @cached_property
+    def _head(self) -> Section:
+        """The front matter without what each paper draws."""
+        entries = tuple(e for e in self.head.entries if e[0].text != "draw")
+        return replace(self.head, entries=entries) if self.draws else self.head
+
     def problem(self, drawn: Mapping[str, Told] | None = None) -> Problem:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
 
@@ -275,7 +282,7 @@ class Template:
         """
         if drawn is None:
             drawn = self.draws.draw("", "example")
-        reader = _Reader(self.file, self.head, drawn)
+        reader = _Reader(self.file, self._head, drawn)
         for part in self.parts:
             reader.take(part)
         return reader.problem()
@@ -354,9 +361,15 @@ class _Reader:
 
     def known(self, final: bool = True) -> Lookup:
         """What references stand for: drawn values, and those that were given so far."""
-        said = {item.name: _said(item) for item in self.values}
-        said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
-        return of_values({**said, **self.drawn}, final=final)
+
+        def lookup(reference: Reference) -> Told | None:
+            if not reference.topic and reference.name in self.drawn:
+                return self.drawn[reference.name]
+            said = {item.name: _said(item) for item in self.values}
+            said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
+            return of_values({**said, **self.drawn}, final=final)(reference)
+
+        return lookup
 
     def in_prose(self) -> list[Item]:
         """The items, with all values that are given in the document in their prose.
