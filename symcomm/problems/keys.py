@@ -42,7 +42,8 @@ def plain_name(text: str) -> str:
     return text.removeprefix("\\")
 
 
-def _symbol_name(key: Scalar) -> str:
+def symbol_name(key: Scalar) -> str:
+    """The name of a symbol as a key spells it."""
     from symcomm import notation
 
     name = plain_name(key.text)
@@ -60,7 +61,7 @@ def symbol_key(section: Section, key: str) -> str:
         return ""
     if not isinstance(value, Scalar):
         raise blocks.wrong_type(key, "the name of a symbol", value)
-    return _symbol_name(value)
+    return symbol_name(value)
 
 
 def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Known, ...]]:
@@ -71,7 +72,7 @@ def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Know
     latex, meanings = dict(over.latex), dict(over.meanings)
     known: list[Known] = []
     for key, value in symbols.entries:
-        name = _symbol_name(key)
+        name = symbol_name(key)
         if name != key.text:
             latex[name] = key.text.strip().strip("$").strip()
         if isinstance(value, Listing):
@@ -98,7 +99,7 @@ def read_values(section: Section, key: str, read: Callable[[Scalar], Quantity]) 
         return ()
     known: dict[str, Known] = {}
     for name_key, value in values.entries:
-        name = _symbol_name(name_key)
+        name = symbol_name(name_key)
         if not isinstance(value, Scalar):
             raise blocks.wrong_type(name, "a number with a unit", value)
         if value.is_nothing:
