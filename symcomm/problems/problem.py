@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
+from symcomm.problems.answer_keys import AnswerKeys, SaidMistake, read_answer_keys, read_mistake
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.problems.drawing_values import Draws, read_draws
 from symcomm.problems.exam_keys import (
@@ -59,7 +60,8 @@ MODEL_KEYS = (
 )  # fmt: skip
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
-ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", *ASK_EXAM_KEYS)
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "answer",
+            *ASK_EXAM_KEYS)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Ask:
     printed: Quantity | None = None
     sheet: DeclaredQuantity | None = None
     exam: ExamKeys = field(default_factory=ExamKeys)
+    answer: AnswerKeys = field(default_factory=AnswerKeys)
 
     @property
     def span(self) -> Span:
@@ -153,6 +156,7 @@ class Problem:
     items: tuple[Item, ...] = field(repr=False)
     exam: ExamSettings = field(default_factory=ExamSettings)
     required: tuple[Ask, ...] = ()
+    mistakes: tuple[SaidMistake, ...] = ()  # those the author describes
 
     @cached_property
     def models(self) -> dict[str, ModelBlock]:
@@ -321,6 +325,7 @@ class _Reader:
         self.conventions = read_conventions(head)
         self.exam = read_settings(head)
         self.required: tuple[Ask, ...] = ()
+        self.mistakes: tuple[SaidMistake, ...] = ()
         self.dtype = head.text("dtype")
 
     def take(self, piece: pieces.Piece | Value) -> None:
@@ -391,6 +396,8 @@ class _Reader:
             if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
                 raise DocumentError(f"more than {FIGURE_LIMIT} figures in one document", value.span_of("figure"))
             self.items.append(read_figure(replace(value, what="this figure"), self.models))
+        elif "mistake" in value:
+            self.mistakes += (read_mistake(value),)
         elif "ask" in value:
             self.items.append(self.ask(replace(value, what="this question")))
         elif "model" in value:
@@ -398,7 +405,7 @@ class _Reader:
         else:
             word = value.keys[0] if value.keys else ""
             key = value.entries[0][0].span if value.entries else value.span
-            close = nearest(word, ["ask", "model", "figure"])
+            close = nearest(word, ["ask", "model", "figure", "mistake"])
             hint = close if close.startswith("did") else "it starts with model:, ask: or figure:"
             raise DocumentError("this block is neither a model nor a question", key, hint)
 
@@ -560,6 +567,7 @@ class _Reader:
             section.quantity("printed"),
             sheet,
             read_exam_keys(section, follows),
+            read_answer_keys(section),
         )
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
@@ -605,6 +613,7 @@ class _Reader:
             tuple(items),
             self.exam,
             (*self.derived_requirements(head), *self.required),
+            self.mistakes,
         )
 
 
