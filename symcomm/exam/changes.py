@@ -8,7 +8,7 @@ answer that was derived; no formula is ever given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
@@ -44,6 +44,7 @@ class Change:
     """One change; ``again`` says that the question is asked again, which comes before what rewrites the answer."""
 
     again: ClassVar[bool] = False
+    alone: bool = field(default=False, kw_only=True)  # too rare to be made together with another one
 
     def apply(self, draft: Draft) -> Iterator[Draft]:
         """The drafts that come of it."""
@@ -217,20 +218,28 @@ def _factors(draft: Draft, said: str) -> list[Form]:
 class Times(Change):
     """The answer times a number, a symbol or each symbol of a role; with ``over`` divided by it.
 
-    ``where`` is a unit that something in the question has.
     """
 
     by: str
     over: bool = False
-    where: str = ""
 
     def apply(self, draft: Draft) -> Iterator[Draft]:
-        if self.where and not _measures(draft.question, self.where):
-            return
         for factor in _factors(draft, self.by):
             yield draft.put(
                 _inside(draft.form, lambda f, by=factor: Ratio(f, by) if self.over else product(by, f))  # type: ignore[misc]
             )
+
+
+@dataclass(frozen=True)
+class Bits(Change):
+    """Bits for bytes; ``turned`` is the other way round."""
+
+    turned: bool = False
+
+    def apply(self, draft: Draft) -> Iterator[Draft]:
+        if _measures(draft.question, _BYTE):
+            below = dict(draft.question.unit.powers).get(_BYTE, 1) < 0
+            yield from Times("8", over=below != self.turned).apply(draft)
 
 
 def _measures(question: Question, base: str) -> bool:
@@ -345,13 +354,14 @@ class LowerDegree(Change):
 
 @dataclass(frozen=True)
 class OneLess(Change):
-    """n for n - 1 (all of them, or one), and n - 1 for n where things stand in a row or in a group."""
+    """n - 1 for n where things stand in a row or in a group, and with ``less`` n for n - 1 (all of them, or one)."""
 
-    rows: tuple[str, ...] = ("layers", "ranks", "stages", "microbatches")
+    rows: tuple[str, ...] = ("layers", "ranks", "stages")
+    less: bool = True
 
     def apply(self, draft: Draft) -> Iterator[Draft]:
         found = [p for p in forms.walk(draft.form) if self._less(p)]
-        places = list(dict.fromkeys(found))
+        places = list(dict.fromkeys(found)) if self.less else []
         for some in [tuple(places), *((one,) for one in places if len(places) > 1)]:
             if some:
                 yield draft.put(_mapped(draft.form, lambda p, some=some: self._more(p) if p in some else None))  # type: ignore[misc]
@@ -392,7 +402,7 @@ class Unrooted(Change):
         import sympy as sp
 
         gathered = sp.powsimp(worth(draft.form), force=True)
-        if not any(p.exp == sp.Rational(1, 2) for p in gathered.atoms(sp.Pow)):
+        if not any(abs(p.exp) == sp.Rational(1, 2) for p in gathered.atoms(sp.Pow)):
             return
         changed = gathered.replace(lambda e: e.is_Pow and abs(e.exp) == sp.Rational(1, 2), lambda e: e**2)
         yield draft.put(forms.from_expr(changed))
@@ -426,17 +436,17 @@ def _payload(question: Question) -> bool:
 
 @dataclass(frozen=True)
 class Prefixes(Change):
-    """GB taken for GiB, either way round, for each size of prefix."""
+    """GB said for GiB, or (``turned``) GiB for GB, for each size of prefix."""
 
     sizes: tuple[int, ...] = (1, 2, 3, 4)
+    turned: bool = False
 
     def apply(self, draft: Draft) -> Iterator[Draft]:
         if dict(draft.question.unit.powers) != {_BYTE: 1}:
             return
         for power in self.sizes:
-            ratio = Fraction(2**10, 10**3) ** power
-            for factor in (ratio, 1 / ratio):
-                yield replace(draft.put(product(num(factor), draft.form)), prefix=power)
+            ratio = Fraction(10**3, 2**10) ** power
+            yield replace(draft.put(product(num(1 / ratio if self.turned else ratio), draft.form)), prefix=power)
 
 
 @dataclass(frozen=True)

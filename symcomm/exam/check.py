@@ -123,7 +123,7 @@ class _View:
         return found
 
 
-_LEVELS = ("conventions", "mistakes", "pairs")
+_LEVELS = ("conventions", "mistakes", "pairs", "mixed")
 
 
 @dataclass
@@ -307,7 +307,10 @@ class _Decision:
         counter = self.key.number and Counterexample((), self._mine(first), self.key.number)
         if first.convention:
             return Verdict("other_convention", self.read, first.names, (), others, first.says, "", counter)
-        return Verdict("mistake", self.read, (), first.names, others, first.says, "", counter)
+        conventions = first.names[:-1] if first.mixed else ()
+        return Verdict(
+            "mistake", self.read, conventions, first.names[len(conventions) :], others, first.says, "", counter
+        )
 
     def _mine(self, wrong: Wrong) -> Quantity:
         found = wrong.at(self.key.values)
@@ -352,7 +355,9 @@ class _Decision:
 def _of(key: Key, level: str) -> tuple[Wrong, ...]:
     if level == "conventions":
         return key.candidates.conventions
-    return key.candidates.singles if level == "mistakes" else key.candidates.pairs
+    if level == "mistakes":
+        return key.candidates.singles
+    return key.candidates.pairs if level == "pairs" else key.candidates.mixed
 
 
 def _at(form: Form, at: tuple[Point, ...]) -> Residues | None:

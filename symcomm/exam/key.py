@@ -56,6 +56,7 @@ class Wrong:
     unit: Unit
     convention: bool = False
     prefix: int = 0
+    mixed: bool = False  # a convention and a mistake
 
     @cached_property
     def expr(self) -> Expr:
@@ -96,6 +97,7 @@ class Candidates:
     unit: Unit
     conventions: tuple[Wrong, ...]
     mistakes: tuple[Misconception, ...]
+    others: tuple[tuple[Question, Wrong], ...] = ()  # the same question under other conventions
 
     @cached_property
     def _draft(self) -> Draft:
@@ -124,8 +126,12 @@ class Candidates:
         apply = {name for wrong in self.singles for name in wrong.names}
         found: list[Wrong] = []
         for one, other in combinations([m for m in self.mistakes if m.name in apply], 2):
+            if other.name in one.never_with or one.name in other.never_with:
+                continue
             for n, first in enumerate(one.changes):
                 for m, second in enumerate(other.changes):
+                    if first.alone or second.alone:
+                        continue
                     turned = second.again and not first.again
                     made, then = (self._made[other.name, m], first) if turned else (self._made[one.name, n], second)
                     for draft in made:
@@ -133,6 +139,23 @@ class Candidates:
                         if len(found) > _PAIRS_LIMIT:
                             return self._new(found)
         return self._new(found, {self._residues(wrong.form) for wrong in self.singles})
+
+    @cached_property
+    def mixed(self) -> tuple[Wrong, ...]:
+        """What one mistake comes to under another convention."""
+        found = []
+        for question, wrong in self.others:
+            start = Draft(question, same_names(self.question, question))
+            for mistake in self.mistakes:
+                for change in mistake.changes:
+                    if not change.alone:
+                        found += [
+                            replace(self._wrong((mistake,), draft), names=(*wrong.names, mistake.name),
+                                    says=(*wrong.says, mistake.says), mixed=True)
+                            for draft in _tried(change.apply(start))
+                        ]  # fmt: skip
+        known = (*self.conventions, *self.singles, *self.pairs)
+        return self._new(found, {self._residues(wrong.form) for wrong in known})
 
     def _wrong(self, mistakes: Sequence[Misconception], draft: Draft) -> Wrong:
         form = draft.form if self.scale == 1 else forms.product(forms.num(self.scale), draft.form)
@@ -310,12 +333,12 @@ def _key(
         mistakes = tuple(known[name] for name in spec.mistakes)
     right = question.form if scale == 1 else forms.product(forms.num(scale), question.form)
     open_prefixes = spec.open_prefixes or (chosen is not None and (("unit", "GiB"),) in chosen)
-    others = tuple(_others(question, chosen, scale, unit)) + (_prefixes(question, unit) if open_prefixes else ())
-    made = Candidates(question, right, scale, unit, (), mistakes)
-    made.conventions = made._new(others)
-    others_wrong = [w for w in _others(question, spec.ruled_out, scale, unit)] if spec.ruled_out else []
-    if others_wrong:
-        made.singles = (*(replace(w, convention=False) for w in others_wrong), *made.singles)
+    others = tuple(_others(question, chosen, scale, unit))
+    made = Candidates(question, right, scale, unit, (), mistakes, others)
+    made.conventions = made._new([*(w for _, w in others), *(_prefixes(question, unit) if open_prefixes else ())])
+    if spec.ruled_out:
+        ruled = [replace(w, convention=False) for _, w in _others(question, spec.ruled_out, scale, unit)]
+        made.singles = (*made._new(ruled), *made.singles)
     symbols = spec.symbols or tuple(question.symbols)
     extra = dict(spec.names)
     spelled = as_spellings((name, (*spellings.get(name, ()), *extra.get(name, ()))) for name in symbols)
@@ -333,7 +356,7 @@ def _counted(question: Question, spec: AnswerKeys) -> tuple[Fraction, Unit]:
     return 1 / element_bytes(said).number, unit
 
 
-def _others(question: Question, chosen: Choices | None, scale: Fraction, unit: Unit) -> Iterator[Wrong]:
+def _others(question: Question, chosen: Choices | None, scale: Fraction, unit: Unit) -> Iterator[tuple[Question, Wrong]]:
     """The answers under other choices: those named, or all of the fields that touched this one."""
     if chosen is None:
         touched = {*question.derivation.touched} | ({"parameters"} if question.asked == "parameters" else set())
@@ -346,11 +369,11 @@ def _others(question: Question, chosen: Choices | None, scale: Fraction, unit: U
             form = same_names(question, again)
             form = form if scale == 1 else forms.product(forms.num(scale), form)
             names = tuple(f"{name}: {choice}" for name, choice in changed.items())
-            yield Wrong(names, tuple(statements[pair] for pair in changed.items()), form, unit, True)
+            yield again, Wrong(names, tuple(statements[pair] for pair in changed.items()), form, unit, True)
 
 
 def _prefixes(question: Question, unit: Unit) -> tuple[Wrong, ...]:
-    drafts = _tried(Prefixes().apply(Draft(question, question.form)))
+    drafts = [d for turned in (False, True) for d in Prefixes(turned=turned).apply(Draft(question, question.form))]
     return tuple(Wrong((_OPEN[0],), (_OPEN[1],), d.form, unit, True, d.prefix) for d in drafts)
 
 

@@ -25,6 +25,7 @@ class Misconception:
     name: str
     says: str
     changes: tuple[Change, ...]
+    never_with: frozenset[str] = frozenset()  # mistakes that exclude it: it cannot be made twice
 
     @property
     def again(self) -> bool:
@@ -52,12 +53,13 @@ MISTAKES: tuple[Misconception, ...] = (
     Misconception(
         "elements_for_bytes", "These are elements: each of them has several bytes.",
         (c.Recipe("one", 0, 0), c.ElementBytes(1)),
+        frozenset({"bits_for_bytes", "fp32_for_fp16", "fp16_for_fp32"}),
     ),
     Misconception(
         "bits_for_bytes", "Bits and bytes are confused: a byte has 8 bits.",
-        (c.Times("8", where="byte"), c.Times("8", over=True, where="byte")),
+        (c.Bits(), c.Bits(turned=True, alone=True)),
     ),
-    Misconception("gb_for_gib", "GB and GiB are confused: 10^9 bytes are not 2^30 bytes.", (c.Prefixes(),)),
+    Misconception("gb_for_gib", "GB and GiB are confused: 10^9 bytes are not 2^30 bytes.", (c.Prefixes(), c.Prefixes(turned=True, alone=True))),
     Misconception(
         "fp32_for_fp16", "Numbers of 16 bits have 2 bytes, not 4.",
         (c.Recipe("fp32", "fp32", 1), c.ElementBytes(4, now=2)),
@@ -133,7 +135,7 @@ MISTAKES: tuple[Misconception, ...] = (
     ),
     Misconception(
         "first_microbatch_forgotten", "One microbatch is missing.",
-        (c.Put("microbatches", "microbatches"), *(c.OneLess(("microbatches",)),)),
+        (c.OneLess(("microbatches",), less=False),),
     ),
     Misconception(
         "microbatches_multiplied", "This is multiplied by the number of microbatches, and should not be.",

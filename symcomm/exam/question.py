@@ -108,7 +108,9 @@ class Question:
             if isinstance(step.form, Num) and step.form.number > 1 and not self._used(step.name):
                 form = Sym(step.name, step.form.number.denominator == 1, step.unit)
             known[step.name] = form
-        return known[self.step] if self.step in known else known[self.derivation.answer.name]
+        found = known[self.step] if self.step in known else known[self.derivation.answer.name]
+        free = {s.name for s in worth(found).free_symbols}  # what cancels may be one
+        return forms.substitute(found, lambda s: s if s.name in free else Num(Fraction(1)))
 
     def _used(self, name: str) -> bool:
         return any(name in forms.names(step.form) and step.name == name for step in self.derivation.steps)

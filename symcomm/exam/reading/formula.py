@@ -336,7 +336,7 @@ class _Parser:
             if power and power[0].literal is not None and power[0].literal.value.denominator == 1:
                 signed = -1 if behind[0].kind == "-" else 1
                 found = found.times(Fraction(10) ** (signed * int(power[0].literal.value)))
-                at = tokens.index(power[0], at) + 1
+                at = next(n for n, t in enumerate(tokens) if t is power[0]) + 1
                 while at < len(tokens) and kinds[at] in (")", "}"):
                     at += 1
                 found = Literal(found.value, found.place, found.digits, True)

@@ -75,7 +75,7 @@ def derive(
     every: list[tuple[Region, list[Tensor]]] = []
     whole = partial(_laid_out, graph, experts, every)
     for region, part in zip(setting.regions, setting.parts, strict=True):
-        weights = [w for w in part.graph.weights if w.name not in known and (everything or _of_layer(part.graph, region, w))]
+        weights = [w for w in part.graph.weights if w.name not in known and (everything or _of_layer(graph, region, w))]
         known |= {w.name for w in weights}
         if not weights and not alone:
             continue
@@ -101,7 +101,7 @@ def derive(
 
 def _of_layer(graph: Graph, region: Region, weight: Tensor) -> bool:
     """Whether a weight is a matrix of a layer: something is summed over it, and it stands in what is repeated."""
-    stacked = bool(region.times) or len(graph.regions) < 2 and not any(r.times for r in graph.regions)
+    stacked = bool(region.times) or not any(r.times for r in graph.regions)
     return stacked and len(weight.axes) > 1 and any(
         op.summed and not op.attribute("lookup") for op in graph.consumers.get(weight.name, ())
     )
