@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from symcomm import __version__
+from symcomm.cli.check import check
 from symcomm.cli.completion import completion
 from symcomm.cli.derive import derive, passes, quantities, schema
 from symcomm.cli.search import search
@@ -59,5 +60,5 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (solve, derive, quantities, passes, schema, search, show, completion):
+for _command in (solve, derive, quantities, passes, schema, search, show, check, completion):
     main.add_command(_command)

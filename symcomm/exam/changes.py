@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from symcomm import form as forms
 from symcomm.collectives.algorithms import share
 from symcomm.errors import SymcommError
-from symcomm.exam.question import Question, worth
+from symcomm.exam.asking import Asking, worth
 from symcomm.form import Ceiling, Floor, Form, Num, Product, Ratio, Root, Sym, Total, num, product
 from symcomm.quantities.recipes import recipe_of
 
@@ -27,14 +27,14 @@ _BYTE = "byte"
 
 
 @dataclass(frozen=True)
-class Draft:
+class Attempt:
     """A question and its answer under the changes so far; ``prefix`` is the power of 1000 that was taken for 1024."""
 
-    question: Question
+    question: Asking
     form: Form
     prefix: int = 0
 
-    def put(self, form: Form) -> Draft:
+    def put(self, form: Form) -> Attempt:
         """The same with another answer."""
         return replace(self, form=form)
 
@@ -46,7 +46,7 @@ class Change:
     again: ClassVar[bool] = False
     alone: bool = field(default=False, kw_only=True)  # too rare to be made together with another one
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         """The drafts that come of it."""
         raise NotImplementedError
 
@@ -57,19 +57,19 @@ class Asked(Change):
 
     again: ClassVar[bool] = True
 
-    def questions(self, question: Question) -> Iterator[Question]:
+    def questions(self, question: Asking) -> Iterator[Asking]:
         """The changed questions."""
         raise NotImplementedError
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         """Derived again."""
         for changed in self.questions(draft.question):
             made = changed.again()
             if made is not None:
-                yield Draft(made, same_names(draft.question, made))
+                yield Attempt(made, same_names(draft.question, made))
 
 
-def same_names(question: Question, again: Question) -> Form:
+def same_names(question: Asking, again: Asking) -> Form:
     """The answer with named numbers as the first question has them: a capacity in other bytes is a multiple of it."""
     before = question.named_numbers
     now = again.named_numbers
@@ -90,7 +90,7 @@ class Choose(Asked):
     choice: str
     only: tuple[str, str] | None = None
 
-    def questions(self, question: Question) -> Iterator[Question]:
+    def questions(self, question: Asking) -> Iterator[Asking]:
         now = getattr(question.accounting, self.field)
         if self.only is not None and getattr(question.accounting, self.only[0]) != self.only[1]:
             return
@@ -99,14 +99,14 @@ class Choose(Asked):
 
 
 @dataclass(frozen=True)
-class Option(Asked):
+class OtherOption(Asked):
     """Another value of an option; ``instead`` are the values that it is taken for (none: any)."""
 
     name: str
     value: str
     instead: tuple[object, ...] = ()
 
-    def questions(self, question: Question) -> Iterator[Question]:
+    def questions(self, question: Asking) -> Iterator[Asking]:
         if not any(option.name == self.name for option in question.declared.options):
             return
         now = question.option(self.name)
@@ -115,14 +115,14 @@ class Option(Asked):
 
 
 @dataclass(frozen=True)
-class Recipe(Asked):
+class OtherRecipe(Asked):
     """Other bytes of weights, gradients and states: each part times a number, or ``fp32`` for two bytes."""
 
     weights: int | str = 1
     gradients: int | str = 1
     states: int | str = 1
 
-    def questions(self, question: Question) -> Iterator[Question]:
+    def questions(self, question: Asking) -> Iterator[Asking]:
         said = question.option("recipe")
         if said is None:
             return
@@ -154,7 +154,7 @@ class Without(Asked):
     part: str = ""
     names: tuple[str, ...] = ()
 
-    def questions(self, question: Question) -> Iterator[Question]:
+    def questions(self, question: Asking) -> Iterator[Asking]:
         if self.names:
             known = {t.name for t in question.model.graph.weights}
             if known >= {*self.names} and not question.forgotten >= {*self.names}:
@@ -195,7 +195,7 @@ class ElementBytes(Change):
     to: int
     now: int = 0
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         def one(piece: Form) -> Form | None:
             if _is_element_size(piece) and isinstance(piece, Num) and self.now in (0, piece.number):
                 return replace(piece, number=Fraction(self.to))
@@ -206,7 +206,7 @@ class ElementBytes(Change):
             yield draft.put(changed)
 
 
-def _factors(draft: Draft, said: str) -> list[Form]:
+def _factors(draft: Attempt, said: str) -> list[Form]:
     """A number, a symbol, or the symbols that play a part."""
     if said.replace("/", "").isdigit():
         return [forms.rational(Fraction(said))]
@@ -215,15 +215,13 @@ def _factors(draft: Draft, said: str) -> list[Form]:
 
 
 @dataclass(frozen=True)
-class Times(Change):
-    """The answer times a number, a symbol or each symbol of a role; with ``over`` divided by it.
-
-    """
+class Multiplied(Change):
+    """The answer times a number, a symbol or each symbol of a role; with ``over`` divided by it."""
 
     by: str
     over: bool = False
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         for factor in _factors(draft, self.by):
             yield draft.put(
                 _inside(draft.form, lambda f, by=factor: Ratio(f, by) if self.over else product(by, f))  # type: ignore[misc]
@@ -236,13 +234,13 @@ class Bits(Change):
 
     turned: bool = False
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         if _measures(draft.question, _BYTE):
             below = dict(draft.question.unit.powers).get(_BYTE, 1) < 0
-            yield from Times("8", over=below != self.turned).apply(draft)
+            yield from Multiplied("8", over=below != self.turned).apply(draft)
 
 
-def _measures(question: Question, base: str) -> bool:
+def _measures(question: Asking, base: str) -> bool:
     """Whether a unit is in the answer, or in what it is made of."""
     units = [question.unit, *(s.unit for s in question.derivation.steps)]
     return any(base in dict(unit.powers) for unit in units)
@@ -255,7 +253,7 @@ class PerRank(Change):
     forgotten: bool = False
     turned: bool = False
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         ranks = [n for n in draft.question.role("ranks") if n in {*draft.question.symbols}]
         divided = [n for n in ranks if n in _divisors(draft.form)]
         syms = {n: Sym(n) for n in ranks}
@@ -290,7 +288,7 @@ class Put(Change):
     by: str
     terms: bool = False
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         for one in _factors(draft, self.what):
             for other in _factors(draft, self.by):
                 if not isinstance(one, Sym) or one == other or one.name not in forms.names(draft.form):
@@ -300,7 +298,7 @@ class Put(Change):
                 if self.terms:
                     yield from self._in_terms(draft, change)
 
-    def _in_terms(self, draft: Draft, change: Mapping[str, Form]) -> Iterator[Draft]:
+    def _in_terms(self, draft: Attempt, change: Mapping[str, Form]) -> Iterator[Attempt]:
         terms = _terms(draft.form)
         (name,) = change
         touched = [n for n, t in enumerate(terms) if name in forms.names(t)]
@@ -329,7 +327,7 @@ class LowerDegree(Change):
 
     of: str
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         import sympy as sp
 
         for name in (f.name for f in _factors(draft, self.of) if isinstance(f, Sym)):
@@ -359,7 +357,7 @@ class OneLess(Change):
     rows: tuple[str, ...] = ("layers", "ranks", "stages")
     less: bool = True
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         found = [p for p in forms.walk(draft.form) if self._less(p)]
         places = list(dict.fromkeys(found)) if self.less else []
         for some in [tuple(places), *((one,) for one in places if len(places) > 1)]:
@@ -384,7 +382,7 @@ class OneLess(Change):
 class Inverted(Change):
     """One over the answer, or over a share (n - 1)/n in it."""
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         yield draft.put(_inside(draft.form, lambda f: Ratio(num(1), f)))
         whole = [n for n, is_whole in draft.question.symbols.items() if is_whole]
         for name in whole:
@@ -398,7 +396,7 @@ class Inverted(Change):
 class Unrooted(Change):
     """A square root that is forgotten."""
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         import sympy as sp
 
         gathered = sp.powsimp(worth(draft.form), force=True)
@@ -409,13 +407,13 @@ class Unrooted(Change):
 
 
 @dataclass(frozen=True)
-class Share(Change):
+class RingShare(Change):
     """Times what one rank sends of a tensor by a ring: where the whole is asked for, or a second time."""
 
     collective: str = "all-reduce"
     twice: bool = False
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         question = draft.question
         timed = not _payload(question)
         if timed != self.twice or not _communicates(question):
@@ -425,11 +423,11 @@ class Share(Change):
             yield draft.put(product(factor, draft.form))
 
 
-def _communicates(question: Question) -> bool:
+def _communicates(question: Asking) -> bool:
     return "communication" in question.derivation.touched or "algorithm" in question.derivation.touched
 
 
-def _payload(question: Question) -> bool:
+def _payload(question: Asking) -> bool:
     touched = question.derivation.touched
     return "communication" in touched and question.accounting.communication == "payload"
 
@@ -441,7 +439,7 @@ class Prefixes(Change):
     sizes: tuple[int, ...] = (1, 2, 3, 4)
     turned: bool = False
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         if dict(draft.question.unit.powers) != {_BYTE: 1}:
             return
         for power in self.sizes:
@@ -455,7 +453,7 @@ class Drop(Change):
 
     what: str
 
-    def apply(self, draft: Draft) -> Iterator[Draft]:
+    def apply(self, draft: Attempt) -> Iterator[Attempt]:
         for sym in _factors(draft, self.what):
             if not isinstance(sym, Sym) or sym.name not in forms.names(draft.form):
                 continue

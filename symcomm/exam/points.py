@@ -50,7 +50,7 @@ class NoNumberError(Exception):
 
 
 @dataclass(frozen=True)
-class Point:
+class Probe:
     """Numbers modulo a prime: the worth of each symbol, and its twelfth root or what it is made of."""
 
     prime: int
@@ -71,7 +71,10 @@ class Point:
                 found = found * self.worth(f) % p
             return found
         if kind is Total:
-            return sum(self.worth(t) for t in form.terms) % p  # type: ignore[attr-defined]
+            found = 0
+            for t in form.terms:  # type: ignore[attr-defined]
+                found += self.worth(t)
+            return found % p
         if kind is Ratio:
             return self.worth(form.top) * self._inverse(self.worth(form.bottom)) % p  # type: ignore[attr-defined]
         if kind is Power:
@@ -216,7 +219,7 @@ def is_rational(form: Form) -> bool:
 
 def points(
     symbols: Mapping[str, bool], relations: Relations, fixed: Mapping[str, Fraction], seed: int
-) -> list[tuple[Point, ...]]:
+) -> list[tuple[Probe, ...]]:
     """Random points at which the relations hold and some symbols are ``fixed``.
 
     Each is a tuple of one point modulo each prime. There are several where a relation can be kept in several ways: a
@@ -231,11 +234,11 @@ def points(
         held = [n for n in group if n in fixed]
         ways.append([made for name in (held or [left]) if (made := _solved(left, right, name)) is not None]
                     or [(left, right)])  # fmt: skip
-    made = []
+    found: list[tuple[Probe, ...]] = []
     for chosen in list(combinations_of(*ways))[:4]:
         rng = random.Random(seed)  # noqa: S311  (probes, not secrets)
-        made.append(tuple(_point(prime, symbols, dict(chosen), fixed, rng) for prime in PRIMES))
-    return made
+        found.append(tuple(_point(prime, symbols, dict(chosen), fixed, rng) for prime in PRIMES))
+    return found
 
 
 def _solved(left: str, right: Form, name: str) -> tuple[str, Form] | None:
@@ -252,7 +255,7 @@ def _solved(left: str, right: Form, name: str) -> tuple[str, Form] | None:
 def _point(
     prime: int, symbols: Mapping[str, bool], dependent: Mapping[str, Form], fixed: Mapping[str, Fraction],
     rng: random.Random,
-) -> Point:  # fmt: skip
+) -> Probe:  # fmt: skip
     values: dict[str, int] = {}
     roots: dict[str, int | Form] = {}
     for name in sorted({*symbols, *fixed}):
@@ -262,7 +265,7 @@ def _point(
         else:
             root = rng.randrange(2, prime - 1)
             values[name], roots[name] = pow(root, _ROOTS, prime), root
-    point = Point(prime, values, roots)
+    point = Probe(prime, values, roots)
     for name, form in dependent.items():
         values[name], roots[name] = point.worth(form), form
     return point

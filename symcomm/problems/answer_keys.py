@@ -1,4 +1,4 @@
-"""What a document says of the answers that students give: the unit of a bare number, other names, what is told apart."""
+"""What a document says of the answers students give: other names, the unit of a number, what is told apart."""
 
 from __future__ import annotations
 

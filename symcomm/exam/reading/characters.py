@@ -1,4 +1,4 @@
-r"""The characters of an answer: what is refused, what is another way to write a letter or a sign, what only looks like one.
+r"""The characters of an answer: what is refused, what is another way to write a sign, what only looks like one.
 
 Full-width and mathematical letters are their letters, other signs of multiplication are ``*``, LaTeX's groups for names
 are taken away. Nothing here knows the question.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from symcomm.exam.reading.unread import Unread
-from symcomm.notation import GREEK
+from symcomm.exam.reading.unread import UnreadError
 
 LENGTH_LIMIT = 4_000
 DEPTH_LIMIT = 60
@@ -38,7 +37,15 @@ _SIGNS = {
     "≡": "=", "ˆ": "^", "˄": "^", "∶": ":", "﹢": "+", "µ": "μ", "ℓ": "l", "…": "...", "∛": "\\cbrt ",
 }  # fmt: skip
 _TABLE = str.maketrans({**dict.fromkeys(_SPACES, " "), **_SIGNS})
-_RAISED = {**{c: str(n) for n, c in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}, "⁺": "+", "⁻": "-", "ⁿ": "n", "⁽": "(", "⁾": ")", "ᵏ": "k"}
+_RAISED = {
+    **{c: str(n) for n, c in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+    "⁺": "+",
+    "⁻": "-",
+    "ⁿ": "n",
+    "⁽": "(",
+    "⁾": ")",
+    "ᵏ": "k",
+}
 _RAISED_RUN = re.compile(f"[{''.join(_RAISED)}]+")
 _LOWERED = {c: str(n) for n, c in enumerate("₀₁₂₃₄₅₆₇₈₉")}
 _GREEK = {
@@ -60,7 +67,7 @@ _LINES = re.compile(r"\\\\(?![A-Za-z])")
 
 
 def clean(text: str, names: frozenset[str] = frozenset()) -> str:
-    r"""The text in plain characters; raises ``Unread`` for what is refused or only looks like a letter.
+    r"""The text in plain characters; raises ``UnreadError`` for what is refused or only looks like a letter.
 
     ``names`` are those that the question declares.
 
@@ -68,22 +75,23 @@ def clean(text: str, names: frozenset[str] = frozenset()) -> str:
     ['24', 'N_layer', '\\cdot', 'D^{2}']
     """
     if len(text) > LENGTH_LIMIT:
-        raise Unread(f"an answer has at most {LENGTH_LIMIT:,} characters, and this one has {len(text):,}", refused=True)
+        raise UnreadError(
+            f"an answer has at most {LENGTH_LIMIT:,} characters, and this one has {len(text):,}", refused=True
+        )
     if (bad := _FORBIDDEN.search(text)) is not None:
-        raise Unread(f"a character that cannot be shown (U+{ord(bad[0]):04X}): type the answer again", refused=True)
+        raise UnreadError(
+            f"a character that cannot be shown (U+{ord(bad[0]):04X}): type the answer again", refused=True
+        )
     if _deep(text):
-        raise Unread(f"brackets are nested more than {DEPTH_LIMIT} deep", refused=True)
+        raise UnreadError(f"brackets are nested more than {DEPTH_LIMIT} deep", refused=True)
     if _CODE.search(text) is not None:
-        raise Unread("this is code or a command, not a formula", refused=True)
-    if not text.isascii():
-        text = _plain(text, names)
-    else:
-        text = text.replace("\n", " ").replace("\r", " ")
+        raise UnreadError("this is code or a command, not a formula", refused=True)
+    text = text.replace("\n", " ").replace("\r", " ") if text.isascii() else _plain(text, names)
     text = text.rstrip(" ;").lstrip()
     if _LINES.search(text) is not None:
-        raise Unread("one line, please")
+        raise UnreadError("one line, please")
     if "\\begin" in text:
-        raise Unread("one formula without an environment: leave out \\begin and \\end")
+        raise UnreadError("one formula without an environment: leave out \\begin and \\end")
     if "\\" in text or "$" in text or "{" in text or "~" in text:
         text = _latex(text)
     return text
@@ -121,15 +129,15 @@ def _plain(text: str, names: frozenset[str]) -> str:
             made.append(f" {_GREEK[c]} ")
         elif unicodedata.category(c) == "No" and "/" in (parts := unicodedata.normalize("NFKC", c).replace("⁄", "/")):
             if made and made[-1][-1:].isdigit():
-                raise Unread(f"a number directly before {c}: write a sum or a product")
+                raise UnreadError(f"a number directly before {c}: write a sum or a product")
             made.append(f"({parts})")
         elif c.isalpha() or unicodedata.category(c) in ("Nl", "Nd"):
             said = unicodedata.name(c, "unknown").lower()
-            raise Unread(f"'{c}' is no letter of the question (it is {said}): type it on your keyboard")
+            raise UnreadError(f"'{c}' is no letter of the question (it is {said}): type it on your keyboard")
         elif c == "μ":
             made.append(c)
         else:
-            raise Unread(f"'{c}' means nothing in a formula")
+            raise UnreadError(f"'{c}' means nothing in a formula")
     return "".join(made)
 
 

@@ -16,8 +16,22 @@ from symcomm.errors import nearest
 from symcomm.exam.reading.characters import clean
 from symcomm.exam.reading.measures import COUNTED, counts, measure
 from symcomm.exam.reading.numbers import EXPONENT_LIMIT, Literal, scan
-from symcomm.exam.reading.unread import Unread
-from symcomm.form import Ceiling, Floor, Form, Largest, Logarithm, Num, Power, Product, Ratio, Root, Smallest, Sym, Total
+from symcomm.exam.reading.unread import UnreadError
+from symcomm.form import (
+    Ceiling,
+    Floor,
+    Form,
+    Largest,
+    Logarithm,
+    Num,
+    Power,
+    Product,
+    Ratio,
+    Root,
+    Smallest,
+    Sym,
+    Total,
+)
 from symcomm.units import ONE, Unit
 
 _BITS_LIMIT = 16_000
@@ -54,14 +68,15 @@ _STRANGE = {
     "|": "write the bars as abs(...)", "!": "no factorials here: remove the exclamation mark",
     "<": "give a value, not an inequality or a tag", ">": "give a value, not an inequality or a tag",
     ":": "give one value: write a ratio as a fraction, without a colon", "#": "no comments", "±": "give one value",
-    "?": "the end is not clear: what does the question mark mean?", "&": "no tables: one formula", ";": "give one answer",
+    "?": "the end is not clear: what does the question mark mean?", "&": "no tables: one formula",
+    ";": "give one answer",
     "@": "'@' means nothing in a formula", "_": "an index needs a name before it, and letters behind",
     "'": "a quotation mark means nothing here", "$": "a dollar sign means nothing inside a formula",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Part:
+class Side:
     """One side of a chain of equalities: a formula, what its unit makes of it, and how its numbers were written.
 
     ``scale`` and ``unit`` are those of the unit that was typed (``unit`` None where there is none), ``prefix`` the
@@ -79,10 +94,10 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Reader:
+class AnswerReader:
     """Reads answers to one question: ``spellings`` of its symbols, what may stand before ``=``, its unit.
 
-    >>> reader = Reader({"N": "N_layer", "N_layer": "N_layer", "D": "D"}, "V")
+    >>> reader = AnswerReader({"N": "N_layer", "N_layer": "N_layer", "D": "D"}, "V")
     >>> [sorted(part.names) for part in reader.read("V = 24 N_layer D^2 = 24ND^2")]
     [['D', 'N_layer'], ['D', 'N_layer']]
     """
@@ -94,8 +109,8 @@ class Reader:
     real: frozenset[str] = frozenset()  # the symbols that are measured, not counted
     split: dict[str, tuple[str, ...] | str] = field(default_factory=dict, compare=False)
 
-    def read(self, text: str) -> tuple[Part, ...]:
-        """The parts of an answer; raises ``Unread``."""
+    def read(self, text: str) -> tuple[Side, ...]:
+        """The parts of an answer; raises ``UnreadError``."""
         text = clean(text, frozenset(self.spellings.values()))
         for _ in range(4):
             before = text
@@ -109,16 +124,16 @@ class Reader:
         text = text.strip()
         text = text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
         if not text:
-            raise Unread("the answer is empty" if not text else "")
+            raise UnreadError("the answer is empty" if not text else "")
         tokens = self._tokens(text)
         sides = self._sides(tokens)
         if len(sides) > 1 and self._is_left(sides[0]):
             sides = sides[1:]
         if not sides or not all(sides):
             last = "nothing stands after the equals sign" if sides and not sides[-1] else "nothing stands between two ="
-            raise Unread("the answer is missing" if len(sides) <= 1 else last)
+            raise UnreadError("the answer is missing" if len(sides) <= 1 else last)
         if len(sides) == 1 and self._is_left(sides[0]) and len(sides[0]) == 1:
-            raise Unread(f"the answer is missing after {sides[0][0].text}")
+            raise UnreadError(f"the answer is missing after {sides[0][0].text}")
         return tuple(_Parser(self, side).part() for side in sides)
 
     def _names(self, word: str) -> bool:
@@ -133,7 +148,7 @@ class Reader:
     def _measured(self, word: str) -> bool:
         try:
             return measure(word) is not None or word in _WORDS
-        except Unread:
+        except UnreadError:
             return True
 
     def _sides(self, tokens: list[Token]) -> list[list[Token]]:
@@ -150,7 +165,7 @@ class Reader:
     def names_in(self, word: str) -> tuple[str, ...] | str:
         """The symbols that a run of letters stands for; a hint where it stands for none, or can be split in two ways.
 
-        >>> reader = Reader({"N": "N", "D": "D", "ND": "N_D"})
+        >>> reader = AnswerReader({"N": "N", "D": "D", "ND": "N_D"})
         >>> reader.names_in("DN"), reader.names_in("ND")
         (('D', 'N'), 'ND is a name here, or N times D: write N*D or put it in other letters')
         """
@@ -166,7 +181,7 @@ class Reader:
         if len(word) > 60:
             return f"'{word[:20]}...' is not a name here"
         # The ways to split each beginning of the word: how many there are, and two of them.
-        ways: list[list[tuple[str, ...]]] = [[()]] + [[] for _ in word]
+        ways: list[list[tuple[str, ...]]] = [[()], *([] for _ in word)]
         longest = max(map(len, known), default=0)
         for stop in range(1, len(word) + 1):
             for start in range(max(0, stop - longest), stop):
@@ -215,7 +230,7 @@ class Reader:
             match = _TOKEN.match(text, position)
             if match is None:
                 c = text[position]
-                raise Unread(_STRANGE.get(c, f"'{c}' means nothing in a formula"))
+                raise UnreadError(_STRANGE.get(c, f"'{c}' means nothing in a formula"))
             kind, start, position = match.lastgroup or "", position, match.end()
             if kind == "space":
                 spaced = True
@@ -226,9 +241,13 @@ class Reader:
             elif kind == "word":
                 word = match[0]
                 before = found[-1].kind if found else ""
-                if multiplies and word[0] in "xX" and (
-                    (len(word) == 1 and spaced and text[position : position + 1].isspace() and before)
-                    or (before == "number" and re.match(r"\s*\d", text[start + 1 :]))
+                if (
+                    multiplies
+                    and word[0] in "xX"
+                    and (
+                        (len(word) == 1 and spaced and text[position : position + 1].isspace() and before)
+                        or (before == "number" and re.match(r"\s*\d", text[start + 1 :]))
+                    )
                 ):
                     found.append(Token("*", "*", spaced))
                     position = start + 1
@@ -243,34 +262,34 @@ class Reader:
                 elif name in self.spellings:
                     found.append(Token("word", name, True))
                 elif name in ("mathcal",):
-                    raise Unread("give the exact count, not its order")
+                    raise UnreadError("give the exact count, not its order")
                 else:
-                    raise Unread(f"\\{name[:20]} is not read here")
+                    raise UnreadError(f"\\{name[:20]} is not read here")
             elif kind == "power":
                 found.append(Token("^", match[0], spaced))
             else:
                 found.append(Token("=" if match[0] == "≈" else match[0], match[0], spaced))
             spaced = False
         if len(found) > _NODE_LIMIT:
-            raise Unread(f"a formula has at most {_NODE_LIMIT:,} signs and names", refused=True)
+            raise UnreadError(f"a formula has at most {_NODE_LIMIT:,} signs and names", refused=True)
         self._matched(found)
         return found
 
     @staticmethod
     def _matched(tokens: list[Token]) -> None:
-        """Raises ``Unread`` for brackets that do not match."""
+        """Raises ``UnreadError`` for brackets that do not match."""
         opened: list[str] = []
         for token in tokens:
             if token.kind in _CLOSING:
                 opened.append(token.kind)
             elif token.kind in (")", "]", "}", "⌉", "⌋"):
                 if not opened:
-                    raise Unread(f"a bracket is closed that was not opened: {token.kind}")
+                    raise UnreadError(f"a bracket is closed that was not opened: {token.kind}")
                 if _CLOSING[opened.pop()] != token.kind:
-                    raise Unread(f"a bracket of another kind is closed: {token.kind}")
+                    raise UnreadError(f"a bracket of another kind is closed: {token.kind}")
         if opened:
             what = "brace" if opened[-1] == "{" else "bracket"
-            raise Unread(f"a {what} is not closed: {opened[-1]}")
+            raise UnreadError(f"a {what} is not closed: {opened[-1]}")
 
 
 @dataclass(frozen=True)
@@ -293,7 +312,7 @@ _UNIT_TAIL = frozenset({"word", "/", "*", "^", "number", "%", "(", ")"})
 class _Parser:
     """Parses the tokens of one side."""
 
-    def __init__(self, reader: Reader, tokens: list[Token]) -> None:
+    def __init__(self, reader: AnswerReader, tokens: list[Token]) -> None:
         self.reader, self.tokens, self.at = reader, tokens, 0
         self.unit: tuple[Fraction, Unit, int] | None = None
         self.names: set[str] = set()
@@ -303,20 +322,20 @@ class _Parser:
     def next(self) -> Token:
         return self.tokens[self.at] if self.at < len(self.tokens) else _END
 
-    def part(self) -> Part:
+    def part(self) -> Side:
         """The whole side."""
         form = self.sum(top=True)
         token = self.next
         if token is not _END:
-            raise Unread(_ends(token))
+            raise UnreadError(_ends(token))
         if _degree(form) > EXPONENT_LIMIT:
-            raise Unread(f"powers are at most {EXPONENT_LIMIT:,}", refused=True)
+            raise UnreadError(f"powers are at most {EXPONENT_LIMIT:,}", refused=True)
         literal = self._literal()
         kinds = [t.kind for t in self.tokens[:3]]
         if self.unit is not None and kinds == ["number", "-", "number"]:
-            raise Unread("a range or a difference? give one value")
+            raise UnreadError("a range or a difference? give one value")
         scale, unit, prefix = self.unit or (Fraction(1), None, 0)
-        return Part(form, frozenset(self.names), scale, unit, prefix, literal, self.slack)
+        return Side(form, frozenset(self.names), scale, unit, prefix, literal, self.slack)
 
     def _literal(self) -> Literal | None:
         """The number, where there is nothing else: with a sign, a power of ten, and its unit."""
@@ -341,7 +360,9 @@ class _Parser:
                     at += 1
                 found = Literal(found.value, found.place, found.digits, True)
         rest = tokens[at:]
-        if rest and (self.unit is None or any(t.kind not in _UNIT_TAIL for t in rest) or rest[0].kind not in ("word", "%")):
+        if rest and (
+            self.unit is None or any(t.kind not in _UNIT_TAIL for t in rest) or rest[0].kind not in ("word", "%")
+        ):
             return None
         return found.times(Fraction(sign)) if sign < 0 else found
 
@@ -364,11 +385,9 @@ class _Parser:
         given = [u for u in units if u is not None]
         if given:
             if len({u[1] for u in given}) > 1 or (len(given) < len(units) and len(given) > 1):
-                raise Unread("the terms have different units")
+                raise UnreadError("the terms have different units")
             if len({u[0] for u in given}) > 1:
-                terms = [
-                    forms.product(Num(u[0]), t) if u is not None else t for t, u in zip(terms, units, strict=True)
-                ]
+                terms = [forms.product(Num(u[0]), t) if u is not None else t for t, u in zip(terms, units, strict=True)]
                 self.unit = (Fraction(1), given[0][1], 0)
             else:
                 self.unit = given[0]
@@ -386,14 +405,14 @@ class _Parser:
             token = self.next
             if token.kind in _OPERATORS:
                 if first:
-                    raise Unread("the text begins with an operator" if not self.at else "two operators in a row")
+                    raise UnreadError("the text begins with an operator" if not self.at else "two operators in a row")
                 self.at += 1
                 divides = token.kind == "/"
                 sliced = divides
                 if self.next.kind in _OPERATORS or (self.next.kind in ("+",)):
-                    raise Unread("two operators in a row")
+                    raise UnreadError("two operators in a row")
                 if self.next is _END:
-                    raise Unread("the text ends with an operator")
+                    raise UnreadError("the text ends with an operator")
                 last_number = False
             elif not first:
                 if token.kind not in _STARTS and token.kind != "%":
@@ -402,27 +421,30 @@ class _Parser:
                 if said is not None:
                     if unit is not None:
                         again = said[1] == unit[1] and said[0] == unit[0]
-                        raise Unread("the unit is there twice" if again else "two units")
+                        raise UnreadError("the unit is there twice" if again else "two units")
                     unit = said
                     continue
                 if unit is not None:
-                    raise Unread("words after the unit" if token.kind == "word" else "the unit is not clear")
+                    raise UnreadError("words after the unit" if token.kind == "word" else "the unit is not clear")
                 if token.kind == "number" and (last_number or self._after_name()):
-                    what = "two numbers side by side: write * between them" if last_number else (
-                        "a number after a name: write ^ or *")
-                    raise Unread(what)
+                    what = (
+                        "two numbers side by side: write * between them"
+                        if last_number
+                        else ("a number after a name: write ^ or *")
+                    )
+                    raise UnreadError(what)
                 if sliced:
-                    raise Unread("what does / divide by? write brackets, or * after it")
+                    raise UnreadError("what does / divide by? write brackets, or * after it")
                 divides = False
             elif token is _END:
-                raise Unread("the answer is empty" if not self.tokens else "a value is missing at the end")
+                raise UnreadError("the answer is empty" if not self.tokens else "a value is missing at the end")
             elif (said := self.measured(top)) is not None:
-                raise Unread("the number is missing before the unit")
+                raise UnreadError("the number is missing before the unit")
             first = False
             number = self.next.kind == "number"
             made = self.power()
             if sliced and len(made) > 1:
-                raise Unread("what does / divide by? write brackets: a/(b*c), or a/b*c")
+                raise UnreadError("what does / divide by? write brackets: a/(b*c), or a/b*c")
             (below if divides else above).extend(made)
             last_number = number
         top_form = forms.Product(tuple(above)) if len(above) > 1 else above[0]
@@ -447,15 +469,15 @@ class _Parser:
             return made
         self.at += 1
         if self.next.kind == "^" or self.next.kind in ("*", "/"):
-            raise Unread("two operators in a row")
+            raise UnreadError("two operators in a row")
         if self.next is _END or self.next.kind in (")", "]", "}"):
-            raise Unread("the exponent is missing")
+            raise UnreadError("the exponent is missing")
         bracket = self.next.kind in ("(", "{")
         exponent = self._exponent()
         if self.next.kind == "^":
-            raise Unread("stacked powers: write brackets")
+            raise UnreadError("stacked powers: write brackets")
         if not bracket and self.next.kind == "/" and isinstance(exponent, Num) and abs(exponent.number) == 1:
-            raise Unread("write x^(1/2) or sqrt(x): what is in the exponent?")
+            raise UnreadError("write x^(1/2) or sqrt(x): what is in the exponent?")
         return [*made[:-1], _powered(made[-1], exponent)]
 
     def _exponent(self) -> Form:
@@ -465,7 +487,7 @@ class _Parser:
             self.at += 1
         made = self.atom()
         if len(made) > 1:
-            raise Unread("write brackets around the exponent")
+            raise UnreadError("write brackets around the exponent")
         return forms.negative(made[0]) if negative else made[0]
 
     def atom(self) -> list[Form]:
@@ -478,7 +500,7 @@ class _Parser:
                 self.slack = max(self.slack, literal.place / 2 / abs(literal.value))
             return [Num(literal.value)]
         if token.kind in _CLOSING:
-            inner = self.sum() if token.kind not in ("⌈", "⌊") else self.sum()
+            inner = self.sum()
             self._close(_CLOSING[token.kind])
             return [Ceiling(inner) if token.kind == "⌈" else Floor(inner) if token.kind == "⌊" else inner]
         if token.kind == "frac":
@@ -494,22 +516,22 @@ class _Parser:
             names = self.reader.names_in(token.text)
             if isinstance(names, str):
                 if self.next.kind == "(" and not names.startswith("give the exact"):
-                    raise Unread(f"there is no function {token.text[:30]} here")
-                raise Unread(names)
+                    raise UnreadError(f"there is no function {token.text[:30]} here")
+                raise UnreadError(names)
             self.names.update(names)
             return [Sym(name, name not in self.reader.real) for name in names]
         if token.kind == "%":
-            raise Unread("a percent sign inside a formula")
+            raise UnreadError("a percent sign inside a formula")
         if token.kind == ",":
-            raise Unread("give one answer, without a comma")
+            raise UnreadError("give one answer, without a comma")
         if token.kind == "=":
-            raise Unread("an equals sign inside brackets")
+            raise UnreadError("an equals sign inside brackets")
         self.at -= 1
-        raise Unread(_ends(token))
+        raise UnreadError(_ends(token))
 
     def _close(self, closing: str) -> None:
         if self.next.kind != closing:
-            raise Unread(_ends(self.next))
+            raise UnreadError(_ends(self.next))
         self.at += 1
 
     def _argument(self) -> Form:
@@ -524,12 +546,19 @@ class _Parser:
             rest = token.text[1:]
             kind = "number" if rest[0].isdigit() else "word"
             if token.kind == "number" and token.literal is not None and token.literal.decimal:
-                raise Unread("write braces around the parts of a fraction")
+                raise UnreadError("write braces around the parts of a fraction")
             literal = scan(rest, 0)[0] if kind == "number" else None
-            first = Token(token.kind, token.text[0], False, scan(token.text[0], 0)[0] if token.kind == "number" else None)
-            self.tokens = [*self.tokens[: self.at], first, Token(kind, rest, False, literal), *self.tokens[self.at + 1 :]]
+            first = Token(
+                token.kind, token.text[0], False, scan(token.text[0], 0)[0] if token.kind == "number" else None
+            )
+            self.tokens = [
+                *self.tokens[: self.at],
+                first,
+                Token(kind, rest, False, literal),
+                *self.tokens[self.at + 1 :],
+            ]
         if self.next.kind not in _STARTS:
-            raise Unread("a fraction or a root needs what stands in it")
+            raise UnreadError("a fraction or a root needs what stands in it")
         made = self.atom()
         return made[0] if len(made) == 1 else Product(tuple(made))
 
@@ -539,7 +568,7 @@ class _Parser:
             self.at += 1
             found = self.next.literal
             if found is None or found.value.denominator != 1 or not 2 <= found.value <= 12:
-                raise Unread("the degree of a root is a number from 2 to 12")
+                raise UnreadError("the degree of a root is a number from 2 to 12")
             degree = int(found.value)
             self.at += 1
             self._close("]")
@@ -547,20 +576,22 @@ class _Parser:
             opening = self.next.kind
             self.at += 1
             if self.next.kind == _CLOSING[opening]:
-                raise Unread("sqrt needs a value")
+                raise UnreadError("sqrt needs a value")
             inside = self.sum()
             self._close(_CLOSING[opening])
         elif self.next.kind in ("number", "word", "frac", "surd", "sqrt") and token.kind != "word":
             made = self.atom()
-            if len(made) > 1 or (self.next.kind in ("word", "number", "(") and not self.next.spaced) or (
-                self.next.kind == "^"
+            if (
+                len(made) > 1
+                or (self.next.kind in ("word", "number", "(") and not self.next.spaced)
+                or (self.next.kind == "^")
             ):
-                raise Unread("what is under the root? write brackets: √(...)")
+                raise UnreadError("what is under the root? write brackets: √(...)")
             if self.next.kind in ("word", "number", "("):
-                raise Unread("what is under the root? write brackets: √(...)")
+                raise UnreadError("what is under the root? write brackets: √(...)")
             inside = made[0]
         else:
-            raise Unread("write sqrt(...) with brackets")
+            raise UnreadError("write sqrt(...) with brackets")
         return Root(inside) if degree == 2 else Power(inside, forms.rational(Fraction(1, degree)))
 
     def _call(self, name: str) -> Form:
@@ -568,11 +599,11 @@ class _Parser:
         if name == "log" and self.next.kind == "word" and self.next.text == "_2":
             name, self.at = "log2", self.at + 1
         if self.next.kind not in ("(", "{", "["):
-            raise Unread(f"write {name}(...) with brackets")
+            raise UnreadError(f"write {name}(...) with brackets")
         closing = _CLOSING[self.next.kind]
         self.at += 1
         if self.next.kind == closing:
-            raise Unread(f"{name} needs {'values' if name in ('min', 'max') else 'a value'}")
+            raise UnreadError(f"{name} needs {'values' if name in ('min', 'max') else 'a value'}")
         values = [self.sum()]
         while self.next.kind == ",":
             self.at += 1
@@ -581,7 +612,7 @@ class _Parser:
         if name in ("min", "max"):
             return (Smallest if name == "min" else Largest)(tuple(values))
         if len(values) > 1:
-            raise Unread(f"{name} takes one value")
+            raise UnreadError(f"{name} takes one value")
         inside = values[0]
         if name == "abs":
             return inside if isinstance(inside, (Sym, Product)) else Largest((inside, forms.negative(inside)))
@@ -599,9 +630,9 @@ class _Parser:
         if token.kind == "%":
             self.at += 1
             if self.next.kind == "%":
-                raise Unread("two percent signs")
+                raise UnreadError("two percent signs")
             if self.next is not _END and self.next.kind not in ("+", "-", ")"):
-                raise Unread("a percent sign inside a formula")
+                raise UnreadError("a percent sign inside a formula")
             return Fraction(1, 100), ONE, 0
         if token.kind != "word":
             return None
@@ -615,7 +646,7 @@ class _Parser:
             alone = top and all(t.kind in ("number", "+", "-", "*", "^", "(", ")") for t in self.tokens[: self.at])
             if not alone or self.at + 1 < len(self.tokens):
                 return None
-            raise Unread(f"{word} is a symbol here: write the unit in full, such as bytes or seconds")
+            raise UnreadError(f"{word} is a symbol here: write the unit in full, such as bytes or seconds")
         self.at += 1
         scale, unit, prefix = one
         worded = word in COUNTED and counts(reader.unit) and measure(word) != one
@@ -630,17 +661,17 @@ class _Parser:
             behind = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else _END
             if sign == "^":
                 if behind.literal is None:
-                    raise Unread("the unit is not clear")
-                scale, unit = scale**int(behind.literal.value), unit ** int(behind.literal.value)
+                    raise UnreadError("the unit is not clear")
+                scale, unit = scale ** int(behind.literal.value), unit ** int(behind.literal.value)
                 self.at += 2
                 continue
             if behind.kind != "word" or (sign == "*" and not isinstance(reader.names_in(behind.text), str)):
                 if behind is _END:
-                    raise Unread("the unit is not clear")
+                    raise UnreadError("the unit is not clear")
                 break
             more = measure(behind.text)
             if more is None:
-                raise Unread("the unit is not clear")
+                raise UnreadError("the unit is not clear")
             self.at += 2
             if sign == "/" and more[1] in _EACH and more[1].powers[0][0] not in dict(reader.unit.powers):
                 continue  # GiB per GPU: what it is counted for is the question's to say
@@ -656,12 +687,11 @@ class _Parser:
         if known:
             try:
                 return measure(word)
-            except Unread:
+            except UnreadError:
                 return None
         found = measure(word)
-        if found is not None and word in ("FLOPS", "FLOPs", "flops") + tuple(f"{p}FLOPS" for p in "kMGTPE") + tuple(
-            f"{p}FLOPs" for p in "kMGTPE"
-        ):  # an S at the end may be a second or a plural: as the question has it
+        if found is not None and re.fullmatch(r"[kMGTPE]?(?:FLOP[Ss]|flops)", word):
+            # The s at the end may be a second or a plural: as the question has it.
             rate = unit.powers == Unit.parse("FLOP/second").powers
             return found[0], unit if rate or unit == Unit.parse("FLOP") else found[1], found[2]
         return found
@@ -685,15 +715,15 @@ def _powered(base: Form, exponent: Form) -> Form:
         try:
             number = forms.evaluate(exponent, {})
         except Exception:
-            raise Unread(f"an exponent is at most {EXPONENT_LIMIT:,}", refused=True) from None
+            raise UnreadError(f"an exponent is at most {EXPONENT_LIMIT:,}", refused=True) from None
         if abs(number) > EXPONENT_LIMIT or number.denominator > 12:
-            raise Unread(f"an exponent is at most {EXPONENT_LIMIT:,}", refused=True)
+            raise UnreadError(f"an exponent is at most {EXPONENT_LIMIT:,}", refused=True)
         if number == Fraction(1, 2):
             return Root(base)
         if isinstance(base, Num):
             bits = max(base.number.numerator.bit_length(), base.number.denominator.bit_length())
             if bits * abs(number) > _BITS_LIMIT:
-                raise Unread("this number is too large", refused=True)
+                raise UnreadError("this number is too large", refused=True)
         return Power(base, Num(number))
     return Power(base, exponent)
 

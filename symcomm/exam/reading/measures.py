@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 
-from symcomm.exam.reading.unread import Unread
+from symcomm.exam.reading.unread import UnreadError
 from symcomm.units import ONE, Unit
 
 _DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -43,7 +43,7 @@ _PREFIXED = (
     "op", "ops", "Flop", "Flops", "word", "words", "element", "elements", "s", "sec", "second", "seconds", "Hz",
     "parameters", "params", "tokens",
 )  # fmt: skip
-_LOWER = {f"{p.lower()}b": 10 ** n for p, n in _DECIMAL.items() if p} | {
+_LOWER = {f"{p.lower()}b": 10**n for p, n in _DECIMAL.items() if p} | {
     f"{p.lower()}b": 2**n for p, n in _BINARY.items()
 }
 # A count may have a letter for its size: 3.4B parameters.
@@ -58,7 +58,7 @@ _COUNTS = frozenset({"parameter", "token", "element", "sample", "device", "layer
 def measure(word: str) -> tuple[Fraction, Unit, int] | None:
     """The worth of a unit, the unit, and the power of its prefix (GB and GiB: 3); None for what is no unit.
 
-    Raises ``Unread`` for ``Gb``, which may be bits or bytes.
+    Raises ``UnreadError`` for ``Gb``, which may be bits or bytes.
 
     >>> measure("GiB")[0] == 2**30, str(measure("ms")[1]), measure("D")
     (True, 's', None)
@@ -86,7 +86,7 @@ def measure(word: str) -> tuple[Fraction, Unit, int] | None:
         if prefix.lower() in _LONG:
             return worth * Fraction(10) ** _LONG[prefix.lower()], unit, max(0, _LONG[prefix.lower()] // 3)
     if len(word) in (2, 3) and word.endswith("b") and word[:-1] in _DECIMAL | _BINARY:
-        raise Unread(f"{word}: bits or bytes? write {word}it or {word[:-1]}B")
+        raise UnreadError(f"{word}: bits or bytes? write {word}it or {word[:-1]}B")
     return None
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from symcomm.exam.reading.unread import Unread
+from symcomm.exam.reading.unread import UnreadError
 
 EXPONENT_LIMIT = 1_000
 _DIGITS_LIMIT = 100
@@ -48,17 +48,17 @@ class Literal:
 
 
 def scan(text: str, start: int, decimal_comma: bool = False) -> tuple[Literal, int]:
-    """The number that begins at a place of a text, and where it ends; raises ``Unread`` where it is ambiguous.
+    """The number that begins at a place of a text, and where it ends; raises ``UnreadError`` where it is ambiguous.
 
     >>> [int(scan(t, 0)[0].value) for t in ("12,884,901,888", "12 884 901 888", "1.5e9")]
     [12884901888, 12884901888, 1500000000]
     >>> scan("12,885", 0)
     Traceback (most recent call last):
         ...
-    symcomm.exam.reading.unread.Unread: 12.885 or 12885? write a point, or no mark
+    symcomm.exam.reading.unread.UnreadError: 12.885 or 12885? write a point, or no mark
     """
     if text[start] == "0" and text[start + 1 : start + 2] in ("x", "X") and text[start + 2 : start + 3].isalnum():
-        raise Unread("write the number in decimal")
+        raise UnreadError("write the number in decimal")
     match = _THOUSANDS.match(text, start)
     if match is not None and not (match[1] == "." and decimal_comma is False and match[0].count(".") < 2):
         whole, mark, stop, behind = re.sub(r"\D", "", match[0]), match[1], match.end(), ""
@@ -68,34 +68,34 @@ def scan(text: str, start: int, decimal_comma: bool = False) -> tuple[Literal, i
             assert tail is not None
             behind, stop = tail[0], tail.end()
             if "." in behind:
-                raise Unread("the marks in this number do not fit together")
+                raise UnreadError("the marks in this number do not fit together")
         elif text[stop : stop + 1] == "," and text[stop + 1 : stop + 2].isdigit():
-            raise Unread("the commas are neither thousands nor a decimal comma")
+            raise UnreadError("the commas are neither thousands nor a decimal comma")
     elif (match := _GROUPED_ONCE.match(text, start)) is not None:
         whole, behind, stop = re.sub(r"\D", "", match[0]), "", match.end()
     elif (match := _COMMA.match(text, start)) is not None:
         whole, behind, stop = match[1], match[2], match.end()
         if text[stop : stop + 1] in (",", ".") and text[stop + 1 : stop + 2].isdigit():
-            raise Unread("the commas are neither thousands nor a decimal comma")
+            raise UnreadError("the commas are neither thousands nor a decimal comma")
         power = len(whole) == 1 and _TIMES_TEN.match(text, stop) is not None
         if len(behind) == 3 and len(whole) <= 3 and whole != "0" and not decimal_comma and not power:
-            raise Unread(f"{whole}.{behind} or {whole}{behind}? write a point, or no mark")
+            raise UnreadError(f"{whole}.{behind} or {whole}{behind}? write a point, or no mark")
     else:
         match = _PLAIN.match(text, start)
         assert match is not None
         whole, point, behind = match[0].partition(".")
         stop = match.end()
         if point and text[stop : stop + 1] == "." and text[stop + 1 : stop + 2].isdigit():
-            raise Unread("the number has two decimal points")
+            raise UnreadError("the number has two decimal points")
         if point and not behind and text[stop : stop + 1] == ".":
-            raise Unread("the number has two points")
+            raise UnreadError("the number has two points")
     if len(whole) + len(behind) > _DIGITS_LIMIT:
-        raise Unread(f"a number has at most {_DIGITS_LIMIT} digits", refused=True)
+        raise UnreadError(f"a number has at most {_DIGITS_LIMIT} digits", refused=True)
     scale = 0
     exponent = _EXPONENT.match(text, stop)
     if exponent is not None:
         if len(exponent[1]) > 6 or abs(int(exponent[1])) > EXPONENT_LIMIT:
-            raise Unread(f"an exponent is at most {EXPONENT_LIMIT:,}", refused=True)
+            raise UnreadError(f"an exponent is at most {EXPONENT_LIMIT:,}", refused=True)
         scale, stop = int(exponent[1]), exponent.end()
     return _literal(whole or "0", behind, scale), stop
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Unread(Exception):
+class UnreadError(Exception):
     """Why an answer is not read: ``hint`` tells how to write it; ``refused`` where it is hostile or too big."""
 
     def __init__(self, hint: str, *, refused: bool = False) -> None:

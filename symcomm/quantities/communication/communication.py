@@ -230,7 +230,8 @@ def derive(
         raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
     held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
     chosen = [
-        c for c in every if collective in (None, c.kind) and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
+        c for c in every if collective in (None, c.kind)
+        and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
         and (c.kind == "send" or c.region.name in held.regions)
     ]
     work = Work(setting, *strategy.forms, m)

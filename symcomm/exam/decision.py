@@ -13,14 +13,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
 from symcomm.errors import SymcommError
-from symcomm.exam.key import Key, Wrong, key_for, number_of, residues
-from symcomm.exam.points import NoNumberError, Point, Residues, is_rational, points, real_points
-from symcomm.exam.reading.formula import Part
+from symcomm.exam.candidates import AnswerKey, Wrong, number_of, residues
+from symcomm.exam.points import NoNumberError, Probe, Residues, is_rational, points, real_points
+from symcomm.exam.reading.formula import Side
 from symcomm.exam.reading.measures import counts
 from symcomm.exam.reading.numbers import Literal
-from symcomm.exam.reading.unread import Unread
+from symcomm.exam.reading.unread import UnreadError
 from symcomm.exam.verdict import Counterexample, Verdict
 from symcomm.form import Form
 from symcomm.identity import UndecidedError, identical
@@ -33,38 +32,11 @@ _SYMPY_NODES = 500
 _EXACT = Fraction(1, 10**30)
 
 
-def check(
-    answer: str, question: Key | Derivation, *, decimal_comma: bool | None = None, **values: object
-) -> Verdict:
-    """The verdict on an answer to a derivation or a prepared key; ``values`` are numbers given besides.
-
-    Of a derivation alone the answer itself is known, and mistakes that rewrite it; a key from a problem document
-    (``key_of``) knows other conventions and all mistakes.
-
-    >>> import symcomm as sc
-    >>> d = sc.peak_rate()
-    >>> check("2 f n_SM n_FMA", d).verdict, check(r"\\frac{f \\cdot n_{SM}}{2} n_{FMA}", d).verdict
-    ('right', 'different')
-    >>> print(check("1/(2 f n_SM n_FMA)", d))
-    mistake (inverse)
-    This is upside down: one over what is asked for, or over a factor of it.
-    """
-    if isinstance(question, Key):
-        key = question.at(question.derivation.values(**values)) if values else question
-    else:
-        key = key_for(question, **values)
-    if decimal_comma is not None and decimal_comma != key.spec.decimal_comma:
-        from dataclasses import replace
-
-        key = replace(key, spec=replace(key.spec, decimal_comma=decimal_comma), seen={})
-    return key.check(answer)
-
-
-def decide(answer: str, key: Key) -> Verdict:
+def decide(answer: str, key: AnswerKey) -> Verdict:
     """The verdict on an answer, decided anew."""
     try:
         parts = key.reader.read(answer)
-    except Unread as why:
+    except UnreadError as why:
         return Verdict("refused" if why.refused else "unreadable", hint=why.hint)
     except RecursionError:
         return Verdict("refused", hint="the formula is nested too deep")
@@ -80,7 +52,7 @@ def decide(answer: str, key: Key) -> Verdict:
     return found
 
 
-def _shown(part: Part, key: Key) -> str:
+def _shown(part: Side, key: AnswerKey) -> str:
     from symcomm.printing.forms import tex
 
     try:
@@ -94,7 +66,7 @@ def _shown(part: Part, key: Key) -> str:
     return rf"{text}\ {scale}\text{{{unit}}}" if unit != "\\%" else rf"{text}\,\%"
 
 
-def _scale(part: Part) -> str:
+def _scale(part: Side) -> str:
     scale = part.scale
     for base in (1000, 1024):
         for power in range(1, 6):
@@ -104,10 +76,10 @@ def _scale(part: Part) -> str:
 
 
 @dataclass
-class _View:
+class _Table:
     """Points at which some symbols have their given numbers, and the residues of all that is known there."""
 
-    points: tuple[Point, ...]
+    points: tuple[Probe, ...]
     right: Residues | None
     tables: dict[str, dict[Residues, list[Wrong]]] = field(default_factory=dict)
 
@@ -130,8 +102,8 @@ _LEVELS = ("conventions", "mistakes", "pairs", "mixed")
 class _Decision:
     """One part of an answer against a key."""
 
-    part: Part
-    key: Key
+    part: Side
+    key: AnswerKey
     read: str
 
     def verdict(self) -> Verdict:
@@ -139,8 +111,11 @@ class _Decision:
         part, key = self.part, self.key
         if part.unit is not None and not _same_kind(part.unit, key):
             asked = key.spec.unit or str(key.unit)
-            hint = f"this is in {part.unit}, but the answer is in {asked}" if asked != "1" else (
-                f"this is in {part.unit}, but the answer is a plain number")
+            hint = (
+                f"this is in {part.unit}, but the answer is in {asked}"
+                if asked != "1"
+                else (f"this is in {part.unit}, but the answer is a plain number")
+            )
             return Verdict("different", self.read, hint=hint)
         return self._formula() if part.names else self._number()
 
@@ -226,22 +201,33 @@ class _Decision:
         for some in (range(len(free)), range(len(free), len(views))):
             for level in _LEVELS:
                 matched = [w for n in some for w in views[n].known(level, _of(key, level)).get(mine[n] or (), ())]
-                matched = [w for w in matched if not w.prefix or self._prefixed(w, w.at(key.values).value  # type: ignore[union-attr]
-                                                                                 if w.at(key.values) else Fraction(0))]
+                matched = [
+                    w
+                    for w in matched
+                    if not w.prefix
+                    or self._prefixed(
+                        w,
+                        w.at(key.values).value  # type: ignore[union-attr]
+                        if w.at(key.values)
+                        else Fraction(0),
+                    )
+                ]
                 if matched:
                     return self._wrong(matched)
         if undecided:
-            return Verdict("undecided", self.read, hint="a person has to look at this: it is equal at all numbers tried")
+            return Verdict(
+                "undecided", self.read, hint="a person has to look at this: it is equal at all numbers tried"
+            )
         return self._unequal(form)
 
-    def _views(self, used: frozenset[str] | None) -> list[_View]:
-        cached: dict[frozenset[str] | None, list[_View]] = self.key.__dict__.setdefault("_views", {})
+    def _views(self, used: frozenset[str] | None) -> list[_Table]:
+        cached: dict[frozenset[str] | None, list[_Table]] = self.key.__dict__.setdefault("_views", {})
         found = cached.get(used)
         if found is None:
             key = self.key
             fixed = {} if used is None else {n: v for n, v in key.values.items() if n not in used}
             made = points(key.candidates.question.symbols, key.relations, fixed, 7)
-            found = [_View(point, residues(key.candidates.right, point)) for point in made]
+            found = [_Table(point, residues(key.candidates.right, point)) for point in made]
             if len(cached) < 300:
                 cached[used] = found
         return found
@@ -304,7 +290,8 @@ class _Decision:
     def _wrong(self, matched: Sequence[Wrong]) -> Verdict:
         first = matched[0]
         others = tuple(dict.fromkeys(w.names for w in matched[1:] if w.names != first.names))
-        counter = self.key.number and Counterexample((), self._mine(first), self.key.number)
+        right = self.key.number
+        counter = None if right is None else Counterexample((), self._mine(first), right)
         if first.convention:
             return Verdict("other_convention", self.read, first.names, (), others, first.says, "", counter)
         conventions = first.names[:-1] if first.mixed else ()
@@ -323,15 +310,15 @@ class _Decision:
             for size, said in ((1000, "1000"), (1024, "1024")):
                 for turned, what in ((ratio, "large"), (1 / ratio if ratio else ratio, "small")):
                     if turned and abs(turned / Fraction(size) ** power - 1) < Fraction(1, 100) and not hint:
-                        hint = f"this is {said}{f'^{power}' if power > 1 else ''} times too {what}: which prefix is meant?"
+                        hint = (
+                            f"this is {said}{f'^{power}' if power > 1 else ''} times too {what}: which prefix is meant?"
+                        )
         if not hint and ratio == 100:
             hint = "this is 100 times too large: is it in percent?"
         return Verdict("different", self.read, hint=hint, counterexample=self._counter(
             (), Quantity(number, right.unit), right))  # fmt: skip
 
-    def _counter(
-        self, values: tuple[tuple[str, Fraction], ...], mine: Quantity, right: Quantity
-    ) -> Counterexample:
+    def _counter(self, values: tuple[tuple[str, Fraction], ...], mine: Quantity, right: Quantity) -> Counterexample:
         return Counterexample(values, mine, right)
 
     def _unequal(self, form: Form) -> Verdict:
@@ -344,15 +331,18 @@ class _Decision:
             right = number_of(key.candidates.right, point) if known is None else known
             mine = number_of(form, point)
             if right is not None and mine is not None and mine != right:
-                hint = "" if known is None or key.number is None else (
-                    "this agrees at the given numbers only: other numbers tell the two apart")
+                hint = (
+                    ""
+                    if known is None or key.number is None
+                    else ("this agrees at the given numbers only: other numbers tell the two apart")
+                )
                 values = tuple((n, point[n]) for n in names if n in point)
                 return Verdict("different", self.read, hint=hint, counterexample=self._counter(
                     values, Quantity(mine, key.unit), Quantity(right, key.unit)))  # fmt: skip
         return Verdict("different", self.read)
 
 
-def _of(key: Key, level: str) -> tuple[Wrong, ...]:
+def _of(key: AnswerKey, level: str) -> tuple[Wrong, ...]:
     if level == "conventions":
         return key.candidates.conventions
     if level == "mistakes":
@@ -360,7 +350,7 @@ def _of(key: Key, level: str) -> tuple[Wrong, ...]:
     return key.candidates.pairs if level == "pairs" else key.candidates.mixed
 
 
-def _at(form: Form, at: tuple[Point, ...]) -> Residues | None:
+def _at(form: Form, at: tuple[Probe, ...]) -> Residues | None:
     """A formula at points; raises ``NoNumberError`` for what has no number anywhere."""
     try:
         return tuple(point.worth(form) for point in at)
@@ -375,7 +365,7 @@ def _raise(form: Form) -> None:
             raise NoNumberError("division by zero")
 
 
-def _same_kind(unit: Unit, key: Key) -> bool:
+def _same_kind(unit: Unit, key: AnswerKey) -> bool:
     """Whether a unit measures what the question asks for; words and elements are one thing."""
     asked = {key.unit}
     if key.spec.unit:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 # What a symbol is, as its meaning says it.
 _ROLES = {
     "ranks": re.compile(
-        r"number of (?:\w+ )?(?:ranks|workers|devices|GPUs|processors|multiprocessors|streaming|nodes)|parallel(?:ism)? "
-        r"degree|\bparts of the\b|degree of", re.IGNORECASE),
+        r"number of (?:\w+ )?(?:ranks|workers|devices|GPUs|processors|multiprocessors|streaming|nodes)|"
+        r"parallel(?:ism)? degree|\bparts of the\b|degree of", re.IGNORECASE),
     "stages": re.compile(r"ranks of the pipeline|pipeline stages|number of stages", re.IGNORECASE),
     "microbatches": re.compile(r"number of microbatches", re.IGNORECASE),
     "layers": re.compile(r"number of (?:\w+ )*(?:layers|blocks)", re.IGNORECASE),
@@ -44,7 +44,7 @@ _ROLES = {
 
 
 @dataclass(frozen=True)
-class Question:
+class Asking:
     """What is asked, of which model, with which options, conventions and numbers.
 
     ``forgotten`` are weights that are left out of what is counted. ``step`` names the step that is the answer, where it
@@ -76,7 +76,7 @@ class Question:
 
         return QUANTITIES[self.asked]
 
-    def with_option(self, name: str, value: object) -> Question:
+    def with_option(self, name: str, value: object) -> Asking:
         """The same question with another option."""
         return replace(self, options=(*(o for o in self.options if o[0] != name), (name, value)))
 
@@ -160,7 +160,11 @@ class Question:
         graph = self.model.graph
         if role in ("batch", "sequence"):
             sized = {n for a in graph.axes.values() if a.role == role for n in (s.name for s in a.size.free_symbols)}
-            said = [n for n in self.symbols if self.symbols[n] and axis_role(self._meanings[n]) == role and not self._is(n, "microbatches")]
+            said = [
+                n
+                for n in self.symbols
+                if self.symbols[n] and axis_role(self._meanings[n]) == role and not self._is(n, "microbatches")
+            ]
             return tuple(dict.fromkeys((*said, *(n for n in sized if n in self.symbols))))
         if role == "layers":
             times = tuple(region.times for region in graph.regions if region.times)
@@ -177,8 +181,8 @@ class Question:
             found = self._said(role)
             products = [right for _, right in self.derivation.relations.equations if self._heads(right)]
             return tuple(n for n in found if any(n in forms.names(right) for right in products)) or found
-        sizes = {s.name for a in graph.axes.values() for s in a.size.free_symbols}
-        return tuple(n for n in self._said(role) if n not in sizes)
+        axes = {s.name for a in graph.axes.values() for s in a.size.free_symbols}
+        return tuple(n for n in self._said(role) if n not in axes)
 
     def _is(self, name: str, role: str) -> bool:
         return _ROLES[role].search(self._meanings[name]) is not None
@@ -193,10 +197,10 @@ class Question:
 
     @cached_property
     def parts(self) -> dict[str, tuple[frozenset[str], ...]]:
-        """The weights that are forgotten together, by what they are for: ``output``, ``mlp``, ``gate``, ``vectors``.
+        """The weights that are forgotten together, by what they are for: output, mlp, gate, vectors.
 
-        The output projection is the first weight behind a softmax; the matrices of the MLP are those of the same regions
-        that attention does not need; a gate is one of two whose results are multiplied.
+        The output projection is the first weight behind a softmax; the matrices of the MLP are those of the same
+        regions that attention does not need; a gate is one of two whose results are multiplied.
         """
         graph = self.model.graph
         repeated = {region.name for region in graph.regions if region.times} or {r.name for r in graph.regions}
@@ -254,9 +258,7 @@ class Question:
                 todo += [made[n] for n in one.inputs if n in made]
         return found
 
-    def _with_bias(
-        self, graph: Graph, reads: dict[str, list[Op]], ops: list[Op]
-    ) -> tuple[frozenset[str], ...]:
+    def _with_bias(self, graph: Graph, reads: dict[str, list[Op]], ops: list[Op]) -> tuple[frozenset[str], ...]:
         """The weights of each product, alone and with the bias that is added to it."""
         found: dict[frozenset[str], None] = {}
         for op in ops:
@@ -266,7 +268,7 @@ class Question:
             found |= {alone: None, alone | bias: None}
         return tuple(found)
 
-    def again(self, **changes: Any) -> Question | None:
+    def again(self, **changes: Any) -> Asking | None:
         """The same question under other choices; None where nothing can be derived under them."""
         made = replace(self, **changes)
         try:
