@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from symcomm.cli.shared import shown_text
+
 if TYPE_CHECKING:
     from symcomm.problems.problem import Ask, Problem
 
@@ -29,7 +31,6 @@ def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: 
 
     Exit status: 0 the answer is right, 1 it is not, 2 a mistake in the file or the command.
     """
-    from symcomm.cli import shown_text
     from symcomm.exam.key import check as checked
     from symcomm.exam.key import key_of
     from symcomm.problems.problem import read_problem

@@ -14,6 +14,7 @@ from symcomm.notation import Notation
 from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section
 from symcomm.quantities.declared import Option
+from symcomm.text.table import PlacedText
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ def read_option(section: Section, option: Option) -> Any:
     """One option of a quantity, as the type that its kind asks for."""
     value = section.get(option.name)
     assert value is not None
+    if option.kind == "formula" and isinstance(value, Scalar):
+        return PlacedText.at(value.text.strip("\n"), value.span)
     try:
         return convert(blocks.plain(value), option)
     except SymcommError as error:
@@ -215,6 +218,8 @@ def convert(value: Any, option: Option) -> Any:
 
         find(str(value))
         return str(value)
+    if kind == "formula" and isinstance(value, dict):
+        return value
     if kind == "links" and isinstance(value, dict):
         return {str(axis): convert(one, Option(f"{name}: {axis}", "text", "a link")) for axis, one in value.items()}
     if isinstance(value, (list, dict)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,9 +79,14 @@ def filled(piece: Piece, lookup: Lookup) -> Piece:
             return replace(piece, markdown=fill(markdown, span, lookup))
         case TablePiece(table, markdown, line) if "{{" in markdown:
             place = Span(table.file, line, markdown.split("\n", 1)[0], 0, 0)
-            found = layer_tables(fill(markdown, place, lookup), table.file, line)
+            found = _read_again(fill(markdown, place, lookup), table.file, line)
             return replace(piece, table=found[0]) if found else piece
     return piece
+
+
+@lru_cache(maxsize=1024)  # the papers of a class have the same ones
+def _read_again(text: str, file: str, line: int) -> tuple[Table, ...]:
+    return tuple(layer_tables(text, file, line))
 
 
 def read_text(path: Path) -> str:

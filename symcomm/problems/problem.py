@@ -6,10 +6,11 @@ refused with the line and column of the key, before anything is derived.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,7 +188,8 @@ class Problem:
             told = re.match(r"\W*(?:(?:Question|Problem|Exercise|Task)\s+)?(\d+(?:\.\d+)*)", words, re.IGNORECASE)
             name = told[1] if told else re.sub(r"\W+", "-", words.lower()).strip("-")[:40] or str(number)
             several = len(question.asks) > 1
-            found += [ask.exam.id or name + letters(at) * several for at, ask in enumerate(question.asks)]
+            joint = "" if told else "-"
+            found += [ask.exam.id or name + (joint + letters(at)) * several for at, ask in enumerate(question.asks)]
         return tuple(name if name not in found[:n] else f"{name}.{n + 1}" for n, name in enumerate(found))
 
     @cached_property
@@ -205,6 +207,11 @@ class Problem:
             elif isinstance(item, Ask):
                 found[-1] = replace(found[-1], asks=(*found[-1].asks, item))
         return tuple(found)
+
+
+@lru_cache(maxsize=1024)  # the papers of a class have the same ones
+def _inner_tables(text: str, file: str, line: int) -> tuple[Table, ...]:
+    return tuple(layer_tables(text, file, line))
 
 
 def letters(number: int) -> str:
@@ -241,12 +248,13 @@ def parse_problem(text: str, file: str = "<text>") -> Problem:
 class Template:
     """A problem file whose references to drawn values are still open: its front matter, and its pieces in order.
 
-    A fenced block stands for the values in it.
+    A fenced block stands for the values in it. ``digest`` is the SHA-256 of the text.
     """
 
     file: str
     head: Section
     parts: tuple[pieces.Piece | Value, ...] = field(repr=False)
+    digest: str = ""
 
     @cached_property
     def draws(self) -> Draws:
@@ -287,7 +295,8 @@ def parse_template(text: str, file: str = "<text>") -> Template:
         raise DocumentError("the front matter must be a mapping of keys to values", head.span)
     head = replace(head, what="the front matter")
     head.only(FRONT_KEYS)
-    return Template(file, head, tuple(_read_block(piece) for piece in pieces.pieces(text, file)))
+    parts = tuple(_read_block(piece) for piece in pieces.pieces(text, file))
+    return Template(file, head, parts, hashlib.sha256(text.encode()).hexdigest())
 
 
 PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece)
@@ -515,7 +524,7 @@ class _Reader:
                 value.span,
                 "write the table below table: |",
             )
-        found = layer_tables(value.text, self.file, value.span.line + 1)
+        found = _inner_tables(value.text, self.file, value.span.line + 1)
         if len(found) != 1:
             raise DocumentError(
                 f"one layer table is needed here, but there are {len(found)}" if found else "this is no layer table",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.problems.blocks import blamed
@@ -36,7 +36,7 @@ def load_model(problem: Problem, name: str = "", **reading: str) -> Model:
         if name and name not in problem.models:
             raise DocumentError(f"{problem.file} has no model '{name[:60]}'", hint=nearest(name, [*problem.models]))
         block = problem.models[name or [*problem.models][-1]]
-        return _load(replace(block, **reading))  # type: ignore[arg-type]  # the keys are fields of text
+        return load_block(replace(block, **reading))  # type: ignore[arg-type]  # the keys are fields of text
     tables = problem.tables
     if not tables:
         raise DocumentError(f"{problem.file} has no layer table", hint="its columns are Computation, Input and Output")
@@ -65,13 +65,14 @@ def _numbers(known: Iterable[Known]) -> dict[str, Any]:
     return {item.name: item.quantity.value for item in known}
 
 
-def _load(block: ModelBlock) -> Model:
+def load_block(block: ModelBlock) -> Model:
+    """The model of a block. Raises the errors of what is wrong in its table, with their place."""
     from symcomm import model
 
     section = block.section
     try:
         if block.parts:
-            found = [(_load(part), part.layers_before) for part in block.parts]
+            found = [(load_block(part), part.layers_before) for part in block.parts]
             return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         made = model.load(
             block.table,
@@ -99,11 +100,26 @@ def _load(block: ModelBlock) -> Model:
     return made
 
 
-def solve(problem: Problem, progress: Progress | None = None, accounting: Iterable[tuple[str, str]] = ()) -> Document:
+class Answering(Protocol):
+    """Where the models and answers of a problem come from."""
+
+    def model(self, problem: Problem, name: str) -> Model | None:
+        """A model with its numbers."""
+        ...
+
+    def answer(self, problem: Problem, ask: Ask, carried: Iterable[Known] = (), pages: bool = False) -> Answer:
+        """The answer to a question."""
+        ...
+
+
+def solve(
+    problem: Problem, progress: Progress | None = None, accounting: Iterable[tuple[str, str]] = (),
+    answering: Answering | None = None,
+) -> Document:  # fmt: skip
     """The write-up of a problem: every question derived, and evaluated where the numbers are known.
 
     ``accounting`` are choices laid over those of the file. ``progress`` is called with the number of questions
-    answered, their total, and the next one's name.
+    answered, their total, and the next one's name. ``answering`` knows answers of other papers of the same document.
     """
     extra = tuple(accounting)
     models: dict[str, Model] = {}
@@ -114,13 +130,18 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     unread: set[str] = set()  # models of which nothing has been told
     for item in problem.items:
         if isinstance(item, ModelBlock):
-            models[item.name] = _load(item)
+            made_of = answering.model(problem, item.name) if answering else None
+            models[item.name] = made_of or load_block(item)
             unread.add(item.name)
         elif isinstance(item, Ask):
             if progress:
                 progress(done, total, item.label or item.quantity)
             before = {name: one.quantity for name, one in zip(problem.ids, answers, strict=False)}
-            answer = answer_of(problem, item, models.get(item.model), extra, carried(item, before))
+            carry = carried(item, before)
+            if answering and not extra:
+                answer = answering.answer(problem, item, carry, pages=True)
+            else:
+                answer = answer_of(problem, item, models.get(item.model), extra, carry)
             answers.append(answer)
             if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
                 note = f"Read as {models[item.model].graph.reading('`')}."
@@ -131,7 +152,7 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
             done += 1
             beside += [(item, len(made) - 1)] if item.printed else []
         elif isinstance(item, Figure):
-            made.append(_picture(problem, item, models.get(item.model), extra))
+            made.append(picture_of(problem, item, models.get(item.model), extra))
         else:
             made.append(item)
     if not any(isinstance(item, (Ask, Figure)) for item in problem.items):
@@ -200,7 +221,10 @@ def answer_of(
     return Answer(ask.label, derivation, used(derivation, known), quantity, ask.span)
 
 
-def _picture(problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...]) -> Picture:
+def picture_of(
+    problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...] = ()
+) -> Picture:
+    """One figure of a problem, whose model was loaded."""
     block = problem.models.get(figure.model)
     try:
         known = merge(block.values if block else problem.values, figure.given)
