@@ -244,17 +244,7 @@ class Quantity:
     @classmethod
     def written(cls, text: str) -> Quantity:
         """The same in the unit that is written: hours stay hours."""
-        match = _QUANTITY.fullmatch(text)
-        if match is None:
-            raise ValuesError(
-                f"'{text[:60]}' is not a number with a unit",
-                hint="write for instance 80 GiB, 1.41 GHz or 12 345 B, digits in groups of three",
-            )
-        written = re.sub(r"[^\d+\-./eE]", "", re.sub(r"\s?[·*×]\s?10\^", "e", match[1]))
-        if re.search(r"/0+$", written):
-            raise ValuesError(f"'{text[:60]}' divides by zero")
-        scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
-        return cls(Fraction(written) * scale, unit)
+        return _written(text)
 
     def base(self) -> Quantity:
         """The same amount in bytes and seconds, not in bits and hours.
@@ -276,6 +266,21 @@ class Quantity:
         """
         one, mine = Quantity(Fraction(1), unit).base(), self.base()
         return Quantity(mine.value / one.value, unit) if one.unit == mine.unit else self
+
+
+@lru_cache(maxsize=4096)
+def _written(text: str) -> Quantity:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValuesError(
+            f"'{text[:60]}' is not a number with a unit",
+            hint="write for instance 80 GiB, 1.41 GHz or 12 345 B, digits in groups of three",
+        )
+    written = re.sub(r"[^\d+\-./eE]", "", re.sub(r"\s?[·*×]\s?10\^", "e", match[1]))
+    if re.search(r"/0+$", written):
+        raise ValuesError(f"'{text[:60]}' divides by zero")
+    scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
+    return Quantity(Fraction(written) * scale, unit)
 
 
 _INTEGER = r"(?:\d{1,3}(?:[ _\u00a0\u2009\u202f]\d{3}){1,13}(?!\d)|\d{1,42})"

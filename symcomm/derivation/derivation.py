@@ -173,8 +173,8 @@ class Derivation:
         unit = said.unit if isinstance(said, Quantity) else ONE
         if found < 0:
             raise ValuesError(f"{name} is {found}, but it cannot be negative")
-        counts = any(s.name == name and s.is_integer for s in self.expr.free_symbols)
-        if counts and not unit.is_count and unit != self.symbol_unit(name):
+        other = not unit.is_count and unit != self.symbol_unit(name)
+        if other and any(s.name == name and s.is_integer for s in self.expr.free_symbols):
             raise ValuesError(f"{name} is given in {unit}, but it is a number of things", hint=f"{name}: 8")
         return found
 

@@ -5,7 +5,7 @@ Residues of all known answers at random points are kept in tables, and most answ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from symcomm.derivation import Derivation
     from symcomm.exam.verdict import Verdict
     from symcomm.model import Model
-    from symcomm.problems.keys import Known
 
 _OPEN = ("unit: GiB", "GB was taken for 2^30 bytes, or GiB for 10^9.")
 _ELEMENTS = ("word", "element")
@@ -57,7 +56,7 @@ class Key(AnswerKey):
         return found
 
 
-def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None, carried: Iterable[Known] = ()) -> Key:
+def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None) -> Key:
     """The key of one question of a problem document; ``models`` are those already loaded, by name.
 
     Raises ``DocumentError`` for an unknown name in ``answer``, and what deriving the question raises.
@@ -69,7 +68,7 @@ def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None
     notation = block.notation if block else problem.notation
     question = Asking(
         ask.sheet or ask.quantity, model, ask.options, accounting_of(problem.conventions, ask.conventions),
-        tuple((known.name, known.quantity.value) for known in known_of(problem, ask, carried)),
+        tuple((known.name, known.quantity.value) for known in known_of(problem, ask)),
         step=ask.answer.step, notation=notation,
     )  # fmt: skip
     own = tuple(own_mistake(said) for said in problem.mistakes)

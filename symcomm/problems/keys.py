@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import CONVENTIONS, Accounting
@@ -164,6 +165,7 @@ def _choice(text: str, key: Scalar, value: Scalar) -> tuple[str, str]:
         raise DocumentError(error.message, at.span, error.hint) from None
 
 
+@lru_cache(maxsize=1024)
 def convention(text: str) -> tuple[str, str]:
     """The field and the choice of a convention written as its name, or as ``field=name``.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from symcomm.problems.exam_keys import (
     BOUND_KEYS,
     ExamKeys,
     ExamSettings,
+    Follow,
     read_bounds,
     read_exam_keys,
     read_settings,
@@ -42,6 +43,7 @@ from symcomm.problems.keys import (
     symbol_name,
 )
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
+from symcomm.quantities.declared import Option
 from symcomm.render.document import Heading, LayerTable, Prose
 from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
@@ -59,6 +61,7 @@ MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
     "axes", "layers_before",
 )  # fmt: skip
+MODULE_KEYS = ("model", "module", "dtype", "values", "symbols")  # of a printed module
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
 ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "answer",
@@ -71,7 +74,8 @@ class ModelBlock:
 
     ``shown`` says that the table stands in the block itself, and so has to be shown in its place. ``parts`` are the
     models that a whole model is made of; the table is then that of the first. ``layers_before`` names the tensor that
-    stands for the result of the layers, in a table of what stands before and behind them.
+    stands for the result of the layers, in a table of what stands before and behind them. ``module`` is a printed
+    PyTorch module, which stands instead of a table.
     """
 
     name: str
@@ -88,6 +92,7 @@ class ModelBlock:
     section: Section
     parts: tuple[ModelBlock, ...] = ()
     layers_before: str = ""
+    module: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ class Question:
         return self.heading.points if self.heading else None
 
 
+Entries = tuple[tuple[Scalar, Value], ...]
 Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure
 
 
@@ -226,6 +232,7 @@ def letters(number: int) -> str:
 # -- reading ----------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
 def _said(known: Known) -> Told:
     return Told.of(known.quantity, known.span.word if "{{" not in known.span.word else "")
 
@@ -262,6 +269,12 @@ class Template:
         found = [value for part in self.parts if not isinstance(part, PIECES) for value in _sections(part)]
         return read_draws([self.head, *(section for section in found if _is_draw(section))])
 
+    @cached_property
+    def _head(self) -> Section:
+        """The front matter without what each paper draws."""
+        entries = tuple(e for e in self.head.entries if e[0].text != "draw")
+        return replace(self.head, entries=entries) if self.draws else self.head
+
     def problem(self, drawn: Mapping[str, Told] | None = None) -> Problem:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
 
@@ -273,7 +286,7 @@ class Template:
         """
         if drawn is None:
             drawn = self.draws.draw("", "example")
-        reader = _Reader(self.file, self.head, drawn)
+        reader = _Reader(self.file, self._head, drawn)
         for part in self.parts:
             reader.take(part)
         return reader.problem()
@@ -353,9 +366,15 @@ class _Reader:
 
     def known(self, final: bool = True) -> Lookup:
         """What references stand for: drawn values, and those that were given so far."""
-        said = {item.name: _said(item) for item in self.values}
-        said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
-        return of_values({**said, **self.drawn}, final=final)
+
+        def lookup(reference: Reference) -> Told | None:
+            if not reference.topic and reference.name in self.drawn:
+                return self.drawn[reference.name]
+            said = {item.name: _said(item) for item in self.values}
+            said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
+            return of_values({**said, **self.drawn}, final=final)(reference)
+
+        return lookup
 
     def in_prose(self) -> list[Item]:
         """The items, with all values that are given in the document in their prose.
@@ -434,7 +453,8 @@ class _Reader:
     # -- models --------------------------------------------------------------------------------
 
     def model(self, section: Section) -> None:
-        section.only(WHOLE_KEYS if "parts" in section else [*MODEL_KEYS, "parts"])
+        kind = next((key for key in ("parts", "module") if key in section), "")
+        section.only({"parts": WHOLE_KEYS, "module": MODULE_KEYS}.get(kind, [*MODEL_KEYS, "parts", "module"]))
         name = section.text("model")
         if name in self.models:
             before = self.models[name].section.span_of("model")
@@ -444,7 +464,7 @@ class _Reader:
         if "parts" in section:
             self.whole(name, section)
             return
-        table, shown = self.table(section)
+        table, shown = self.table(section) if not kind else (_no_table(section), False)
         notation, described = read_symbols(section, self.notation)
         values = merge(self.values, described, read_values(section, "values", blocks.whole))
         dtype = section.text("dtype", self.dtype or "fp16")
@@ -462,7 +482,10 @@ class _Reader:
             shown,
             section,
             layers_before=section.text("layers_before"),
+            module=_printed_module(section) if kind else "",
         )
+        if made.module:
+            self.items.append(Prose(f"```text\n{made.module.strip()}\n```", section.span_of("module")))
         self.models[name] = made
         if shown:
             self.items.append(LayerTable(table))
@@ -544,6 +567,8 @@ class _Reader:
         wanted = sheet or QUANTITIES[name]
         known = {option.name: option for option in wanted.options}
         section.only([*ASK_KEYS, *known])
+        whole = section
+        follows, section = _follows(section, known)
         model = section.text("model")
         if model and model not in self.models:
             near = nearest(model, [*self.models]) if self.models else "no model is defined before this question"
@@ -558,11 +583,11 @@ class _Reader:
             model = [*self.models][-1]
         options = tuple((key, read_option(section, known[key])) for key in section.keys if key in known)
         try:
-            wanted.check(dict(options))
+            later = {target.name: "1" for target, _, _ in follows if isinstance(target, Option)}
+            wanted.check(dict(options) | later)
         except ValuesError as error:
             raise error.at(section.span_of("ask")) from None
-        follows, numbers = _follows(section)
-        given = read_values(numbers, "given", blocks.quantity)
+        given = read_values(section, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
         return Ask(
             name,
@@ -572,7 +597,7 @@ class _Reader:
             read_conventions(section),
             given,
             section.count("points"),
-            section,
+            whole,
             section.quantity("printed"),
             sheet,
             read_exam_keys(section, follows),
@@ -626,17 +651,36 @@ class _Reader:
         )
 
 
-def _follows(section: Section) -> tuple[tuple[tuple[str, str, Span], ...], Section]:
-    """The given symbols whose numbers are earlier answers, and the section without them."""
+def _no_table(section: Section) -> Table:
+    return Table(section.span.file, section.span.line, (), (), section.span.text)
+
+
+def _printed_module(section: Section) -> str:
+    value = section.get("module")
+    if not isinstance(value, Scalar) or value.style != "|":
+        raise DocumentError("'module' must be a printed module", section.span_of("module"), "write it below module: |")
+    return value.text
+
+
+def _follows(section: Section, options: Mapping[str, Option]) -> tuple[tuple[Follow, ...], Section]:
+    """What a question takes from earlier answers (given symbols and options), and its section without that."""
+    follows: list[Follow] = []
+
+    def kept(entries: Entries, target: Callable[[Scalar], str | Option | None]) -> Entries:
+        made = []
+        for key, value in entries:
+            found = [*references(value.text, value.span)] if isinstance(value, Scalar) and "{{" in value.text else []
+            whole = bool(found) and isinstance(value, Scalar) and len(found) == 1 and value.text.strip()[-2:] == "}}"
+            name = target(key) if whole and found[0].topic == "answer" else None
+            if name is None:
+                made.append((key, value))
+            else:
+                follows.append((name, found[0].name, value.span))
+        return tuple(made)
+
+    entries = kept(section.entries, lambda key: options.get(key.text))
     given = section.get("given")
-    if not isinstance(given, Section):
-        return (), section
-    kept, follows = [], []
-    for key, value in given.entries:
-        found = [*references(value.text, value.span)] if isinstance(value, Scalar) and "{{" in value.text else []
-        if found and isinstance(value, Scalar) and found[0].topic == "answer" and value.text.strip().endswith("}}"):
-            follows.append((symbol_name(key), found[0].name, value.span))
-        else:
-            kept.append((key, value))
-    entries = [(k, replace(given, entries=tuple(kept)) if v is given else v) for k, v in section.entries]
-    return tuple(follows), replace(section, entries=tuple(entries))
+    if isinstance(given, Section):
+        rest = replace(given, entries=kept(given.entries, symbol_name))
+        entries = tuple((key, rest if value is given else value) for key, value in entries)
+    return tuple(follows), replace(section, entries=entries)

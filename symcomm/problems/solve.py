@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,9 +13,10 @@ from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesErr
 from symcomm.problems.blocks import blamed
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.figures import Figure, draw
-from symcomm.problems.keys import Known, check_units, merge
+from symcomm.problems.keys import Known, check_units, convert, merge
 from symcomm.problems.printed import compare
 from symcomm.problems.problem import Ask, ModelBlock, Problem
+from symcomm.quantities.declared import Option
 from symcomm.render.document import Answer, Block, Document, Given, Picture
 from symcomm.units import Quantity
 
@@ -74,6 +76,12 @@ def load_block(block: ModelBlock) -> Model:
         if block.parts:
             found = [(load_block(part), part.layers_before) for part in block.parts]
             return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
+        if block.module:
+            dtype = section.text("dtype")
+            known = model.load_known(block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype)
+            if known is None:
+                raise DocumentError("this is no printed module", section.span_of("module"), "as print(model) shows it")
+            return replace(known, name=block.name)
         made = model.load(
             block.table,
             repeat=block.repeat,
@@ -107,7 +115,7 @@ class Answering(Protocol):
         """A model with its numbers."""
         ...
 
-    def answer(self, problem: Problem, ask: Ask, carried: Iterable[Known] = (), pages: bool = False) -> Answer:
+    def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
         """The answer to a question."""
         ...
 
@@ -137,11 +145,11 @@ def solve(
             if progress:
                 progress(done, total, item.label or item.quantity)
             before = {name: one.quantity for name, one in zip(problem.ids, answers, strict=False)}
-            carry = carried(item, before)
+            asked = following(item, before)
             if answering and not extra:
-                answer = answering.answer(problem, item, carry, pages=True)
+                answer = answering.answer(problem, asked, pages=True)
             else:
-                answer = answer_of(problem, item, models.get(item.model), extra, carry)
+                answer = answer_of(problem, asked, models.get(item.model), extra)
             answers.append(answer)
             if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
                 note = f"Read as {models[item.model].graph.reading('`')}."
@@ -176,35 +184,35 @@ def solve(
     )
 
 
-def carried(ask: Ask, before: Mapping[str, Quantity | None]) -> tuple[Known, ...]:
-    """The given numbers of a question that are answers of earlier ones; ``before`` has these by their ids.
+def following(ask: Ask, before: Mapping[str, Quantity | None]) -> Ask:
+    """A question with the numbers that are answers of earlier ones; ``before`` has these by their ids.
 
     Raises ``DocumentError`` for an answer that is not there or has no number.
     """
-    made = []
-    for symbol, name, span in ask.exam.follows:
+    for target, name, span in ask.exam.follows:
         if name not in before:
             hint = nearest(name, [*before]) if before else "no question stands before this one"
             raise DocumentError(f"no question before this one is called '{name[:40]}'", span, hint)
         quantity = before[name]
-        if quantity is None:
-            raise DocumentError(f"the answer of {name} has no number", span)
-        made.append(Known(symbol, quantity, span))
-    return tuple(made)
+        if quantity is None or not isinstance(quantity.value, Fraction):
+            raise DocumentError(f"the answer of {name} has no exact number", span)
+        if isinstance(target, Option):
+            told = convert(f"{quantity.value} {quantity.unit}".removesuffix(" 1"), target)
+            ask = replace(ask, options=(*ask.options, (target.name, told)))
+        else:
+            ask = replace(ask, given=(*ask.given, Known(target, quantity, span)))
+    return ask
 
 
-def known_of(problem: Problem, ask: Ask, carried: Iterable[Known] = ()) -> tuple[Known, ...]:
-    """All numbers that are known to a question: its model's, its own, and those carried over from earlier answers."""
+def known_of(problem: Problem, ask: Ask) -> tuple[Known, ...]:
+    """All numbers that are known to a question: its model's, and its own."""
     block = problem.models.get(ask.model)
-    return merge(block.values if block else problem.values, ask.given, carried)
+    return merge(block.values if block else problem.values, ask.given)
 
 
-def answer_of(
-    problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...] = (),
-    carried: Iterable[Known] = (),
-) -> Answer:  # fmt: skip
+def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...] = ()) -> Answer:
     """The answer to one question of a problem, whose model was loaded."""
-    known = known_of(problem, ask, carried)
+    known = known_of(problem, ask)
     chosen = accounting_of(problem.conventions, ask.conventions, extra)
     values = _numbers(known)
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
 from symcomm.errors import ValuesError, nearest
@@ -165,9 +165,14 @@ class Registry(Mapping[str, DeclaredQuantity]):
     @property
     def groups(self) -> Mapping[str, str]:
         """The folder of each quantity, in order; nothing is imported for it."""
-        found = {**_groups((str(self.worksheets),), "md"), **_groups(tuple(self.path), "py")}
-        order = {group: n for n, group in enumerate(GROUPS)}
-        return dict(sorted(found.items(), key=lambda item: (order.get(item[1], len(order)), item)))
+        return _in_order(str(self.worksheets), tuple(self.path))
+
+
+@cache
+def _in_order(worksheets: str, path: tuple[str, ...]) -> Mapping[str, str]:
+    found = {**_groups((worksheets,), "md"), **_groups(path, "py")}
+    order = {group: n for n, group in enumerate(GROUPS)}
+    return MappingProxyType(dict(sorted(found.items(), key=lambda item: (order.get(item[1], len(order)), item))))
 
 
 @cache

@@ -16,7 +16,7 @@ from symcomm.cli import main
 from symcomm.errors import SymcommError, ValuesError
 from symcomm.problems import blocks, pieces, schema
 from symcomm.problems.figures import FIGURE_KEYS
-from symcomm.problems.problem import ASK_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS, parse_problem
+from symcomm.problems.problem import ASK_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, MODULE_KEYS, WHOLE_KEYS, parse_problem
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import DeclaredQuantity
 
@@ -240,7 +240,7 @@ def problems_of(kind: str, value: object) -> list[str]:
 def test_the_schema_is_a_schema():
     jsonschema = pytest.importorskip("jsonschema")
     jsonschema.Draft202012Validator.check_schema(schema.problem_schema())
-    names = {*FRONT_KEYS, *MODEL_KEYS, *WHOLE_KEYS, *ASK_KEYS[1:], *FIGURE_KEYS[1:]}
+    names = {*FRONT_KEYS, *MODEL_KEYS, *MODULE_KEYS, *WHOLE_KEYS, *DRAW_KEYS, *ASK_KEYS[1:], *FIGURE_KEYS[1:]}
     assert {*schema._KEYS} == names - {"ask", "figure"}
 
 
