@@ -10,13 +10,14 @@ Public names are imported when they are first used, so that ``import symcomm`` c
 from __future__ import annotations
 
 from importlib import import_module
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from symcomm.accounting import Accounting
-    from symcomm.derivation import Derivation, Reason, Step
+    from symcomm.derivation import Derivation, Reason, Step, symbols
     from symcomm.errors import SymcommError
     from symcomm.exam.key import Key, check, key_of, mistakes_of
     from symcomm.exam.verdict import Verdict
@@ -103,6 +104,7 @@ _HOMES = {
     "search": "symcomm.searching.run",
     "sensitivity": "symcomm.optimum.sensitivity",
     "solve": "symcomm.problems.solve",
+    "symbols": "symcomm.derivation",
     "wiring": "symcomm.hardware.paths",
 }
 
@@ -156,6 +158,7 @@ __all__ = [
     "search",
     "sensitivity",
     "solve",
+    "symbols",
     "wiring",
 ]
 
@@ -163,6 +166,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         found = getattr(import_module(_HOMES[name]), name)
+        if isfunction(found):
+            from symcomm.doors import door
+
+            found = door(found)
         globals()[name] = found
         return found
     raise AttributeError(f"module 'symcomm' has no attribute '{name}'")

@@ -6,7 +6,7 @@ was made under, prints the fields that touched it, and refuses to be combined wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
 from symcomm.errors import AccountingError, nearest
@@ -234,6 +234,8 @@ class Accounting:
             if isinstance(choice, Accounting):
                 made = choice
                 continue
+            if not isinstance(choice, str):
+                raise AccountingError(f"a convention is a name, not a {type(choice).__name__}", hint="such as payload")
             homes = [row.field for row in CONVENTIONS if row.name == choice]
             if not homes:
                 raise AccountingError(
@@ -273,3 +275,6 @@ class Accounting:
     def statements(self, touched: tuple[str, ...]) -> tuple[Convention, ...]:
         """The conventions of the fields that touched a derivation, for the head of a write-up."""
         return tuple(_CHOICES[name][getattr(self, name)] for name in dict.fromkeys(touched))
+
+
+AccountingLike = str | Accounting | Mapping[str, str] | None  # how conventions may be given

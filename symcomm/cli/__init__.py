@@ -6,6 +6,11 @@ Mistakes in the input are told with their place and end with status 2; a bug say
 
 from __future__ import annotations
 
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import current_thread, main_thread
 from typing import Any
 
 import click
@@ -31,7 +36,11 @@ class _Commands(click.Group):
         from symcomm.errors import SymcommError
 
         try:
-            return super().invoke(ctx)
+            with _ends_politely():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(128 + signal.SIGINT)
         except SymcommError as error:
             if ctx.params.get("debug"):
                 raise
@@ -48,13 +57,26 @@ class _Commands(click.Group):
             ctx.exit(1)
 
 
+@contextmanager
+def _ends_politely() -> Iterator[None]:
+    """While it lasts, SIGTERM ends the program so that what is waiting in temporary files is taken away."""
+    if current_thread() is not main_thread():  # only the main thread may say what a signal does
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="symcomm")
 @click.option("--debug", is_flag=True, help="Show tracebacks instead of messages.")
 def main(debug: bool) -> None:
     """Derive the cost of neural networks in closed form from layer tables, every step shown.
 
-    Exit status: 0 done, 1 a check failed or a bug in symcomm, 2 a mistake in the input.
+    Exit status: 0 done, 1 a check failed or a bug in symcomm, 2 a mistake in the input, 130 interrupted.
     """
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.files import one_line_end, read_text
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
 from symcomm.problems.answer_keys import AnswerKeys, SaidMistake, read_answer_keys, read_mistake
@@ -294,12 +295,12 @@ class Template:
 
 def read_template(path: str | Path) -> Template:
     """The template in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
-    return parse_template(pieces.read_text(Path(path)), str(path))
+    return parse_template(read_text(path, "the file with the layer table and the questions, not a data set"), str(path))
 
 
 def parse_template(text: str, file: str = "<text>") -> Template:
     """The template in a text; ``file`` names it in errors."""
-    text = pieces.one_line_end(text)
+    text = one_line_end(text)
     front = pieces.front_matter(text, file)
     head = blocks.read(front[0], front[1], "the front matter") if front and front[0].strip() else None
     if head is None:
