@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from symcomm.derivation import Derivation
 from symcomm.derivation.chosen import chosen
@@ -14,16 +15,14 @@ from symcomm.render.document import Answer, Block, StepPoints
 def graded(problem: Problem, made: Sequence[Block]) -> list[Block]:
     """The blocks, with the points of the steps in every answer whose points are known."""
     answers = iter(problem.asks)
-    worth: dict[int, int | None] = {}
-    for question in problem.questions:
-        for ask in question.asks:
-            worth[id(ask)] = ask.points if len(question.asks) > 1 or ask.points is not None else question.points
+    alone = {id(q.asks[0]): q.points for q in problem.questions if len(q.asks) == 1}
     blocks: list[Block] = []
     for block in made:
         if isinstance(block, Answer):
-            points = worth.get(id(next(answers)))
-            if not block.grading and points:
-                block = replace(block, grading=shared(block.derivation, points))
+            ask = next(answers)
+            points = ask.points if ask.points is not None else alone.get(id(ask))
+            told = tuple(StepPoints(f"`{line.step}`", line.points) for line in ask.exam.rubric)
+            block = replace(block, grading=told or (shared(block.derivation, points) if points else ()))
         blocks.append(block)
     return blocks
 
@@ -37,10 +36,10 @@ def shared(derivation: Derivation, points: int) -> tuple[StepPoints, ...]:
     >>> from symcomm.units import ONE
     >>> step = Step("V", product(num(2), Sym("n")), ONE, Reason("bytes", "Two each."))
     >>> shared(Derivation("bytes", Accounting(), (step,)), 5)
-    (StepPoints(what='`V`', points=3), StepPoints(what='the number, with its unit', points=2))
+    (StepPoints(what='`V`', points=Fraction(3, 1)), StepPoints(what='the number, with its unit', points=Fraction(2, 1)))
     """
     lines = [line for line in chosen(derivation) if line.forms and line.name]
     what = [f"`{line.name}`" for line in lines[-max(1, min(4, points - 1)) :]] if points > 1 else []
     what.append("the number, with its unit")
     each, left = divmod(points, len(what))
-    return tuple(StepPoints(name, each + (i < left)) for i, name in enumerate(what))
+    return tuple(StepPoints(name, Fraction(each + (i < left))) for i, name in enumerate(what))

@@ -19,6 +19,7 @@ from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, neare
 from symcomm.files import one_line_end, read_text
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
+from symcomm.problems.answer_keys import AnswerKeys, SaidMistake, read_answer_keys, read_mistake
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.problems.drawing_values import Draws, read_draws
 from symcomm.problems.exam_keys import (
@@ -45,7 +46,7 @@ from symcomm.problems.keys import (
 )
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
 from symcomm.quantities.declared import Option
-from symcomm.render.document import Heading, LayerTable, Only, Prose, StepPoints
+from symcomm.render.document import Heading, LayerTable, Only, Prose
 from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
 from symcomm.units import Quantity
@@ -65,9 +66,8 @@ MODEL_KEYS = (
 MODULE_KEYS = ("model", "module", "dtype", "values", "symbols")  # of a printed module
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
-ASK_KEYS = (
-    "ask", "worksheet", "label", "model", "points", "grading", "accounting", "given", "printed", *ASK_EXAM_KEYS,
-)  # fmt: skip
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "answer",
+            *ASK_EXAM_KEYS)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class Ask:
     section: Section
     printed: Quantity | None = None
     sheet: DeclaredQuantity | None = None
-    grading: tuple[StepPoints, ...] = ()
     exam: ExamKeys = field(default_factory=ExamKeys)
+    answer: AnswerKeys = field(default_factory=AnswerKeys)
 
     @property
     def span(self) -> Span:
@@ -168,6 +168,7 @@ class Problem:
     extra: tuple[tuple[str, str], ...] = ()
     exam: ExamSettings = field(default_factory=ExamSettings)
     required: tuple[Ask, ...] = ()
+    mistakes: tuple[SaidMistake, ...] = ()  # those the author describes
 
     @cached_property
     def models(self) -> dict[str, ModelBlock]:
@@ -362,6 +363,7 @@ class _Reader:
         self.conventions = read_conventions(head)
         self.exam = read_settings(head)
         self.required: tuple[Ask, ...] = ()
+        self.mistakes: tuple[SaidMistake, ...] = ()
         self.dtype = head.text("dtype")
 
     def take(self, piece: pieces.Piece | Value) -> None:
@@ -450,6 +452,8 @@ class _Reader:
             if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
                 raise DocumentError(f"more than {FIGURE_LIMIT} figures in one document", value.span_of("figure"))
             self.items.append(read_figure(replace(value, what="this figure"), self.models))
+        elif "mistake" in value:
+            self.mistakes += (read_mistake(value),)
         elif "ask" in value:
             self.items.append(self.ask(replace(value, what="this question")))
         elif "model" in value:
@@ -457,7 +461,7 @@ class _Reader:
         else:
             word = value.keys[0] if value.keys else ""
             key = value.entries[0][0].span if value.entries else value.span
-            close = nearest(word, ["ask", "model", "figure"])
+            close = nearest(word, ["ask", "model", "figure", "mistake"])
             hint = close if close.startswith("did") else "it starts with model:, ask: or figure:"
             raise DocumentError("this block is neither a model nor a question", key, hint)
 
@@ -624,21 +628,9 @@ class _Reader:
             whole,
             section.quantity("printed"),
             sheet,
-            self.grading(section),
             read_exam_keys(section, follows),
+            read_answer_keys(section),
         )
-
-    def grading(self, section: Section) -> tuple[StepPoints, ...]:
-        """The points of the steps of an answer; raises ``DocumentError`` where they do not add up to its points."""
-        said = section.section("grading", "grading")
-        if said is None:
-            return ()
-        found = tuple(StepPoints(key.text.strip(), said.count(key.text) or 0) for key, _ in said.entries)
-        total, points = sum(one.points for one in found), section.count("points")
-        if points is not None and total != points:
-            raise DocumentError(f"the steps have {total} points together, but the answer {points}",
-                                section.span_of("grading"), "let them add up")  # fmt: skip
-        return found
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
         """What a question asks of a worksheet of the author's, in a file beside this one."""
@@ -690,6 +682,7 @@ class _Reader:
             tuple((key, head.text(key)) for key in head.keys if key not in FRONT_KEYS),
             self.exam,
             (*self.derived_requirements(head), *self.required),
+            self.mistakes,
         )
         check_points(found)
         return found
@@ -705,11 +698,11 @@ def check_points(problem: Problem) -> None:
         if stated and None not in own and (total := sum(p or 0 for p in own)) != heading.points:
             raise DocumentError(f"the answers have {total} points together, but the question {heading.points}",
                                 heading.span, "let them add up")  # fmt: skip
-        if len(question.asks) == 1 and (grading := question.asks[0].grading):
-            total = sum(one.points for one in grading)
+        if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
+            total = sum(line.points for line in rubric)
             if total != heading.points:
                 raise DocumentError(f"the steps have {total} points together, but the question {heading.points}",
-                                    question.asks[0].section.span_of("grading"), "let them add up")  # fmt: skip
+                                    question.asks[0].section.span_of("rubric"), "let them add up")  # fmt: skip
     headings = [item for item in problem.items if isinstance(item, Heading)]
     for number, heading in enumerate(headings):
         below = []

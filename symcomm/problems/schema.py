@@ -20,7 +20,7 @@ Schema = dict[str, Any]
 _TEXT: Schema = {"type": ["string", "number"]}
 _TEXTS: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 _MEANING: Schema = {"type": "object", "additionalProperties": False, "properties": {
-    "meaning": _TEXT, "value": _TEXT, "latex": _TEXT}}  # fmt: skip
+    "meaning": _TEXT, "value": _TEXT, "latex": _TEXT, "names": _TEXTS}}  # fmt: skip
 
 _SHARE: Schema = {"type": ["number", "string"]}
 _YES: Schema = {"enum": ["yes", "no", True, False]}
@@ -35,6 +35,15 @@ _DRAW: Schema = {"anyOf": [_CHOICES, {"type": "object", "additionalProperties": 
     "powers_of": _TEXT, "log_uniform": {"type": "array", "items": _TEXT}, "digits": {"type": "integer"}, "is": _TEXT,
 }}]}  # fmt: skip
 _RULE: Schema = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]}
+
+_OTHER: Schema = {"anyOf": [_TEXT, {"type": "object"}]}
+_OTHERS: Schema = {"anyOf": [_OTHER, {"type": "array", "items": _OTHER}]}
+_ANSWER: Schema = {"type": "object", "additionalProperties": False, "properties": {
+    "left": _TEXT, "in": _TEXT, "step": _TEXT, "symbols": _TEXTS, "names": {"type": "object"},
+    "prefixes": {"enum": ["open", "stated"]}, "conventions": _OTHERS, "mistakes": _TEXTS, "ruled_out": _OTHERS,
+    "decimal_comma": _YES}}  # fmt: skip
+_MISTAKE: Schema = {"type": "object", "additionalProperties": False, "required": ["name", "says", "change"],
+                    "properties": {"name": _TEXT, "says": _TEXT, "change": {"type": "object"}}}  # fmt: skip
 
 # One row a key; several blocks share some.
 _KEYS: dict[str, tuple[str, Schema]] = {
@@ -57,44 +66,29 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "values": ("given sizes", {"type": "object", "additionalProperties": _TEXT}),
     "inputs": ("tensors that are inputs", _TEXTS),
     "weights": ("tensors that are weights", _TEXTS),
-    "axes": (
-        "what axes are, by their symbols: batch, sequence, ...",
-        {"type": "object", "additionalProperties": {"type": "string"}},
-    ),
+    "axes": ("what axes are, by their symbols: batch, sequence, ...",
+             {"type": "object", "additionalProperties": {"type": "string"}}),
     "layers_before": ("the tensor that stands for the result of the layers", {"type": "string"}),
     "parts": ("models that this one is made of", _TEXTS),
     "worksheet": ("the file of a worksheet of one's own, beside this one", {"type": "string"}),
     "label": ("tells the answers of one question apart", _TEXT),
     "points": ("the points of this answer", {"type": "integer", "minimum": 0}),
-    "grading": (
-        "the points of its steps, which add up to those of the answer",
-        {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
-    ),
     "given": ("further numbers, with units", {"type": "object", "additionalProperties": _TEXT}),
     "printed": ("what a source prints as the answer", _TEXT),
     "id": ("what references and answer sheets call this answer", {"type": "string"}),
     "choices": ("ask with this many options to choose from", {"type": "integer", "minimum": 2, "maximum": 10}),
     "bounds": ("what the answer of a drawn question has to keep to", _BOUNDS),
     "rubric": ("the points of each step", {"type": "array", "items": _LINE}),
-    "credit": (
-        "the share of its points that a wrong answer earns, for all or for each mistake",
-        {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]},
-    ),
+    "credit": ("the share of its points that a wrong answer earns, for all or for each mistake",
+               {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]}),
     "draw": ("values that each paper draws for itself", {"type": "object", "additionalProperties": _DRAW}),
-    "require": ("what drawn values have to satisfy", {"anyOf": [_RULE, {"type": "array", "items": _RULE}]}),
-    "exam": (
-        "how papers are made",
-        {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "questions": {"type": "integer", "minimum": 0},
-                "shuffle": _YES,
-                "alike": _YES,
-                "credit": {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]},
-            },
-        },
-    ),
+    "require": ("what drawn values have to satisfy",
+                {"anyOf": [_RULE, {"type": "array", "items": _RULE}]}),
+    "exam": ("how papers are made", {"type": "object", "additionalProperties": False, "properties": {
+        "questions": {"type": "integer", "minimum": 0}, "shuffle": _YES, "alike": _YES,
+        "credit": {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]}}}),
+    "answer": ("what answers of students look like, and what is told apart in them", _ANSWER),
+    "mistake": ("a mistake that answers are held against", _MISTAKE),
     "caption": ("Markdown below the picture", _TEXT),
     "paper": ("whether the paper shows it as well, and not the solution only", {"enum": ["yes", "no"]}),
 }
@@ -118,7 +112,7 @@ def problem_schema() -> Schema:
     >>> sorted(problem_schema()["$defs"])[:3]
     ['accounting', 'block', 'draw']
     """
-    kinds = ("model", "printed_model", "whole_model", "question", "figure", "draw")
+    kinds = ("model", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
     one = [{"$ref": f"#/$defs/{name}"} for name in kinds]
     questions = [*map(_question, QUANTITIES.values()), _own()]
     defs: Schema = {
@@ -130,6 +124,7 @@ def problem_schema() -> Schema:
         "draw": _object(_keys(DRAW_KEYS)) | {"minProperties": 1},
         "question": {"type": "object", "required": ["ask"], "oneOf": questions},
         "figure": {"type": "object", "required": ["figure"], "oneOf": [_figure(k) for k in FIGURES.values()]},
+        "mistake": _object(_keys(("mistake",)), ["mistake"]),
         "drawn": {"oneOf": [_drawn(declared) for declared in QUANTITIES.values()]},
         "accounting": _accounting(),
     }

@@ -236,8 +236,7 @@ def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tupl
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
     stated = used(derivation, known, [item.name for item in ask.given])
-    return Answer(ask.label, derivation, stated, quantity, ask.span, ask.quantity, points=ask.points,
-                  grading=ask.grading)  # fmt: skip
+    return Answer(ask.label, derivation, stated, quantity, ask.span, ask.quantity, points=ask.points)
 
 
 def _with_others(

@@ -297,7 +297,7 @@ class AnswerWriter:
         told = dict.fromkeys(c for a in run for c in a.derivation.conventions if self.head.get(c.field) != c)
         return tuple(ConventionView(c.field, c.name.replace("_", " "), c.statement) for c in told)
 
-    def grading(self, run: Sequence[Answer], writer: PageWriter) -> tuple[tuple[Markup, int], ...]:
+    def grading(self, run: Sequence[Answer], writer: PageWriter) -> tuple[tuple[Markup, Fraction], ...]:
         """What the steps of some answers are worth, for those who grade."""
         if not self.graders:
             return ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from symcomm.derivation import Derivation, Exhibit
@@ -46,7 +47,7 @@ class StepPoints:
     """The points of one step of an answer, and what they are for."""
 
     what: str
-    points: int
+    points: Fraction
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class AnswerView:
     mistakes: tuple[Markup, ...]
     notes: tuple[Markup, ...]
     points: int | None
-    grading: tuple[tuple[Markup, int], ...]
+    grading: tuple[tuple[Markup, Fraction], ...]
     right_width: float
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -33,7 +34,7 @@ class Words:
     def __getitem__(self, name: str) -> str:
         return self.said[name]
 
-    def points(self, number: int) -> str:
+    def points(self, number: Fraction | int) -> str:
         """A number of points."""
         return self.counted("point", number)
 
@@ -41,7 +42,7 @@ class Words:
         """A number of questions."""
         return self.counted("question", number)
 
-    def counted(self, what: str, number: int) -> str:
+    def counted(self, what: str, number: Fraction | int) -> str:
         """So many of something, in the singular for one."""
         return self.said[what if number == 1 else f"{what}s"].replace("#", str(number))
 
