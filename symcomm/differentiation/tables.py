@@ -93,7 +93,7 @@ def tangents(trace: EvaluationTrace, name: str) -> Exhibit:
     for end, (output, k) in zip(_ends(trace), trace.outputs, strict=True):
         rows.append((*end, _equals(marked(output, DOT), Sym(variable(k, DOT))), cell(worth[k])))
     asked = ", ".join(f"d`{output}`/d`{name}`" for output, _ in trace.outputs)
-    return Exhibit(f"Forward mode for {asked}", FORWARD, tuple(rows), True, partial(beside_trace, rows))
+    return Exhibit(f"Forward mode for {asked}", FORWARD, tuple(rows), laid_out=True, beside=partial(beside_trace, rows))
 
 
 def adjoints(trace: EvaluationTrace, output: str, overwrite: bool = False) -> Exhibit:
@@ -122,7 +122,11 @@ def adjoints(trace: EvaluationTrace, output: str, overwrite: bool = False) -> Ex
         seeded.add(k)
     asked = ", ".join(f"d`{output}`/d`{v.input}`" for v in trace.inputs)
     return Exhibit(
-        f"Reverse mode for {asked}; read from the bottom up", REVERSE, tuple(rows), True, partial(beside_trace, rows)
+        f"Reverse mode for {asked}; read from the bottom up",
+        REVERSE,
+        tuple(rows),
+        laid_out=True,
+        beside=partial(beside_trace, rows),
     )
 
 

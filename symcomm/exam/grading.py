@@ -16,10 +16,8 @@ from symcomm.exam.sheets import Sheet, check_columns
 from symcomm.exam.verdict import Verdict
 from symcomm.form import evaluate, from_expr
 from symcomm.graph.drafts import size_form
-from symcomm.problems.keys import Known
 from symcomm.problems.printed import last_digit
-from symcomm.problems.problem import Ask
-from symcomm.problems.solve import carried
+from symcomm.problems.solve import following
 from symcomm.text.formula import parse_answer
 from symcomm.units import Quantity, Unit
 
@@ -129,10 +127,11 @@ class Grader:
         made = []
         for part in paper.parts:
             text = answer(part.number, part.id)
-            keyed = self.exam.kept.answer(paper.problem, part.ask, carried(part.ask, right))
+            ask = following(part.ask, right)
+            keyed = self.exam.kept.answer(paper.problem, ask)
             right[part.id] = keyed.quantity
             told[part.id] = part.number
-            key = self.exam.kept.key(paper.problem, part.ask, carried(part.ask, {**right}))
+            key = self.exam.kept.key(paper.problem, ask)
             decision = decided.get((part.id, _same(text)))
             if decision is not None:
                 mark = Mark(min(decision.points, part.points), part.points, "decided", (), decision.says)
@@ -161,7 +160,7 @@ class Grader:
         if not verdict.right:
             follows = [(name, own[name]) for _, name, _ in ask.exam.follows if name in own]
             if follows:  # the same question, from the student's own earlier numbers
-                again = self.exam.kept.key(problem, ask, _carried(ask, {**right, **dict(follows)}))
+                again = self.exam.kept.key(problem, following(ask, {**right, **dict(follows)}))
                 if self.verdict(again, last).right:
                     return mark_of(Verdict("right"), ask, problem, part.points, (), told[follows[0][0]])
         reached = self.reached(part, [*before, last], key) if ask.exam.rubric else ()
@@ -222,10 +221,6 @@ def _is(text: str, worth: Quantity, key: Key) -> bool:
     last = last_digit(re.split(r"[=≈]", text)[-1].strip(), worth.unit)
     off = abs(found.value - worth.value)
     return off == 0 or (off * 2 <= last and last * 200 <= abs(worth.value))
-
-
-def _carried(ask: Ask, before: Mapping[str, Quantity | None]) -> tuple[Known, ...]:
-    return carried(ask, before)
 
 
 def _same(text: str) -> str:

@@ -17,11 +17,12 @@ from symcomm.derivation import Derivation
 from symcomm.errors import SymcommError
 from symcomm.exam.key import Key, key_of
 from symcomm.model import Model
+from symcomm.printing.forms import plain
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.keys import Known
 from symcomm.problems.problem import Ask, ModelBlock, Problem
 from symcomm.problems.solve import answer_of, known_of, load_block, used
-from symcomm.render.document import Answer
+from symcomm.render.document import Answer, Given
 from symcomm.units import Quantity
 
 _AGREED = 3  # papers on which both ways have to agree before one of them is enough
@@ -30,11 +31,16 @@ _KEPT = 20_000  # answers and models that are kept
 
 @dataclass
 class _Entry:
-    """What is known of one question: the derivation without numbers, and how often it was right."""
+    """What is known of one question: the derivation without numbers, and how often it was right.
+
+    ``names`` are those of the known numbers that mean something to it, ``whole`` says that they are enough.
+    """
 
     symbolic: Derivation | None
     agreed: int = 0
     same_pages: bool = True
+    names: frozenset[str] = frozenset()
+    whole: bool = True
 
 
 class KeptAnswers:
@@ -45,40 +51,47 @@ class KeptAnswers:
         self._entries: dict[Hashable, _Entry] = {}
         self._derived: dict[Hashable, Answer] = {}
         self._keys: dict[Hashable, Key] = {}
+        self._formulas: dict[int, tuple[Derivation, str]] = {}
         self._held: dict[int, object] = {}  # what is known by its identity stays alive
 
-    def answer(self, problem: Problem, ask: Ask, carried: Iterable[Known] = (), pages: bool = False) -> Answer:
+    def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
         """The answer to one question of a paper, as ``solve`` has it; with ``pages`` also its steps and notes.
 
         Raises what ``solve`` raises.
         """
-        carried = tuple(carried)
-        known = known_of(problem, ask, carried)
+        known = self._known(problem, ask)
         options, numbers = _options(ask)
         about = self._about(problem, ask, known)
         entry = self._entries.get((about, options))
         if entry is None:
             entry = self._entries[about, options] = _Entry(self._symbolic(problem, ask, {n.option for n in numbers}))
         if entry.symbolic is None or (pages and not entry.same_pages) or entry.agreed < _AGREED:
-            fresh = self._fresh(problem, ask, known, carried, about)
+            fresh = self._fresh(problem, ask, known, about)
             if entry.symbolic is not None and entry.agreed < _AGREED:
                 self._compare(entry, fresh, known, numbers)
             return fresh
-        return _refilled(entry.symbolic, ask, known, numbers)
+        return _refilled(entry, entry.symbolic, ask, known, numbers, pages)
 
     def model(self, problem: Problem, name: str) -> Model | None:
         """A model of a paper with its numbers."""
         block = problem.models.get(name)
         return None if block is None else self._load(block)
 
-    def key(self, problem: Problem, ask: Ask, carried: Iterable[Known] = ()) -> Key:
+    def key(self, problem: Problem, ask: Ask) -> Key:
         """The question of a paper, ready to check answers."""
-        known = known_of(problem, ask, carried)
+        known = self._known(problem, ask)
         about = (self._about(problem, ask, known), _exactly(ask))
         if about not in self._keys:
             model = self.model(problem, ask.model)
             self._keys[about] = key_of(problem, ask, {ask.model: model} if model else {})
         return self._keys[about].at({item.name: item.quantity.value for item in known})
+
+    def formula(self, derivation: Derivation) -> str:
+        """The formula of an answer as text."""
+        known = self._formulas.get(id(derivation))
+        if known is None or known[0] is not derivation:
+            known = self._formulas[id(derivation)] = (derivation, plain(derivation.answer.form))
+        return known[1]
 
     # -- how it is kept ------------------------------------------------------------------------
 
@@ -93,7 +106,7 @@ class KeptAnswers:
     def _of_model(self, block: ModelBlock) -> Hashable:
         parts = tuple(self._of_model(part) for part in block.parts)
         named = (block.name, block.repeat, block.batch, block.dtype, block.inputs, block.weights, block.axes)
-        return *named, block.layers_before, self._identity(block.table), parts
+        return *named, block.layers_before, block.module or self._identity(block.table), parts
 
     def _identity(self, thing: object) -> Hashable:
         if thing:
@@ -106,7 +119,7 @@ class KeptAnswers:
         made = self._models.get(about)
         if made is None:
             made = self._models[about] = load_block(block)
-        numbers = dict(values)
+        numbers = {**made.values, **dict(values)}
         made.graph.relations.complete(numbers)  # refuses values that contradict one another
         return replace(made, values=numbers) if made.values != numbers else made
 
@@ -121,24 +134,32 @@ class KeptAnswers:
         except SymcommError:  # it needs a number to be derived at all
             return None
 
-    def _fresh(
-        self, problem: Problem, ask: Ask, known: tuple[Known, ...], carried: tuple[Known, ...], about: Hashable
-    ) -> Answer:
+    def _known(self, problem: Problem, ask: Ask) -> tuple[Known, ...]:
+        """The numbers that are known to a question, those of a printed module as well."""
+        known = known_of(problem, ask)
+        model = self.model(problem, ask.model)
+        names = {item.name for item in known}
+        own = model.values if model else {}
+        return known + tuple(Known(n, Quantity(v), ask.span) for n, v in own.items() if n not in names)
+
+    def _fresh(self, problem: Problem, ask: Ask, known: tuple[Known, ...], about: Hashable) -> Answer:
         numbers = tuple(item.quantity.value for item in known)
         exactly = (about, _exactly(ask), numbers)
         if exactly not in self._derived:
             if len(self._derived) > _KEPT:
                 self._derived.clear()
             model = self.model(problem, ask.model)
-            self._derived[exactly] = answer_of(problem, ask, model, (), carried)
+            self._derived[exactly] = answer_of(problem, ask, model)
         return self._derived[exactly]
 
     def _compare(self, entry: _Entry, fresh: Answer, known: tuple[Known, ...], numbers: tuple[_Number, ...]) -> None:
         assert entry.symbolic is not None
+        d, values = entry.symbolic, _values(known, numbers)
+        entry.names, entry.whole = frozenset(name for name in values if _knows(d, name)), fresh.quantity is not None
         try:
-            same = entry.symbolic.at(**_values(known, numbers)) == fresh.quantity
+            same = d.at(**values) == fresh.quantity
         except SymcommError:
-            same = fresh.quantity is None
+            same = not entry.whole
         entry.agreed += 1
         if not same:
             entry.symbolic = None
@@ -193,9 +214,20 @@ def _values(known: Iterable[Known], numbers: Iterable[_Number]) -> dict[str, Fra
     return {item.name: item.quantity.value for item in known} | {one.symbol: one.value for one in numbers}
 
 
-def _refilled(d: Derivation, ask: Ask, known: tuple[Known, ...], numbers: tuple[_Number, ...]) -> Answer:
-    values = _values(known, numbers)
-    told = known + tuple(Known(one.symbol, Quantity(one.value, d.symbol_unit(one.symbol)), ask.span) for one in numbers)
-    complete = d.values(**values)
-    quantity = d.at(**values) if all(name in complete for name in d.needs) else None
-    return Answer(ask.label, d, used(d, told), quantity, ask.span)
+def _knows(d: Derivation, name: str) -> bool:
+    try:
+        d.check_names([name])
+    except SymcommError:
+        return False
+    return True
+
+
+def _refilled(
+    entry: _Entry, d: Derivation, ask: Ask, known: tuple[Known, ...], numbers: tuple[_Number, ...], pages: bool
+) -> Answer:
+    values = {name: value for name, value in _values(known, numbers).items() if name in entry.names}
+    told: tuple[Given, ...] = ()
+    if pages:
+        units = ((one, Quantity(one.value, d.symbol_unit(one.symbol))) for one in numbers)
+        told = used(d, (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units)))
+    return Answer(ask.label, d, told, d.at(**values) if entry.whole else None, ask.span)

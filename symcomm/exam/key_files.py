@@ -8,7 +8,6 @@ from typing import Any
 
 from symcomm.exam.papers import Exam, Paper
 from symcomm.exam.roster import csv_text
-from symcomm.printing.forms import plain
 from symcomm.problems.randomness import NAME
 
 COLUMNS = ("student", "name", "seat", "paper", "attempt", "number", "id", "points", "choice", "answer", "value",
@@ -24,7 +23,7 @@ def key_record(exam: Exam, paper: Paper) -> dict[str, Any]:
             "number": part.number, "id": part.id, "points": str(part.points),
             "answer": "" if quantity is None else str(quantity),
             "value": "" if quantity is None else str(quantity.value), "unit": str(answer.derivation.unit),
-            "formula": plain(answer.derivation.answer.form),
+            "formula": exam.kept.formula(answer.derivation),
         }  # fmt: skip
         if part.choices:
             record |= {"choice": part.right, "options": [choice.text for choice in part.choices]}

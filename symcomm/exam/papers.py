@@ -24,7 +24,7 @@ from symcomm.problems.pieces import HeadingPiece
 from symcomm.problems.problem import PIECES, Ask, Item, ModelBlock, Problem, Template, letters
 from symcomm.problems.randomness import Stream
 from symcomm.problems.references import references
-from symcomm.problems.solve import carried
+from symcomm.problems.solve import following
 from symcomm.render.document import Answer, Heading, Prose
 from symcomm.units import Quantity
 
@@ -230,18 +230,20 @@ class Exam:
 
     def _parts(self, problem: Problem, numbers: Mapping[int, str], options: Stream) -> tuple[Part, ...]:
         worth = points_of(problem)
-        bounded = any(ask.exam.bounds != Bounds() or ask.exam.choices for ask in problem.asks)
+        bounded = {ask.exam.id for ask in problem.asks if ask.exam.bounds != Bounds() or ask.exam.choices}
+        for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
+            bounded |= {name for _, name, _ in ask.exam.follows if ask.exam.id in bounded}
         found: dict[str, Quantity | None] = {}
         made = []
         for ask in problem.asks:
             choices: tuple[Choice, ...] = ()
-            if bounded:
-                carry = carried(ask, found)
-                answer = self.kept.answer(problem, ask, carry)
+            if ask.exam.id in bounded:
+                asked = following(ask, found)
+                answer = self.kept.answer(problem, asked)
                 found[ask.exam.id] = answer.quantity
                 keep_bounds(ask, answer)
                 if ask.exam.choices:
-                    choices = choices_of(self.kept.key(problem, ask, carry), answer, ask, options)
+                    choices = choices_of(self.kept.key(problem, asked), answer, ask, options)
             made.append(Part(numbers[id(ask)], ask.exam.id, ask, worth[id(ask)], choices))
         for ask in problem.required:
             keep_bounds(ask, self.kept.answer(problem, ask))
@@ -252,7 +254,7 @@ class Exam:
         found: dict[str, Quantity | None] = {}
         made = []
         for part in paper.parts:
-            answer = self.kept.answer(paper.problem, part.ask, carried(part.ask, found), pages)
+            answer = self.kept.answer(paper.problem, following(part.ask, found), pages)
             found[part.id] = answer.quantity
             made.append(answer)
         return tuple(made)

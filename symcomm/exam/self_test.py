@@ -11,7 +11,7 @@ from symcomm.exam.key import Key
 from symcomm.exam.papers import Exam, Paper
 from symcomm.exam.roster import Student
 from symcomm.problems.problem import Template
-from symcomm.problems.solve import answer_of, carried
+from symcomm.problems.solve import answer_of, following
 from symcomm.units import Quantity
 
 Progress = Callable[[int, int, str], None]
@@ -90,8 +90,8 @@ def _one(exam: Exam, paper: Paper, spreads: dict[str, Spread], problems: Counter
     found: dict[str, Quantity | None] = {}
     problem = paper.problem
     for part in paper.parts:
-        carry = carried(part.ask, found)
-        answer = exam.kept.answer(problem, part.ask, carry)
+        ask = following(part.ask, found)
+        answer = exam.kept.answer(problem, ask)
         quantity = found[part.id] = answer.quantity
         if quantity is None:
             problems[f"{part.id}: the answer needs a value for {', '.join(answer.derivation.needs)}"] += 1
@@ -99,13 +99,13 @@ def _one(exam: Exam, paper: Paper, spreads: dict[str, Spread], problems: Counter
         if quantity.value <= 0:
             problems[f"{part.id}: the answer is {quantity.reading}"] += 1
         if anew:
-            again = answer_of(problem, part.ask, exam.kept.model(problem, part.ask.model), (), carry)
+            again = answer_of(problem, ask, exam.kept.model(problem, ask.model))
             if again.quantity != quantity:
                 problems[f"{part.id}: {quantity.reading} with numbers put in, {again.quantity} derived anew"] += 1
         spread = spreads.setdefault(part.id, Spread(part.id))
         spread.values.append(quantity)
         spread.steps = max(spread.steps, len(answer.derivation.steps))
-        _mistakes(exam.kept.key(problem, part.ask, carry), quantity, spread, problems, part.id)
+        _mistakes(exam.kept.key(problem, ask), quantity, spread, problems, part.id)
 
 
 def _mistakes(key: Key, right: Quantity, spread: Spread, problems: Counter[str], name: str) -> None:

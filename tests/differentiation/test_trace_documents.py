@@ -195,12 +195,12 @@ def test_each_mistake_is_derived_and_not_given():
     system = {"formulas": "y = x_1 (x_1 + 2x_2)^2", "point": "x_1 = 3, x_2 = -1"}  # right: 1 + 2*3 = 7
     assert asked("forward_mode", **system, by="x_1").at().value == 7
     # the product of tangents: 1 * 2*1*1 = 2
-    assert asked("forward_mode", **system, by="x_1", mistake="product_rule").at().value == 2
+    assert asked("forward_mode", **system, by="x_1", slip="product_rule").at().value == 2
     # for x_2 the inner derivative is 2: 3 * 2*1*2 = 12, without it 3 * 2 = 6
     assert asked("forward_mode", **system, by="x_2").at().value == 12
-    assert asked("forward_mode", **system, by="x_2", mistake="inner_derivative").at().value == 6
+    assert asked("forward_mode", **system, by="x_2", slip="inner_derivative").at().value == 6
     # the last use of x_1 is the sum: 3 * 2*1 = 6
-    assert asked("reverse_mode", **system, mistake="overwrite").at().value == 6
+    assert asked("reverse_mode", **system, slip="overwrite").at().value == 6
     assert {*TRACE_MISTAKES} == {"overwrite", "product_rule", "inner_derivative"}
 
 

@@ -100,7 +100,7 @@ def test_a_mistake_in_a_block_of_lines_is_shown_in_its_line():
 
 @pytest.mark.parametrize(("key", "value", "message"), [
     ("of", "y_3", "no output 'y_3'"), ("by", "x_9", "no input 'x_9'"), ("outputs", "z", "no formula is called z"),
-    ("mistake", "typo", "unknown mistake 'typo'"),
+    ("slip", "typo", "unknown slip 'typo'"),
 ])  # fmt: skip
 def test_an_unknown_name_in_a_question_is_told(key, value, message):
     text = f"```symcomm\nask: reverse_mode\nformulas: y = x_1^2\npoint: x_1 = 2\n{key}: {value}\n```\n"

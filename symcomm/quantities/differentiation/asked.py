@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -19,7 +19,7 @@ Formulas = Annotated[
     Meaning("the formulas, with semicolons or line ends between them: `y_1 = (x_1+x_2)^2; y_2 = ln(x_1)`"),
 ]
 Point = Annotated[
-    str, Reads("formula"),
+    str | Mapping[str, object], Reads("formula"),
     Meaning("a value for each input: `x_1 = 2, x_2 = ln(3)`; the given numbers where it is left out"),
 ]  # fmt: skip
 Outputs = Annotated[
@@ -29,15 +29,19 @@ Input = Annotated[str, Meaning("the input for which is differentiated; every one
 Output = Annotated[str, Meaning("the output that is differentiated; every one where it is not named")]
 
 
-Mistake = Annotated[
+Slip = Annotated[
     Literal["overwrite", "product_rule", "inner_derivative"] | None,
     Meaning("a mistake to be made, for the wrong answers of exams; the steps are then wrong"),
 ]
 
 
-def traced(setting: Setting, of: str, point: str | None, outputs: str | None = None) -> EvaluationTrace:
+def traced(
+    setting: Setting, of: str, point: str | Mapping[str, object] | None, outputs: str | None = None
+) -> EvaluationTrace:
     """The trace of a question, at the point that is said or at the given numbers."""
-    said = point if point is not None else {plain(name): value for name, value in setting.values.items()}
+    said: str | Mapping[str, object] = (
+        point if point is not None else {plain(name): value for name, value in setting.values.items()}
+    )
     return trace(of, said, [name.strip() for name in (outputs or "").split(",") if name.strip()])
 
 

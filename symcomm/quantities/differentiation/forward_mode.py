@@ -9,7 +9,6 @@ from symcomm.differentiation.trace import DOT, marked
 from symcomm.quantities.differentiation.asked import (
     Formulas,
     Input,
-    Mistake,
     Output,
     Outputs,
     Point,
@@ -27,7 +26,7 @@ def derive(
     by: Input | None = None,
     of: Output | None = None,
     outputs: Outputs | None = None,
-    mistake: Mistake = None,
+    slip: Slip = None,
 ) -> Derivation:
     """The derivatives of formulas for an input by forward mode, as a table of primals and tangents.
 
@@ -41,8 +40,8 @@ def derive(
     chosen = one_of(by, inputs, "input")
     wanted = one_of(of, [name for name, _ in made.outputs], "output") or made.outputs[0][0]
     steps = [*given_steps(made), *tangent_steps(made, chosen or inputs[0])]
-    if mistake:
-        steps = [*mistaken(steps, mistake)]
+    if slip:
+        steps = [*mistaken(steps, slip)]
     tables = [tangents(made, name) for name in ([chosen] if chosen else inputs)]
     return answer(setting, f"d`{wanted}`/d`{chosen or inputs[0]}` by forward mode",
-                  last(steps, marked(wanted, DOT)), [] if mistake else tables)  # fmt: skip
+                  last(steps, marked(wanted, DOT)), [] if slip else tables)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from symcomm.derivation import Derivation, Exhibit
@@ -18,7 +19,9 @@ from symcomm.quantities.options import NoModel
 def derive(
     setting: NoModel,
     formulas: Formulas,
-    direction: Annotated[str, Reads("formula"), Meaning("the vector: `x_1 = 1, x_2 = 0`; 0 for what is not named")],
+    direction: Annotated[
+        str | Mapping[str, object], Reads("formula"), Meaning("the vector: `x_1 = 1, x_2 = 0`; 0 for what is not named")
+    ],
     point: Point | None = None,
     of: Output | None = None,
     by: Input | None = None,

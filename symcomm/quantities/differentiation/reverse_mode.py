@@ -10,7 +10,6 @@ from symcomm.differentiation.trace import BAR, marked
 from symcomm.quantities.differentiation.asked import (
     Formulas,
     Input,
-    Mistake,
     Output,
     Outputs,
     Point,
@@ -28,7 +27,7 @@ def derive(
     of: Output | None = None,
     by: Input | None = None,
     outputs: Outputs | None = None,
-    mistake: Mistake = None,
+    slip: Slip = None,
 ) -> Derivation:
     """The derivatives of an output of formulas by reverse mode, as a table of primals and adjoints.
 
@@ -42,8 +41,8 @@ def derive(
     chosen = one_of(of, names, "output")
     wanted = one_of(by, [v.input for v in made.inputs], "input") or made.inputs[0].input
     steps = [*given_steps(made), *adjoint_steps(made, reverse(made, chosen or names[0]))]
-    if mistake:
-        steps = [*mistaken(steps, mistake)]
+    if slip:
+        steps = [*mistaken(steps, slip)]
     tables = [adjoints(made, name) for name in ([chosen] if chosen else names)]
     return answer(setting, f"d`{chosen or names[0]}`/d`{wanted}` by reverse mode",
-                  last(steps, marked(wanted, BAR)), [] if mistake else tables)  # fmt: skip
+                  last(steps, marked(wanted, BAR)), [] if slip else tables)  # fmt: skip
