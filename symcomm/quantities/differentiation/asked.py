@@ -64,10 +64,10 @@ def answer(setting: Setting, title: str, steps: Iterable[Step], exhibits: Iterab
 __all__ = [
     "Formulas",
     "Input",
-    "Mistake",
     "Output",
     "Outputs",
     "Point",
+    "Slip",
     "answer",
     "in_order",
     "one_of",

@@ -13,6 +13,7 @@ from symcomm.quantities.differentiation.asked import (
     Output,
     Outputs,
     Point,
+    Slip,
     answer,
     one_of,
     traced,
