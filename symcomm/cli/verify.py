@@ -13,7 +13,7 @@ from symcomm.cli.shared import progress_bar, quantities_of, read_model, reading,
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from symcomm.verification.grid import Cell
+    from symcomm.verification.grid import GridCell
     from symcomm.verification.verify import Verification
 
 GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!-- end of the grid -->"
@@ -77,7 +77,7 @@ def verify(
     _end(one.holds)
 
 
-def _failed(cells: list[Cell]) -> list[Cell]:
+def _failed(cells: list[GridCell]) -> list[GridCell]:
     return [cell for cell in cells if cell.found is None and " failed: " in cell.why]
 
 

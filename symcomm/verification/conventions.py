@@ -14,7 +14,7 @@ _DOCS = "https://docs.pytorch.org/docs/2.13"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CallEntry:
     """Calls that are alike: kind, phase, group, tensor, elements of one call, and how many there are.
 
     ``calls`` is None where several tensors share a call.
@@ -36,7 +36,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Context:
+class RunContext:
     """What a convention may look at.
 
     ``shapes`` are those of weights as they are held, ``mesh`` the ranks of each axis, ``shards`` those over which
@@ -50,14 +50,14 @@ class Context:
     shards: int = 1
     routing_flops: Fraction = Fraction(0)
     handed_on: Mapping[str, int] = field(default_factory=dict)
-    early: tuple[Entry, ...] = ()
+    early: tuple[CallEntry, ...] = ()
     spared: frozenset[tuple[str, str, str, str]] = frozenset()
 
 
-Entries = list[Entry]
+CallEntries = list[CallEntry]
 
 
-def _same(entries: Entries, context: Context) -> Entries:
+def _same(entries: CallEntries, context: RunContext) -> CallEntries:
     return entries
 
 
@@ -68,16 +68,16 @@ class TorchConvention:
     name: str
     statement: str
     source: str
-    rewrite: Callable[[Entries, Context], Entries] = field(default=_same, repr=False)
-    flops: Callable[[Fraction, Context], Fraction] = field(default=lambda count, context: count, repr=False)
-    parameters: Callable[[Fraction, Context], Fraction] = field(default=lambda count, context: count, repr=False)
+    rewrite: Callable[[CallEntries, RunContext], CallEntries] = field(default=_same, repr=False)
+    flops: Callable[[Fraction, RunContext], Fraction] = field(default=lambda count, context: count, repr=False)
+    parameters: Callable[[Fraction, RunContext], Fraction] = field(default=lambda count, context: count, repr=False)
 
 
-def _shared(entries: Entries, context: Context) -> Entries:
+def _shared(entries: CallEntries, context: RunContext) -> CallEntries:
     return [replace(e, calls=None) if e.tensor in context.shapes else e for e in entries]
 
 
-def _padded(entries: Entries, context: Context) -> Entries:
+def _padded(entries: CallEntries, context: RunContext) -> CallEntries:
     made = []
     for e in entries:
         shape, ranks = context.shapes.get(e.tensor, ()), context.mesh.get(e.group, 1)
@@ -87,25 +87,25 @@ def _padded(entries: Entries, context: Context) -> Entries:
     return made
 
 
-def _whole_gradients(entries: Entries, context: Context) -> Entries:
+def _whole_gradients(entries: CallEntries, context: RunContext) -> CallEntries:
     return [
         replace(e, kind="all-reduce") if e.kind == "reduce-scatter" and e.phase == "backward" else e for e in entries
     ]
 
 
-def _broadcasts(entries: Entries, context: Context) -> Entries:
+def _broadcasts(entries: CallEntries, context: RunContext) -> CallEntries:
     return [replace(e, kind="broadcast") if e.kind == "all-gather" and e.phase == "update" else e for e in entries]
 
 
-def _when_read(entries: Entries, context: Context) -> Entries:
+def _when_read(entries: CallEntries, context: RunContext) -> CallEntries:
     return [replace(e, phase="forward") if e.kind == "all-gather" and e.phase == "update" else e for e in entries]
 
 
-def _gathered_for_exchange(entries: Entries, context: Context) -> Entries:
+def _gathered_for_exchange(entries: CallEntries, context: RunContext) -> CallEntries:
     return [replace(e, kind="all-gather") if e.kind == "all-to-all" else e for e in entries]
 
 
-def _gathered_for_each(entries: Entries, context: Context) -> Entries:
+def _gathered_for_each(entries: CallEntries, context: RunContext) -> CallEntries:
     made = []
     for e in entries:
         several = context.handed_on.get(e.tensor, 1) if (e.kind, e.phase) == ("all-gather", "backward") else 1
@@ -113,11 +113,11 @@ def _gathered_for_each(entries: Entries, context: Context) -> Entries:
     return made
 
 
-def _reduced_before_product(entries: Entries, context: Context) -> Entries:
+def _reduced_before_product(entries: CallEntries, context: RunContext) -> CallEntries:
     return [e for e in entries if (e.kind, e.phase, e.group, e.tensor) not in context.spared] + [*context.early]
 
 
-def _axis_by_axis(entries: Entries, context: Context) -> Entries:
+def _axis_by_axis(entries: CallEntries, context: RunContext) -> CallEntries:
     made = []
     for e in entries:
         axes = e.group.split("+")

@@ -26,7 +26,7 @@ from symcomm.quantities.communication.communication import calls
 from symcomm.quantities.counting.flops import is_matrix_product
 from symcomm.quantities.counting.load import load
 from symcomm.setting import Setting
-from symcomm.verification.conventions import CONVENTIONS, Context, Entry
+from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
 from symcomm.verification.launch import RANK_LIMIT, VerificationError
 from symcomm.verification.methods import SCHEDULES, Method, method, shard_rules
 from symcomm.verification.sizes import small_sizes
@@ -35,7 +35,7 @@ WIDTH = 4  # bytes of fp32
 
 
 @dataclass(frozen=True)
-class Case:
+class RunCase:
     """A model, a strategy and numbers, ready to be derived and run."""
 
     model: Model
@@ -96,7 +96,7 @@ class Case:
 
 def make_case(
     model: Model, strategy: Strategy | str | None, values: Mapping[str, Fraction], schedule: str, chunks: int
-) -> Case:
+) -> RunCase:
     """A case at small sizes; raises ``StrategyError`` for what PyTorch has no way to run."""
     strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy or ONE_RANK
     assert isinstance(strategy, Strategy)
@@ -133,7 +133,7 @@ def make_case(
     stacked = any(region.times for region in model.graph.regions)
     if used.name.startswith("fsdp2"):
         accounting = replace(accounting, gathered_weights="layers" if stacked and resharded(strategy) else "keep")
-    made = Case(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting)
+    made = RunCase(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting)
     pipeline.check_divisible(model.graph, strategy, made.known)
     return made
 
@@ -146,9 +146,9 @@ def resharded(strategy: Strategy) -> bool:
 # -- derived ---------------------------------------------------------------------------------------------
 
 
-def _calls(case: Case) -> list[Entry]:
+def _calls(case: RunCase) -> list[CallEntry]:
     """Every call that one rank makes in a step; of a pipeline those of all ranks together."""
-    found: list[Entry] = []
+    found: list[CallEntry] = []
     others = case.ranks // case.stages if case.strategy.pipeline is not None else 1
     for c in calls(case.setting, case.inside) if case.strategy.mesh else ():
         times = int(case.known[c.region.times] if c.region.times else 1) - (not c.every_layer)
@@ -156,7 +156,7 @@ def _calls(case: Case) -> list[Entry]:
             continue
         group = "+".join(m for m in case.mesh if m in c.meshes)
         elements = case.number(c.elements) * others  # of a pipeline, each weight is on one stage
-        found.append(Entry(c.kind, c.phase, group, c.tensor, elements, times, times))
+        found.append(CallEntry(c.kind, c.phase, group, c.tensor, elements, times, times))
     if case.strategy.pipeline is None:
         return found
     homes = [_home(case, s) for s in range(case.stages * case.chunks)]
@@ -164,24 +164,24 @@ def _calls(case: Case) -> list[Entry]:
     for c in calls(case.setting, case.strategy):
         if c.kind == "send":
             elements, count = case.number(c.elements) * boundaries, boundaries * case.microbatches
-            found.append(Entry("send", c.phase, "pipe", c.tensor, elements, count))
+            found.append(CallEntry("send", c.phase, "pipe", c.tensor, elements, count))
     return found
 
 
-def _home(case: Case, stage: int) -> int:
+def _home(case: RunCase, stage: int) -> int:
     """The rank that runs a stage."""
     placement = find(case.schedule).placement
     every = product(range(case.stages), range(case.chunks))
     return next(rank for rank, chunk in every if placement.stage(rank, chunk, case.stages) == stage)
 
 
-def derived_flops(case: Case) -> Fraction:
+def derived_flops(case: RunCase) -> Fraction:
     """The operations of a rank; of a pipeline those of all its stages together."""
     made = load(case.setting, case.inside)
     return sum((evaluate(one.flops, case.known) * case.times(one.op.region) for one in made.ops), Fraction(0))
 
 
-def derived_parameters(case: Case) -> Fraction:
+def derived_parameters(case: RunCase) -> Fraction:
     """The parameters of all ranks together."""
     total = Fraction(0)
     for weight in case.graph.weights:
@@ -192,7 +192,7 @@ def derived_parameters(case: Case) -> Fraction:
     return total
 
 
-def derived_saved(case: Case) -> Fraction:
+def derived_saved(case: RunCase) -> Fraction:
     """The bytes that eager PyTorch keeps for backward on a rank."""
     said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
     model = replace(case.model, dtype="fp32", values={})
@@ -201,7 +201,7 @@ def derived_saved(case: Case) -> Fraction:
     return Fraction(made.at(**{n: v for n, v in case.known.items() if n in needed}).value)
 
 
-def _routing_flops(case: Case) -> Fraction:
+def _routing_flops(case: RunCase) -> Fraction:
     """The products that bring tokens to experts and back, in both passes, on one rank."""
     total, made = Fraction(0), case.plan
     for op in made.graph.ops:
@@ -213,7 +213,7 @@ def _routing_flops(case: Case) -> Fraction:
     return total
 
 
-def _handed_on(case: Case) -> dict[str, int]:
+def _handed_on(case: RunCase) -> dict[str, int]:
     """For each sum, how many of its operands were reduced and cut just before it."""
     cut = {c.stored for c in case.plan.collectives if c.kind == "reduce-scatter" and c.phase == "forward"}
     return {op.output: n for op in case.graph.ops if op.kind == "add" for n in [len(cut & {*op.inputs})] if n > 1}
@@ -228,10 +228,10 @@ def _product(op: Op, graph: Graph) -> bool:
     return is_matrix_product(op) or (bool(op.attribute("lookup")) and not ids and not op.attribute("slice"))
 
 
-def _early(case: Case) -> tuple[tuple[Entry, ...], frozenset[tuple[str, str, str, str]]]:
+def _early(case: RunCase) -> tuple[tuple[CallEntry, ...], frozenset[tuple[str, str, str, str]]]:
     """The calls that would finish partial sums before products read them, and those that are not needed then."""
     plan, graph = case.plan, case.plan.graph
-    made: dict[tuple[str, str], Entry] = {}
+    made: dict[tuple[str, str], CallEntry] = {}
     carried: set[tuple[str, str]] = set()  # (tensor, mesh): partial only because a product passed the sum on
     spared: set[tuple[str, str, str, str]] = set()
     for step in plan.steps:
@@ -245,7 +245,7 @@ def _early(case: Case) -> tuple[tuple[Entry, ...], frozenset[tuple[str, str, str
                         count = int(case.times(step.op.region))
                         of = graph.tensors[name].of or name
                         made.setdefault(
-                            (stored, mesh), Entry("all-reduce", step.op.phase, mesh, of, elements, count, count)
+                            (stored, mesh), CallEntry("all-reduce", step.op.phase, mesh, of, elements, count, count)
                         )
                     if (stored, mesh) in carried or _product(step.op, graph):
                         carried |= {(step.makes, m) for m, p in step.output if m == mesh and p == PARTIAL}
@@ -256,7 +256,7 @@ def _early(case: Case) -> tuple[tuple[Entry, ...], frozenset[tuple[str, str, str
     return tuple(made.values()), frozenset(spared)
 
 
-def _shapes(case: Case) -> dict[str, tuple[int, ...]]:
+def _shapes(case: RunCase) -> dict[str, tuple[int, ...]]:
     """The shapes of weights as the written module holds them."""
     return {w.name: case.shape(w) for w in case.graph.weights}
 
@@ -295,8 +295,8 @@ Key = tuple[str, str, str]
 
 
 def expected_calls(
-    case: Case, context: Context
-) -> tuple[list[Entry], dict[Key, tuple[Fraction, int | None]], dict[Key, list[str]]]:
+    case: RunCase, context: RunContext
+) -> tuple[list[CallEntry], dict[Key, tuple[Fraction, int | None]], dict[Key, list[str]]]:
     """What is derived, what PyTorch makes of it by its conventions, and which of them changed what."""
     derived = entries = _calls(case)
     explained: dict[Key, list[str]] = {}
@@ -309,13 +309,13 @@ def expected_calls(
     return derived, grouped(entries), explained
 
 
-def context_of(case: Case) -> Context:
+def context_of(case: RunCase) -> RunContext:
     shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
     early, spared = _early(case)
-    return Context(_shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, spared)
+    return RunContext(_shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, spared)
 
 
-def grouped(entries: list[Entry]) -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:
+def grouped(entries: list[CallEntry]) -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:
     found: dict[tuple[str, str, str], tuple[Fraction, int | None]] = {}
     for e in entries:
         key = (e.kind, e.phase, e.group)

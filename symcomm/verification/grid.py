@@ -33,7 +33,7 @@ BATCH = 24  # runs that share their processes
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """One model under one strategy: what was found, or why it was not run."""
 
     model: str
@@ -58,20 +58,20 @@ def grid(
     models: Sequence[Model], runs: Iterable[tuple[str, str]] = (*TWO, *FOUR), limit: float = 300,
     values: Mapping[str, Fraction] | None = None,
     told: Callable[[int, int, str], None] = lambda done, total, label: None,
-) -> list[Cell]:  # fmt: skip
+) -> list[GridCell]:  # fmt: skip
     """Every model under every strategy that it can have; what fails is told in its cell."""
     runs = tuple(runs)
     ready: dict[int, list[tuple[int, Prepared]]] = {}
-    cells: list[Cell] = []
+    cells: list[GridCell] = []
     for model in models:
         for strategy, schedule in runs:
             try:
                 made = prepare(model, strategy or None, values, schedule=schedule or "1f1b")
             except SymcommError as error:
-                cells.append(Cell(model.name, strategy, schedule, None, error.message))
+                cells.append(GridCell(model.name, strategy, schedule, None, error.message))
                 continue
             ready.setdefault(made.case.ranks, []).append((len(cells), made))
-            cells.append(Cell(model.name, strategy, schedule, None))
+            cells.append(GridCell(model.name, strategy, schedule, None))
     total, done = sum(len(some) for some in ready.values()), 0
     for some in ready.values():
         for start in range(0, len(some), BATCH):
@@ -105,10 +105,10 @@ def _together(batch: Sequence[Prepared], limit: float) -> list[Verification | Sy
     return found
 
 
-def markdown(cells: Sequence[Cell]) -> str:
+def markdown(cells: Sequence[GridCell]) -> str:
     """The grid as tables: a row a strategy, a column a model; the conventions below, by number."""
     models = list(dict.fromkeys(cell.model for cell in cells))
-    rows: dict[tuple[str, str], dict[str, Cell]] = {}
+    rows: dict[tuple[str, str], dict[str, GridCell]] = {}
     for cell in cells:
         rows.setdefault((cell.strategy, cell.schedule), {})[cell.model] = cell
     lines = ["| strategy | run by | " + " | ".join(models) + " |", "|---|---|" + "---|" * len(models)]
@@ -122,7 +122,7 @@ def markdown(cells: Sequence[Cell]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def json(cells: Sequence[GridCell]) -> list[dict[str, Any]]:
     """The grid for a program."""
     return [
         {"model": c.model, "strategy": c.strategy, "schedule": c.schedule, "why": c.why}

@@ -79,7 +79,7 @@ class Marks:
         return text
 
 
-class Placed(Marks):
+class PlacedMarks(Marks):
     """A call around each operand and each result, through which a run moves tensors to their places."""
 
     def read(self, op: Op, name: str, text: str, before: list[str]) -> str:

@@ -29,7 +29,7 @@ LEAST, REPEATS = 4, 9  # points of a fit; times of which the least is taken, as 
 
 
 @dataclass(frozen=True)
-class Point:
+class TimedSize:
     """A measured size: operations, bytes and ops of a step, the seconds it took, and those the fit says."""
 
     sizes: Mapping[str, int]
@@ -56,10 +56,10 @@ class Timing:
     bandwidth: float | None
     overhead: float
     r_squared: float
-    points: tuple[Point, ...]
+    points: tuple[TimedSize, ...]
 
     @property
-    def left_out(self) -> tuple[Point, ...]:
+    def left_out(self) -> tuple[TimedSize, ...]:
         """The sizes that the fit has not seen."""
         return tuple(point for point in self.points if not point.fitted)
 
@@ -103,7 +103,7 @@ def measure(model: Model, values: Mapping[str, Fraction], scales: Sequence[tuple
         named = {written.symbols[s]: size for s, size in sizes.items() if s in written.symbols}
         runs.append({"method": "time", "ranks": 1, "seed": 7, "sizes": named, "source_text": written.source,
                      "repeats": REPEATS})  # fmt: skip
-        points.append(Point(sizes, flops, moved, ops, 0.0, n % 3 != 1))
+        points.append(TimedSize(sizes, flops, moved, ops, 0.0, n % 3 != 1))
     reports = [report for (report,) in launch(runs)]
     failed = next((r["failed"] for r in reports if "failed" in r), None)
     if failed:
@@ -112,10 +112,10 @@ def measure(model: Model, values: Mapping[str, Fraction], scales: Sequence[tuple
     return fitted(model.name, reports[0]["device"], points)
 
 
-def fitted(name: str, device: str, points: Sequence[Point]) -> Timing:
+def fitted(name: str, device: str, points: Sequence[TimedSize]) -> Timing:
     """The roofline of some measured points; errors count in relation to the times, and no part may be negative.
 
-    >>> made = fitted("m", "cpu", [Point({}, Fraction(f), Fraction(b), 1, f / 100 + b / 10 + 2, True)
+    >>> made = fitted("m", "cpu", [TimedSize({}, Fraction(f), Fraction(b), 1, f / 100 + b / 10 + 2, True)
     ...                            for f, b in ((100, 10), (200, 10), (400, 30), (50, 80))])
     >>> round(made.rate), round(made.bandwidth), round(made.overhead), round(made.r_squared, 6)
     (100, 10, 2, 1.0)

@@ -18,7 +18,7 @@ from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.verification.conventions import CONVENTIONS
 from symcomm.verification.expected import (
     WIDTH,
-    Case,
+    RunCase,
     context_of,
     derived_flops,
     derived_parameters,
@@ -31,13 +31,13 @@ from symcomm.verification.expected import (
 )
 from symcomm.verification.launch import TIME_LIMIT, VerificationError, enough_memory, launch
 from symcomm.verification.methods import SCHEDULES, batch_meshes, shard_rules
-from symcomm.verification.module import Placed, TorchModule, torch_module
+from symcomm.verification.module import PlacedMarks, TorchModule, torch_module
 
 TOLERANCE = 2e-4  # of gradients in fp32, against one process
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedRow:
     """One thing that is derived and measured; ``explained`` names the conventions that lie between the two.
 
     ``expected`` is what is derived, after those conventions.
@@ -65,7 +65,7 @@ class Verification:
     interface: str
     ranks: int
     sizes: Mapping[str, int]
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedRow, ...]
     gradient_error: float
     torch: str
     calls: tuple[Mapping[str, Any], ...] = ()
@@ -101,7 +101,7 @@ def _plain(number: Any) -> Any:
 # -- what a rank is told ---------------------------------------------------------------------------------
 
 
-def _places(case: Case, meshes: list[str]) -> dict[str, Any]:
+def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
     """Where a plan has operands and results, for the axes of the mesh that DTensor looks after."""
     plan, graph = case.plan, case.plan.graph
     rests: dict[str, list[Any]] = {}
@@ -142,7 +142,7 @@ def _places(case: Case, meshes: list[str]) -> dict[str, Any]:
     return {"rests": rests, "reads": reads, "passing": passing}
 
 
-def _spec(case: Case, written: TorchModule) -> dict[str, Any]:
+def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
     """What the ranks of a run are told."""
     graph, used = case.graph, case.method.name
     meshes = [m for m in case.mesh if m in batch_meshes(case.strategy)]
@@ -179,7 +179,7 @@ def _spec(case: Case, written: TorchModule) -> dict[str, Any]:
     return spec
 
 
-def _placed_spec(case: Case, written: TorchModule, meshes: list[str]) -> dict[str, Any]:
+def _placed_spec(case: RunCase, written: TorchModule, meshes: list[str]) -> dict[str, Any]:
     """What a run with DTensor is told besides: where weights are in the module, and where tensors are to be."""
     weights: dict[str, str] = {}
     for c in written.classes:
@@ -195,27 +195,27 @@ def _placed_spec(case: Case, written: TorchModule, meshes: list[str]) -> dict[st
 # -- side by side ----------------------------------------------------------------------------------------
 
 
-def _rows(case: Case, reports: list[dict[str, Any]]) -> list[Row]:
+def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     used, context = case.method, context_of(case)
     together = used.name == "pipelining"  # its stages do not do the same: all ranks are counted together
     counted = reports if together else reports[:1]
     total = derived_flops(case) * (case.ranks // case.stages if together else 1)
     routed = ("routing_by_product",) if context.routing_flops else ()
-    rows = [Row("FLOPs" + (", all ranks" if together else ""), "FLOP", total, total + context.routing_flops,
+    rows = [ComparedRow("FLOPs" + (", all ranks" if together else ""), "FLOP", total, total + context.routing_flops,
                 Fraction(sum(sum(r["flops"].values()) for r in counted)), routed)]  # fmt: skip
     parameters = held = derived_parameters(case)
     why: tuple[str, ...] = ()
     for name in used.conventions:
         other = CONVENTIONS[name].parameters(held, context)
         held, why = other, (*why, name) if other != held else why
-    rows.append(Row("parameters, all ranks", "parameters", parameters, held,
+    rows.append(ComparedRow("parameters, all ranks", "parameters", parameters, held,
                     Fraction(sum(r["parameters"] for r in reports)), why))  # fmt: skip
     if reports[0]["saved"] is not None and not context.routing_flops:
         saved = derived_saved(case)
-        rows.append(Row("saved for backward", "B", saved, saved, Fraction(reports[0]["saved"])))
+        rows.append(ComparedRow("saved for backward", "B", saved, saved, Fraction(reports[0]["saved"])))
     if not together:
         odd = [r for r in reports if (r["flops"], _bytes(r)) != (reports[0]["flops"], _bytes(reports[0]))]
-        rows.append(Row("ranks unlike the first", "ranks", Fraction(0), Fraction(0), Fraction(len(odd))))
+        rows.append(ComparedRow("ranks unlike the first", "ranks", Fraction(0), Fraction(0), Fraction(len(odd))))
     entries, expected, explained = expected_calls(case, context)
     derived = grouped(entries)
     found: dict[tuple[str, str, str], list[int]] = {}
@@ -226,9 +226,9 @@ def _rows(case: Case, reports: list[dict[str, Any]]) -> list[Row]:
         before, calls_before = derived.get(key, (Fraction(0), 0))
         names, title = tuple(explained.get(key, ())), "{}, {}, over {}".format(*key)
         got = found.get(key, [])
-        rows.append(Row(title, "B", before * WIDTH, elements * WIDTH, Fraction(sum(got)), names))
+        rows.append(ComparedRow(title, "B", before * WIDTH, elements * WIDTH, Fraction(sum(got)), names))
         if count is not None:
-            rows.append(Row(f"{title}: calls", "calls", Fraction(calls_before or 0), Fraction(count),
+            rows.append(ComparedRow(f"{title}: calls", "calls", Fraction(calls_before or 0), Fraction(count),
                             Fraction(len(got)), names))  # fmt: skip
     return rows
 
@@ -257,7 +257,7 @@ def verify(
 class Prepared:
     """A run that is ready to be started: its case and what the ranks are told."""
 
-    case: Case
+    case: RunCase
     spec: Mapping[str, Any]
 
     def compare(self, reports: list[dict[str, Any]]) -> Verification:
@@ -285,5 +285,5 @@ def prepare(
     return Prepared(case, _spec(case, torch_module(case.graph, model.name, _marks(case))))
 
 
-def _marks(case: Case) -> Placed | None:
-    return Placed() if "dtensor" in case.method.name else None
+def _marks(case: RunCase) -> PlacedMarks | None:
+    return PlacedMarks() if "dtensor" in case.method.name else None

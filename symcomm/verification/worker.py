@@ -82,7 +82,7 @@ class Counter:
             "c10d.send": ("send", _first_in),
         }
 
-        class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch has no type hints here
+        class CountingMode(TorchDispatchMode):  # type: ignore[misc]  # torch has no type hints here
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 kwargs = kwargs or {}
                 if any(issubclass(t, placed) for t in types):
@@ -100,7 +100,7 @@ class Counter:
                     outer.call(kind, given[0], elements(given, made), group_of((args, kwargs)))
                 return found
 
-        return Mode()
+        return CountingMode()
 
 
 def _first_in(given: list[Any], made: list[Any]) -> int:
@@ -115,7 +115,7 @@ def _first_out(given: list[Any], made: list[Any]) -> int:
     return int(made[0].numel())
 
 
-class Keeper:
+class SavedStorages:
     """The bytes of unique storages that autograd keeps, without weights and tables."""
 
     def __init__(self, network: Any) -> None:
@@ -224,7 +224,7 @@ class Places:
 # -- the ways to run ------------------------------------------------------------------------------------
 
 
-class Run:
+class OneProcess:
     """One rank's run of a method: ``prepare`` wraps the network, ``step`` does a training step."""
 
     def __init__(self, spec: dict[str, Any], rank: int) -> None:
@@ -297,7 +297,7 @@ class Run:
         for p in [*self.network.parameters(), *self.given]:
             p.grad = None
 
-    def step(self, keeper: Keeper | None) -> None:
+    def step(self, keeper: SavedStorages | None) -> None:
         counter = self.counter
         self.clear()
         counter.reset()
@@ -324,7 +324,7 @@ class Run:
         return {n.replace("module.", ""): g * self.gradient_scale for n, g in found.items()}
 
 
-class Batched(Run):
+class Batched(OneProcess):
     """Each rank has its part of the batch."""
 
     def prepare(self) -> None:
@@ -366,7 +366,7 @@ class FullySharded(Batched):
         self.gradient_scale = _sharded(self)
 
 
-def _sharded(run: Run) -> float:
+def _sharded(run: OneProcess) -> float:
     """Shards each layer, then the rest of the network; gives the number of ranks over which gradients are a mean."""
     import torch
     from torch.distributed.fsdp import fully_shard
@@ -380,7 +380,7 @@ def _sharded(run: Run) -> float:
     return float(mesh.size())
 
 
-class Placed(Run):
+class PlacedRun(OneProcess):
     """DTensor: weights and inputs are placed, each op finds its operands where the plan reads them."""
 
     def prepare(self) -> None:
@@ -457,7 +457,7 @@ def _owners(network: Any, path: str) -> list[tuple[Any, str]]:
     return [(one, attribute) for one in found]
 
 
-class Staged(Run):
+class Staged(OneProcess):
     """``torch.distributed.pipelining``: consecutive layers are stages."""
 
     def prepare(self) -> None:
@@ -517,7 +517,7 @@ class Staged(Run):
         self.given = [self.part(t, meshes, 0).detach().requires_grad_(t.is_floating_point()) for t in self.inputs]
         self.out = [self.part(g, meshes, 0) for g in self.gradients_out(None)]
 
-    def step(self, keeper: Keeper | None) -> None:
+    def step(self, keeper: SavedStorages | None) -> None:
         self.clear()
         self.counter.reset()
         self.counter.on = True
@@ -532,13 +532,13 @@ class Staged(Run):
         return {owned[id(p)]: p.grad * self.gradient_scale for p in self.parts.parameters() if p.grad is not None}
 
 
-METHODS: dict[str, type[Run]] = {
-    "single": Run, "ddp": DataParallel, "zero1": DataParallel, "fsdp2": FullySharded, "dtensor": Placed,
+METHODS: dict[str, type[OneProcess]] = {
+    "single": OneProcess, "ddp": DataParallel, "zero1": DataParallel, "fsdp2": FullySharded, "dtensor": PlacedRun,
     "pipelining": Staged,
 }  # fmt: skip
 
 
-class PlacedAndSharded(Placed):
+class PlacedAndSharded(PlacedRun):
     """DTensor inside and ``fully_shard`` over the data around it."""
 
     def prepare(self) -> None:
@@ -564,7 +564,7 @@ def timed(spec: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    made = Run(spec, 0)
+    made = OneProcess(spec, 0)
     made.network.to(device)
     made.inputs = tuple(t.to(device) for t in made.inputs)
     with torch.device(device):
@@ -590,7 +590,7 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
 
     if spec["method"] == "time":
         return timed(spec)
-    alone = Run({**spec, "ranks": 1}, 0)
+    alone = OneProcess({**spec, "ranks": 1}, 0)
     alone.prepare()
     alone.step(None)
     reference = alone.gradients()
@@ -599,7 +599,7 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     keeper = None
     with made.counter.mode():
         for number in range(STEPS):
-            keeper = Keeper(made.network) if number == STEPS - 1 and spec["method"] != "pipelining" else None
+            keeper = SavedStorages(made.network) if number == STEPS - 1 and spec["method"] != "pipelining" else None
             made.step(keeper)
     found: dict[str, Any] = {
         "rank": rank, "calls": made.counter.calls, "flops": made.counter.flops,
@@ -650,7 +650,7 @@ def runs(spec: dict[str, Any], rank: int) -> list[dict[str, Any]]:
     return found
 
 
-def _peak(made: Run) -> int:
+def _peak(made: OneProcess) -> int:
     """The most bytes of storages alive at once in a step, weights and inputs included."""
     import torch
     from torch.multiprocessing.reductions import StorageWeakRef

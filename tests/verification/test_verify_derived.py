@@ -13,25 +13,25 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from examples import HOMEWORK, LAYERS, layer, model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import HOMEWORK, LAYERS, layer, model
 from symcomm.cli import main
 from symcomm.errors import RenderError, StrategyError, ValuesError
 from symcomm.graph.ops import MAPS
 from symcomm.model import load
 from symcomm.verification import launch
-from symcomm.verification.conventions import CONVENTIONS, Context, Entry
-from symcomm.verification.emitters import EMITTERS, HELPERS
+from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
+from symcomm.verification.emitters import EMITTERS
 from symcomm.verification.expected import context_of, derived_flops, expected_calls, grouped, make_case
-from symcomm.verification.grid import FOUR, TWO, Cell, markdown
+from symcomm.verification.grid import FOUR, TWO, GridCell, markdown
 from symcomm.verification.launch import VerificationError
 from symcomm.verification.methods import METHODS, method
 from symcomm.verification.module import identifier, torch_module
 from symcomm.verification.practice import EXERCISES, practice, write_practice
 from symcomm.verification.sizes import small_sizes
-from symcomm.verification.verify import Row, Verification
+from symcomm.verification.verify import ComparedRow, Verification
 
 
 def lines(source: str, name: str) -> list[str]:
@@ -138,8 +138,11 @@ def test_a_pipeline_sends_one_boundary_less_where_its_chunks_meet_on_a_rank():
 
 def test_the_rows_of_a_weight_are_filled_up_for_all_ranks():
     made = CONVENTIONS["padded_rows"].rewrite(
-        [Entry("all-gather", "forward", "data", "W", Fraction(35)), Entry("send", "forward", "pipe", "x", Fraction(9))],
-        Context({"W": (7, 5)}, {"data": 4}),
+        [
+            CallEntry("all-gather", "forward", "data", "W", Fraction(35)),
+            CallEntry("send", "forward", "pipe", "x", Fraction(9)),
+        ],
+        RunContext({"W": (7, 5)}, {"data": 4}),
     )
     assert [e.elements for e in made] == [40, 9]  # 8 rows of 5
 
@@ -184,13 +187,13 @@ def test_what_cannot_be_run_is_told(strategy: str, schedule: str, said: str):
 # -- what is found ----------------------------------------------------------------------------------------
 
 
-def found(*rows: Row, error: float = 0.0) -> Verification:
+def found(*rows: ComparedRow, error: float = 0.0) -> Verification:
     return Verification("m", "Data", "DistributedDataParallel", 2, {"B": 2}, rows, error, "2.13.0")
 
 
-SAME = Row("FLOPs", "FLOP", Fraction(8), Fraction(8), Fraction(8))
-EXPLAINED = Row("all-gather", "B", Fraction(35), Fraction(40), Fraction(40), ("padded_rows",))
-OTHER = Row("all-gather", "B", Fraction(35), Fraction(40), Fraction(41), ("padded_rows",))
+SAME = ComparedRow("FLOPs", "FLOP", Fraction(8), Fraction(8), Fraction(8))
+EXPLAINED = ComparedRow("all-gather", "B", Fraction(35), Fraction(40), Fraction(40), ("padded_rows",))
+OTHER = ComparedRow("all-gather", "B", Fraction(35), Fraction(40), Fraction(41), ("padded_rows",))
 
 
 def test_a_run_holds_where_nothing_is_left_unexplained():
@@ -202,8 +205,8 @@ def test_a_run_holds_where_nothing_is_left_unexplained():
 
 
 def test_the_grid_is_a_table_with_the_conventions_below():
-    cells = [Cell("m", "data(2)", "", found(SAME)), Cell("n", "data(2)", "", found(EXPLAINED)),
-             Cell("m", "tensor(2)", "", None, "no pair"), Cell("n", "tensor(2)", "", found(OTHER))]  # fmt: skip
+    cells = [GridCell("m", "data(2)", "", found(SAME)), GridCell("n", "data(2)", "", found(EXPLAINED)),
+             GridCell("m", "tensor(2)", "", None, "no pair"), GridCell("n", "tensor(2)", "", found(OTHER))]  # fmt: skip
     number = [*CONVENTIONS].index("padded_rows") + 1
     text = markdown(cells)
     assert f"| `data(2)` | DistributedDataParallel | = | = ({number}) |" in text

