@@ -32,14 +32,15 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 @click.option("--port", type=int, help="Processes meet at a port of this machine instead of by a file.")
 @click.option("--json", "as_json", is_flag=True, help="For a program.")
 @click.option("--grid", is_flag=True, help="All strategies on two and four processes, of all FILES.")
+@click.option("--asked", is_flag=True, help="Run what the questions of a problem FILE ask for (verify:).")
 @click.option(
     "--time", "timed", is_flag=True, help="Measure times, fit the machine and predict sizes that were left out."
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A file; of a page, the part between the marks.")
 def verify(
     files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool, strategy: str, at: tuple[str, ...],
-    schedule: str, chunks: int, limit: float, port: int | None, as_json: bool, grid: bool, timed: bool,
-    output: Path | None,
+    schedule: str, chunks: int, limit: float, port: int | None, as_json: bool, grid: bool, asked: bool,
+    timed: bool, output: Path | None,
 ) -> None:  # fmt: skip
     """Run the model of a FILE in PyTorch processes and compare what is counted with what is derived.
 
@@ -53,6 +54,9 @@ def verify(
 
     if len(files) > 1 and not grid:
         raise ValuesError("several files are for --grid", hint="or verify one after the other")
+    if asked:
+        _end(_asked(files[0], schedule, chunks, limit))
+        return
     models = [read_model(file, name, repeat, batch, loss) for file in files]
     values = {symbol: number.value for symbol, number in quantities_of(at).items()}
     if timed:
@@ -75,6 +79,38 @@ def verify(
     one = run(models[0], strategy or None, values, schedule=schedule, chunks=chunks, limit=limit, port=port)
     write(json.dumps(one.json(), indent=2, ensure_ascii=False) if as_json else _text(one), output, files[0])
     _end(one.holds)
+
+
+def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
+    """Runs what the questions of a document want run, and keeps it beside the document; whether all of it holds."""
+    from fractions import Fraction
+
+    from symcomm import __version__
+    from symcomm.errors import DocumentError
+    from symcomm.form import names
+    from symcomm.parallel.strategy import parse_strategy
+    from symcomm.problems.problem import read_problem
+    from symcomm.problems.solve import load_model
+    from symcomm.problems.verified import asked_strategy, cache_path, run_key
+    from symcomm.verification.verify import verify as run
+
+    problem = read_problem(file)
+    runs, holds, torch = {}, True, ""
+    for ask in problem.asks:
+        strategy = asked_strategy(ask)
+        model = load_model(problem, ask.model) if strategy else None
+        if model is None or run_key(model, strategy) in runs:
+            continue
+        degrees = {name: Fraction(2) for form in parse_strategy(strategy).forms for name in names(form)}
+        made = run(model, strategy, degrees, schedule=schedule, chunks=chunks, limit=limit)
+        runs[run_key(model, strategy)] = {key: value for key, value in made.json().items() if key != "calls"}
+        holds, torch = holds and made.holds, made.torch
+        click.echo(f"{strategy}: {'everything is explained' if made.holds else 'there are differences'}")
+    if not runs:
+        raise DocumentError(f"no question of {file} wants to be run", hint="verify: true beside its strategy")
+    kept = {"symcomm": __version__, "torch": torch, "runs": runs}
+    write(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", cache_path(problem.file), file)
+    return holds
 
 
 def _failed(cells: list[GridCell]) -> list[GridCell]:

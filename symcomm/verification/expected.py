@@ -14,7 +14,7 @@ from typing import Any
 
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError, nearest
-from symcomm.form import evaluate, from_expr, names, value
+from symcomm.form import evaluate, from_expr, names
 from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.model import Model
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
@@ -48,6 +48,7 @@ class RunCase:
     chunks: int
     microbatches: int
     accounting: Accounting
+    degrees: Mapping[str, Fraction]
 
     @property
     def graph(self) -> Graph:
@@ -56,8 +57,8 @@ class RunCase:
 
     @property
     def known(self) -> dict[str, Fraction]:
-        """The sizes as exact numbers."""
-        return {n: Fraction(v) for n, v in self.sizes.items()}
+        """The sizes and degrees as exact numbers."""
+        return {n: Fraction(v) for n, v in self.sizes.items()} | dict(self.degrees)
 
     @property
     def ranks(self) -> int:
@@ -126,14 +127,15 @@ def make_case(
     if ranks > RANK_LIMIT:
         raise VerificationError(f"{strategy.name} takes {ranks} processes; at most {RANK_LIMIT} are started",
                                 hint="smaller degrees show the same")  # fmt: skip
-    degrees = {s.name for form in strategy.forms for s in value(form).free_symbols}
+    degrees = {n: values[n] for form in strategy.forms for n in names(form)}
     own = {n: v for n, v in values.items() if n not in degrees}
     sizes = small_sizes(model.graph, own, max(2, lcm(*mesh.values()), ranks), microbatches, max(2, stages * chunks))
     accounting = Accounting.of(**dict(used.accounting))
     stacked = any(region.times for region in model.graph.regions)
     if used.name.startswith("fsdp2"):
         accounting = replace(accounting, gathered_weights="layers" if stacked and resharded(strategy) else "keep")
-    made = RunCase(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting)
+    made = RunCase(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting,
+                   degrees)  # fmt: skip
     pipeline.check_divisible(model.graph, strategy, made.known)
     return made
 
