@@ -41,6 +41,7 @@ class RunContext:
 
     ``shapes`` are those of weights as they are held, ``mesh`` the ranks of each axis, ``shards`` those over which
     weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.
+    ``tables`` are the elements of what the module holds besides weights.
     ``early`` are the calls that finish partial sums before a product reads them, ``spared`` those (kind, phase, group,
     tensor) that are then not needed.
     """
@@ -51,6 +52,7 @@ class RunContext:
     routing_flops: Fraction = Fraction(0)
     handed_on: Mapping[str, int] = field(default_factory=dict)
     early: tuple[CallEntry, ...] = ()
+    tables: Fraction = Fraction(0)
     spared: frozenset[tuple[str, str, str, str]] = frozenset()
 
 
@@ -117,6 +119,12 @@ def _reduced_before_product(entries: CallEntries, context: RunContext) -> CallEn
     return [e for e in entries if (e.kind, e.phase, e.group, e.tensor) not in context.spared] + [*context.early]
 
 
+def _tables_sent(entries: CallEntries, context: RunContext) -> CallEntries:
+    return (
+        [*entries, CallEntry("broadcast", "forward", "data", "", context.tables, None)] if context.tables else entries
+    )
+
+
 def _axis_by_axis(entries: CallEntries, context: RunContext) -> CallEntries:
     made = []
     for e in entries:
@@ -132,6 +140,14 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         TorchConvention(
             "buckets", "DistributedDataParallel reduces the gradients of several weights in one call.",
             f"{_DOCS}/notes/ddp.html#internal-design", _shared,
+        ),
+        TorchConvention(
+            "tables_sent", "DistributedDataParallel broadcasts the buffers of a module (masks, rotations) before each "
+            "forward pass.", f"{_DOCS}/generated/torch.nn.parallel.DistributedDataParallel.html", _tables_sent,
+        ),
+        TorchConvention(
+            "dropout_off", "Dropout is off in these runs: its masks and results are not kept.",
+            f"{_DOCS}/generated/torch.nn.Dropout.html",
         ),
         TorchConvention(
             "units", "fully_shard gathers the weights of a unit in one call, and reduces their gradients in one.",

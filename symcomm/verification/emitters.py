@@ -37,6 +37,7 @@ class Spelled:
     attributes: Mapping[str, Any]
     sizes: Callable[[Letter], str]
     number: Callable[[Any], str]
+    mean: bool = False  # whether it is the mean of all elements of its operand
     constant: str = ""  # what the last operand is, where that is made of something else: onehot, route, first, dropout
     helpers: set[str] = field(default_factory=set)
     space: Callable[[int], str] = str
@@ -78,8 +79,10 @@ def _elementwise(op: Spelled, sign: str) -> str:
 
 def _contraction(op: Spelled) -> str:
     """A contraction: a view, a sum, a product of elements, a matrix product, or any other product by its letters."""
-    text = _product(op)
     scale = op.attributes.get("scale")
+    if op.mean:
+        return f"{called(op.operands[0].text)}.mean()"
+    text = _product(op)
     return text if scale is None or scale == 1 else _scaled(op, text, scale)
 
 

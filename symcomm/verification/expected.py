@@ -194,10 +194,24 @@ def derived_parameters(case: RunCase) -> Fraction:
     return total
 
 
-def derived_saved(case: RunCase) -> Fraction:
+def without_dropout(graph: Graph) -> Graph:
+    """The graph in which dropout hands its operand on."""
+
+    def off(op: Op) -> Op:
+        masks = [n for n in op.inputs if graph.tensors[n].dtype == "bool" and not graph.tensors[n].virtual]
+        if op.kind != "contraction" or not masks or len(op.inputs) != 2:
+            return op
+        at = 1 - op.inputs.index(masks[0])
+        return replace(op, inputs=(op.inputs[at],), indices=(op.indices[at],), attributes=(("view", True),))
+
+    ops = tuple(map(off, graph.ops))
+    return replace(graph, ops=ops) if ops != graph.ops else graph
+
+
+def derived_saved(case: RunCase, graph: Graph) -> Fraction:
     """The bytes that eager PyTorch keeps for backward on a rank."""
     said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
-    model = replace(case.model, dtype="fp32", values={})
+    model = replace(case.model, graph=graph, dtype="fp32", values={})
     made = model.derive("activation_memory", accounting=said, strategy=case.inside if case.strategy.mesh else None)
     needed = {*map(str, made.expr.free_symbols)}
     return Fraction(made.at(**{n: v for n, v in case.known.items() if n in needed}).value)
@@ -311,10 +325,19 @@ def expected_calls(
     return derived, grouped(entries), explained
 
 
+def _tables(case: RunCase) -> Fraction:
+    """The elements of masks and rotations that the module holds."""
+    found = {n: op.region for op in case.graph.ops if op.kind in ("mask", "rope") for n in op.inputs[1:]}
+    made = {n: region for n, region in found.items() if not case.graph.tensors[n].latex}
+    return sum((case.number(case.graph.volume(n)) * case.times(region) for n, region in made.items()), Fraction(0))
+
+
 def context_of(case: RunCase) -> RunContext:
     shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
     early, spared = _early(case)
-    return RunContext(_shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, spared)
+    return RunContext(
+        _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, _tables(case), spared
+    )
 
 
 def grouped(entries: list[CallEntry]) -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:

@@ -28,6 +28,7 @@ from symcomm.verification.expected import (
     make_case,
     placed_axis,
     resharded,
+    without_dropout,
 )
 from symcomm.verification.launch import TIME_LIMIT, VerificationError, enough_memory, launch
 from symcomm.verification.methods import SCHEDULES, batch_meshes, shard_rules
@@ -211,8 +212,9 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     rows.append(ComparedRow("parameters, all ranks", "parameters", parameters, held,
                     Fraction(sum(r["parameters"] for r in reports)), why))  # fmt: skip
     if reports[0]["saved"] is not None and not context.routing_flops:
-        saved = derived_saved(case)
-        rows.append(ComparedRow("saved for backward", "B", saved, saved, Fraction(reports[0]["saved"])))
+        saved, off = derived_saved(case, case.graph), derived_saved(case, without_dropout(case.graph))
+        rows.append(ComparedRow("saved for backward", "B", saved, off, Fraction(reports[0]["saved"]),
+                                ("dropout_off",) if off != saved else ()))  # fmt: skip
     if not together:
         odd = [r for r in reports if (r["flops"], _bytes(r)) != (reports[0]["flops"], _bytes(reports[0]))]
         rows.append(ComparedRow("ranks unlike the first", "ranks", Fraction(0), Fraction(0), Fraction(len(odd))))

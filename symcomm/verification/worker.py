@@ -118,8 +118,8 @@ def _first_out(given: list[Any], made: list[Any]) -> int:
 class SavedStorages:
     """The bytes of unique storages that autograd keeps, without weights and tables."""
 
-    def __init__(self, network: Any) -> None:
-        self.network = network
+    def __init__(self, network: Any, tables: list[Any]) -> None:
+        self.network, self.parts = network, tables
         self.bytes: dict[int, int] = {}
         self.alive: list[Any] = []
         self.tables = {_storage(b).data_ptr() for b in network.buffers()}
@@ -133,7 +133,7 @@ class SavedStorages:
 
     def pack(self, tensor: Any) -> Any:
         storage = _storage(tensor)
-        weights = {_storage(p).data_ptr() for p in self.network.parameters()}
+        weights = {_storage(p).data_ptr() for p in (*self.network.parameters(), *self.parts)}
         if storage.data_ptr() not in weights | self.tables:
             self.alive.append(storage)  # one that is freed would give its place to another one
             self.bytes[storage.data_ptr()] = storage.nbytes()
@@ -172,6 +172,7 @@ class Places:
         self.reads, self.rests, self.mesh, self.counter = spec["reads"], spec["rests"], mesh, counter
         self.passing = frozenset(spec["passing"])
         self.copies: dict[Any, Any] = {}
+        self.tables: list[Any] = []  # parts of masks and rotations
 
     def placements(self, said: list[Any]) -> tuple[Any, ...]:
         from torch.distributed.tensor import Replicate, Shard
@@ -206,7 +207,8 @@ class Places:
     def moved(self, name: str, tensor: Any, said: list[Any]) -> Any:
         from torch.distributed.tensor import DTensor, Replicate
 
-        if not isinstance(tensor, DTensor):
+        table = not isinstance(tensor, DTensor)
+        if table:
             tensor = DTensor.from_local(tensor, self.mesh, [Replicate()] * self.mesh.ndim, run_check=False)
         wanted = self.placed(said, tensor)
         key = (id(tensor), wanted)
@@ -218,6 +220,8 @@ class Places:
                 made.grad_fn.register_prehook(lambda grads: setattr(self.counter, "label", name))
                 made.grad_fn.register_hook(lambda a, b: setattr(self.counter, "label", ""))
             self.copies[key] = (tensor, made)
+            if table:
+                self.tables.append(made)
         return self.copies[key][1]
 
 
@@ -599,7 +603,10 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     keeper = None
     with made.counter.mode():
         for number in range(STEPS):
-            keeper = SavedStorages(made.network) if number == STEPS - 1 and spec["method"] != "pipelining" else None
+            parts = made.places.tables if isinstance(made, PlacedRun) else []
+            keeper = (
+                SavedStorages(made.network, parts) if number == STEPS - 1 and spec["method"] != "pipelining" else None
+            )
             made.step(keeper)
     found: dict[str, Any] = {
         "rank": rank, "calls": made.counter.calls, "flops": made.counter.flops,
