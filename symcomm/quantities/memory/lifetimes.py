@@ -16,7 +16,7 @@ from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Pla
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.quantities.memory.activation_memory import bytes_of
-from symcomm.quantities.memory.recomputed_steps import RecomputedSteps, Turn, phase_of
+from symcomm.quantities.memory.recomputed_steps import RecomputedSteps, PassStep, phase_of
 from symcomm.quantities.memory.saved import Saved, keeper, storage
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.setting import Setting
@@ -96,7 +96,7 @@ class Lifetimes:
             self.keep_tables(nothing)
 
     @property
-    def for_weights(self) -> list[Turn]:
+    def for_weights(self) -> list[PassStep]:
         """The steps of the backward pass that no gradient of an input needs."""
         graph, needed = self.graph, set[str]()
         mine = [t.work for t in self.steps if t.phase == "backward" and isinstance(t.work, Compute)]
