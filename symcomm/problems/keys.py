@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import CONVENTIONS, Accounting
@@ -14,12 +15,13 @@ from symcomm.notation import Notation
 from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section
 from symcomm.quantities.declared import Option
+from symcomm.text.table import PlacedText
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
 
-SYMBOL_KEYS = ("meaning", "value", "latex")
+SYMBOL_KEYS = ("meaning", "value", "latex", "names")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ def plain_name(text: str) -> str:
     return text.removeprefix("\\")
 
 
-def _symbol_name(key: Scalar) -> str:
+def symbol_name(key: Scalar) -> str:
+    """The name of a symbol as a key spells it."""
     from symcomm import notation
 
     name = plain_name(key.text)
@@ -60,7 +63,7 @@ def symbol_key(section: Section, key: str) -> str:
         return ""
     if not isinstance(value, Scalar):
         raise blocks.wrong_type(key, "the name of a symbol", value)
-    return _symbol_name(value)
+    return symbol_name(value)
 
 
 def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Known, ...]]:
@@ -68,10 +71,10 @@ def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Know
     symbols = section.section("symbols", "symbols")
     if symbols is None:
         return over, ()
-    latex, meanings = dict(over.latex), dict(over.meanings)
+    latex, meanings, spellings = dict(over.latex), dict(over.meanings), dict(over.spellings)
     known: list[Known] = []
     for key, value in symbols.entries:
-        name = _symbol_name(key)
+        name = symbol_name(key)
         if name != key.text:
             latex[name] = key.text.strip().strip("$").strip()
         if isinstance(value, Listing):
@@ -85,10 +88,12 @@ def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Know
             meanings[name] = inner.text("meaning")
         if "latex" in inner:
             latex[name] = inner.text("latex").strip("$")
+        if "names" in inner:
+            spellings[name] = inner.texts("names")
         quantity = inner.quantity("value")
         if quantity is not None:
             known.append(Known(name, quantity, inner.span_of("value")))
-    return Notation(latex, meanings), tuple(known)
+    return Notation(latex, meanings, spellings), tuple(known)
 
 
 def read_values(section: Section, key: str, read: Callable[[Scalar], Quantity]) -> tuple[Known, ...]:
@@ -98,7 +103,7 @@ def read_values(section: Section, key: str, read: Callable[[Scalar], Quantity]) 
         return ()
     known: dict[str, Known] = {}
     for name_key, value in values.entries:
-        name = _symbol_name(name_key)
+        name = symbol_name(name_key)
         if not isinstance(value, Scalar):
             raise blocks.wrong_type(name, "a number with a unit", value)
         if value.is_nothing:
@@ -160,6 +165,7 @@ def _choice(text: str, key: Scalar, value: Scalar) -> tuple[str, str]:
         raise DocumentError(error.message, at.span, error.hint) from None
 
 
+@lru_cache(maxsize=1024)
 def convention(text: str) -> tuple[str, str]:
     """The field and the choice of a convention written as its name, or as ``field=name``.
 
@@ -178,6 +184,8 @@ def read_option(section: Section, option: Option) -> Any:
     """One option of a quantity, as the type that its kind asks for."""
     value = section.get(option.name)
     assert value is not None
+    if option.kind == "formula" and isinstance(value, Scalar):
+        return PlacedText.at(value.text.strip("\n"), value.span)
     try:
         return convert(blocks.plain(value), option)
     except SymcommError as error:
@@ -212,6 +220,8 @@ def convert(value: Any, option: Option) -> Any:
 
         find(str(value))
         return str(value)
+    if kind == "formula" and isinstance(value, dict):
+        return value
     if kind == "links" and isinstance(value, dict):
         return {str(axis): convert(one, Option(f"{name}: {axis}", "text", "a link")) for axis, one in value.items()}
     if isinstance(value, (list, dict)):
