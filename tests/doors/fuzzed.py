@@ -11,16 +11,24 @@ import symcomm as sc
 from symcomm.problems.problem import parse_problem
 
 ROOT = Path(__file__).parents[2]
-TABLE = "Computation\tInput\tOutput\n$h = relu(x W^1 + b)$\tx [B, D], W^1 [D, 4D], b [4D]\th [B, 4D]\ny = h W^2\tW^2 [4D, D]\ty [B, D]\n"
+TABLE = (
+    "Computation\tInput\tOutput\n"
+    "$h = relu(x W^1 + b)$\tx [B, D], W^1 [D, 4D], b [4D]\th [B, 4D]\n"
+    "y = h W^2\tW^2 [4D, D]\ty [B, D]\n"
+)
 LATEX = (
     "| Computation | Input | Output |\n|---|---|---|\n"
-    r"| $Q_i = xW_i^Q, i = 1, \dots, n_h$ | $x \in \mathbb{R}^{B \times L \times D}, W_i^Q \in \mathbb{R}^{D \times H}$ "
+    r"| $Q_i = xW_i^Q, i = 1, \dots, n_h$ "
+    r"| $x \in \mathbb{R}^{B \times L \times D}, W_i^Q \in \mathbb{R}^{D \times H}$ "
     r"| $Q_i \in \mathbb{R}^{B \times L \times H}$ |" + "\n"
 )
 CONFIGURATION = {
     "model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 128, "n_positions": 32,
 }  # fmt: skip
-MODULE = "Net(\n  (embed): Embedding(10, 8)\n  (layers): ModuleList(\n    (0-1): 2 x Linear(in_features=8, out_features=8)\n  )\n)"
+MODULE = (
+    "Net(\n  (embed): Embedding(10, 8)\n  (layers): ModuleList(\n"
+    "    (0-1): 2 x Linear(in_features=8, out_features=8)\n  )\n)"
+)
 PROBLEM = f"""---
 title: A homework
 symbols:
@@ -50,10 +58,11 @@ collective: all-reduce
 """
 COST = "n*o + \\frac{s}{n*w} + 3"
 PIECES = (
-    "\0", "\\", "{", "}", "$", "|", "\t", "\n", " ", "  ", "^", "_", "(", ")", "[", "]", ":", "- ", "#", "0", "-1", "1e9", "10**5000",
-    "9^{9^{9^9}}", "\\frac{a}{", "\\sqrt", "sqrt(-1)", "__import__('os')", "\\input{/etc/passwd}", "{{ 7*7 }}", "<% raise %>",
-    "\u202e", "\u200b", "é", "Σ", "×", "½", "nan", "inf", "None", "null", "true", "[]", "{}", "GB", "8 GB", "mod", "round(D)",
-    "tensor(3)", "pipeline(0)", "data(k) + data(k)", "../../x", "/dev/full", "B", "D", "n_KV", "N_Layer", "x" * 300, "(" * 100,
+    "\0", "\\", "{", "}", "$", "|", "\t", "\n", " ", "  ", "^", "_", "(", ")", "[", "]", ":", "- ", "#", "0", "-1",
+    "1e9", "10**5000", "9^{9^{9^9}}", "\\frac{a}{", "\\sqrt", "sqrt(-1)", "__import__('os')", "\\input{/etc/passwd}",
+    "{{ 7*7 }}", "<% raise %>", "\u202e", "\u200b", "é", "Σ", "×", "½", "nan", "inf", "None", "null", "true", "[]", "{}",
+    "GB", "8 GB", "mod", "round(D)", "tensor(3)", "pipeline(0)", "data(k) + data(k)", "../../x", "/dev/full", "B", "D",
+    "n_KV", "N_Layer", "x" * 300, "(" * 100,
 )  # fmt: skip
 
 

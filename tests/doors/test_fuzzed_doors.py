@@ -59,7 +59,9 @@ def test_a_damaged_input_is_refused_or_read(door: str, first: int, tmp_path: Pat
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(1000, 6600, 200))
 @pytest.mark.parametrize("door", DOORS)
-def test_many_damaged_inputs_are_refused_or_read(door: str, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_many_damaged_inputs_are_refused_or_read(
+    door: str, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     passed(door, range(first, first + 200))
     assert not [*tmp_path.iterdir()]
