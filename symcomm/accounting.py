@@ -28,6 +28,10 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("flops", "mac", "A multiply-add counts as one operation."),
     Convention("operations", "matmul_only", "Only matrix products are counted."),
     Convention("operations", "all_ops", "Pointwise functions, normalisations and softmax are counted, too."),
+    Convention("parameters", "every_weight", "Every weight is counted: matrices, embeddings, norms and biases."),
+    Convention(
+        "parameters", "layer_matrices", "Only the matrices of layers are counted: no embeddings, norms and biases."
+    ),
     Convention("attention", "full", "Attention scores are counted for all pairs of positions."),
     Convention("attention", "causal_half", "Only the L(L+1)/2 unmasked pairs of a causal attention are counted."),
     Convention("input_gradient", "needed", "Every layer computes the gradient of its input, the first one as well."),
@@ -184,6 +188,7 @@ class Accounting:
 
     flops: str = "fma2"
     operations: str = "matmul_only"
+    parameters: str = "every_weight"
     attention: str = "full"
     input_gradient: str = "needed"
     traffic: str = "compulsory"

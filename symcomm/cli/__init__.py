@@ -16,11 +16,13 @@ from typing import Any
 import click
 
 from symcomm import __version__
+from symcomm.cli.check import check
 from symcomm.cli.completion import completion
 from symcomm.cli.derive import derive, passes, quantities, schema
 from symcomm.cli.exam import exam
 from symcomm.cli.grade import grade
 from symcomm.cli.search import search
+from symcomm.cli.shared import shown_text
 from symcomm.cli.show import show
 from symcomm.cli.solve import solve
 
@@ -68,11 +70,6 @@ def _ends_politely() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def shown_text(text: str) -> str:
-    """Text of a file as a terminal may show it: nothing in it is an order to the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
-
-
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="symcomm")
 @click.option("--debug", is_flag=True, help="Show tracebacks instead of messages.")
@@ -83,5 +80,5 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (solve, derive, quantities, passes, schema, search, show, exam, grade, completion):
+for _command in (solve, derive, quantities, passes, schema, search, show, check, exam, grade, completion):
     main.add_command(_command)

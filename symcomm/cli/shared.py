@@ -44,6 +44,11 @@ def comma(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, s
     return read
 
 
+def shown_text(text: str) -> str:
+    """Text of a file as a terminal may show it: nothing in it is an order to the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+
+
 def values(texts: Sequence[str]) -> dict[str, Fraction]:
     """The same numbers, without their units."""
     return {name: quantity.value for name, quantity in quantities_of(texts).items()}
