@@ -117,6 +117,7 @@ class DerivedQuantities:
         stage: object = None,
         chunks: int | str | None = None,
         frozen: object = None,
+        microbatches: int | str | None = None,
         step: Literal["forward", "first", "later"] = "later",
         held: object = None,
         workspace: object = None,
