@@ -256,6 +256,12 @@ def test_the_command_line_and_json_have_the_table():
     ]
 
 
+def test_latex_has_the_table_as_an_array():
+    latex = asked("forward_mode", formulas="y = x_1^2", point="x_1 = 3").latex()
+    assert r"v_{1} = v_{0}^{2} & 9 & \dot{v}_{1} = 2\,v_{0}\,\dot{v}_{0} & 6" in latex
+    assert latex.count(r"\begin{array}") == latex.count(r"\end{array}") == 1
+
+
 def test_an_irrational_answer_is_exact_and_its_decimals_are_marked():
     made = asked("jacobian", formulas="y = sin(x_1) cos(x_1)", point="x_1 = pi/6", mode="forward")
     assert made.at().value == Fraction(1, 2)

@@ -39,7 +39,7 @@ def derive(
     work = Work(setting, end)
     work.define("n", Total((end, num(-1), num(1))), Unit.parse("element"), "from the first to the last",
                 f"The index {index} runs from 1 to the last one, both counted.",
-                witness=lambda known: len(range(1, 1 + int(known[last] if isinstance(last, str) else last))))  # fmt: skip
+                witness=lambda n: len(range(1, 1 + int(n[last] if isinstance(last, str) else last))))  # fmt: skip
     members = tuple(_put(plain, index, value) for value in ("1", "2", str(last)))
     shown = tuple(_quoted(one) for one in members)
     table = Exhibit("Members of the list", COLUMNS, (shown,), beside=partial(_beside, members))
