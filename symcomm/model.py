@@ -163,7 +163,9 @@ class Model(DerivedQuantities):
                     "sharded) data parallelism are known",
                 )  # fmt: skip
         asked = chosen.asked if asked is None else asked
-        return derived(quantity, setting, said, partial(_telling, declared.derive, asked))
+        made = derived(quantity, setting, said, partial(_telling, declared.derive, asked))
+        made.__dict__.setdefault("_origin", (self, quantity, said))  # what an answer is checked against is asked again
+        return made
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""

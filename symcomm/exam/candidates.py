@@ -138,7 +138,7 @@ class Candidates:
             start = Attempt(question, same_names(self.question, question))
             for mistake in self.mistakes:
                 for change in mistake.changes:
-                    if not change.alone:
+                    if not (change.alone or change.again):
                         found += [
                             replace(self._wrong((mistake,), draft), names=(*wrong.names, mistake.name),
                                     says=(*wrong.says, mistake.says), mixed=True)
@@ -197,6 +197,7 @@ class AnswerKey:
     spec: AnswerKeys
     spellings: tuple[tuple[str, str], ...]
     given: tuple[tuple[str, Fraction], ...]
+    supposed: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     @property
     def derivation(self) -> Derivation:
@@ -255,4 +256,4 @@ class AnswerKey:
         """What reads answers to this question."""
         question = self.candidates.question
         real = frozenset(name for name, whole in question.symbols.items() if not whole)
-        return AnswerReader(dict(self.spellings), self.spec.left, self.unit, self.spec.decimal_comma, real)
+        return AnswerReader(dict(self.spellings), self.spec.left, self.unit, self.spec.decimal_comma, real, self.supposed)

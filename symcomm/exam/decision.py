@@ -8,7 +8,7 @@ and what is equal there has to be proved by cases (``identity``), or is undecide
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,8 @@ def decide(answer: str, key: AnswerKey) -> Verdict:
             return Verdict("unreadable", read, hint=str(why))
         if not found.right:
             break
-    return found
+    supposed = dict.fromkeys(note for part in parts for note in part.supposed)
+    return replace(found, hint="; ".join([*supposed, found.hint]).rstrip("; ")) if supposed else found
 
 
 def _shown(part: Side, key: AnswerKey) -> str:

@@ -91,6 +91,7 @@ class Side:
     prefix: int = 0
     literal: Literal | None = None
     slack: Fraction = Fraction(0)
+    supposed: tuple[str, ...] = ()  # how names were read that the question does not say
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class AnswerReader:
     unit: Unit = ONE
     decimal_comma: bool = False
     real: frozenset[str] = frozenset()  # the symbols that are measured, not counted
+    supposed: frozenset[str] = frozenset()  # spellings that nobody declared: N for N_layer
     split: dict[str, tuple[str, ...] | str] = field(default_factory=dict, compare=False)
 
     def read(self, text: str) -> tuple[Side, ...]:
@@ -167,7 +169,7 @@ class AnswerReader:
 
         >>> reader = AnswerReader({"N": "N", "D": "D", "ND": "N_D"})
         >>> reader.names_in("DN"), reader.names_in("ND")
-        (('D', 'N'), 'ND is a name here, or N times D: write N*D or put it in other letters')
+        (('D', 'N'), 'ND is N_D here, or N times D: write N*D or N_D')
         """
         found = self.split.get(word)
         if found is None:
@@ -190,13 +192,16 @@ class AnswerReader:
                     ways[stop] += [(*way, piece) for way in ways[start]]
                     del ways[stop][3:]
         found = ways[-1]
+        if len(found) > 1 and self.supposed:  # what is declared comes first
+            found = [way for way in found if not self.supposed & {*way}] or found
         if len(found) == 1:
             return tuple(known[piece] for piece in found[0])
         if len(found) > 1:
             first, second = sorted(found, key=len)[:2]
             one, other = " times ".join(first), " times ".join(second)
-            said = f"{one} is a name here, or {other}" if len(first) == 1 else f"{word}: {one}, or {other}?"
-            return f"{said}: write {'*'.join(second)} or put it in other letters"
+            if len(first) == 1:
+                return f"{word} is {known[word]} here, or {other}: write {'*'.join(second)} or {known[word]}"
+            return f"{word}: {one}, or {other}? write * between the names"
         return self._unknown(word)
 
     def _unknown(self, word: str) -> str:
@@ -214,10 +219,14 @@ class AnswerReader:
             not isinstance(self.names_in(w), str) for w in word.split("x")
         ):
             return "x is not a name here: write * for a product, or x with spaces around it"
+        strange = [c for c in word if c not in self.spellings]
+        if word.isalpha() and 1 < len(word) <= 8 and 0 < len(strange) < len(word) and len(strange) <= 2:
+            return self._unknown(strange[0])
         same = [n for n in self.spellings if n.lower() == word.lower()]
         hint = f"did you mean {same[0]}? case matters" if same else nearest(word, [*dict.fromkeys(self.spellings)])
         shown = ", ".join(dict.fromkeys(self.spellings.values()))
-        near = hint.replace("'", "") if hint.startswith("did you mean") else f"the names are {shown}"
+        remark = "leave remarks out; " if len(re.sub(r"[^A-Za-z]", "", word)) > 1 else ""
+        near = hint.replace("'", "") if hint.startswith("did you mean") else f"{remark}the names are {shown}"
         return f"{word[:30]} is not a name here; {near}"
 
     # -- tokens --------------------------------------------------------------------------------------------
@@ -230,6 +239,12 @@ class AnswerReader:
             match = _TOKEN.match(text, position)
             if match is None:
                 c = text[position]
+                if c in "<>" and re.search(r"\b(?:if|when|for|where)\b", text):
+                    raise UnreadError("no conditions: give one formula")
+                if text.count("{") > text.count("}"):
+                    raise UnreadError("a brace is not closed: {")
+                if text[position:].startswith("<sup>"):
+                    raise UnreadError("write powers as ^2")
                 raise UnreadError(_STRANGE.get(c, f"'{c}' means nothing in a formula"))
             kind, start, position = match.lastgroup or "", position, match.end()
             if kind == "space":
@@ -316,6 +331,7 @@ class _Parser:
         self.reader, self.tokens, self.at = reader, tokens, 0
         self.unit: tuple[Fraction, Unit, int] | None = None
         self.names: set[str] = set()
+        self.supposed: dict[str, None] = {}
         self.slack = Fraction(0)
 
     @property
@@ -335,7 +351,7 @@ class _Parser:
         if self.unit is not None and kinds == ["number", "-", "number"]:
             raise UnreadError("a range or a difference? give one value")
         scale, unit, prefix = self.unit or (Fraction(1), None, 0)
-        return Side(form, frozenset(self.names), scale, unit, prefix, literal, self.slack)
+        return Side(form, frozenset(self.names), scale, unit, prefix, literal, self.slack, tuple(self.supposed))
 
     def _literal(self) -> Literal | None:
         """The number, where there is nothing else: with a sign, a power of ten, and its unit."""
@@ -426,15 +442,12 @@ class _Parser:
                     continue
                 if unit is not None:
                     raise UnreadError("words after the unit" if token.kind == "word" else "the unit is not clear")
-                if token.kind == "number" and (last_number or self._after_name()):
-                    what = (
-                        "two numbers side by side: write * between them"
-                        if last_number
-                        else ("a number after a name: write ^ or *")
-                    )
-                    raise UnreadError(what)
+                if token.kind == "number" and last_number:
+                    raise UnreadError("two numbers side by side: write * between them")
                 if sliced:
-                    raise UnreadError("what does / divide by? write brackets, or * after it")
+                    raise _sliced([below[-1]], token.text)
+                if token.kind == "number" and self._after_name():
+                    raise UnreadError("a number after a name: write ^ or *")
                 divides = False
             elif token is _END:
                 raise UnreadError("the answer is empty" if not self.tokens else "a value is missing at the end")
@@ -444,7 +457,7 @@ class _Parser:
             number = self.next.kind == "number"
             made = self.power()
             if sliced and len(made) > 1:
-                raise UnreadError("what does / divide by? write brackets: a/(b*c), or a/b*c")
+                raise _sliced(made)
             (below if divides else above).extend(made)
             last_number = number
         top_form = forms.Product(tuple(above)) if len(above) > 1 else above[0]
@@ -519,6 +532,9 @@ class _Parser:
                     raise UnreadError(f"there is no function {token.text[:30]} here")
                 raise UnreadError(names)
             self.names.update(names)
+            for said in self.reader.supposed:
+                if said in token.text and self.reader.spellings[said] in names:
+                    self.supposed[f"{said} was read as {self.reader.spellings[said]}"] = None
             return [Sym(name, name not in self.reader.real) for name in names]
         if token.kind == "%":
             raise UnreadError("a percent sign inside a formula")
@@ -638,6 +654,8 @@ class _Parser:
             return None
         word = token.text
         reader = self.reader
+        if not top and len(word) == 1:
+            return None  # a letter in brackets is a name, or none
         symbols = not isinstance(reader.names_in(word), str)
         one = self._one(word, known=symbols)
         if one is None:
@@ -695,6 +713,17 @@ class _Parser:
             rate = unit.powers == Unit.parse("FLOP/second").powers
             return found[0], unit if rate or unit == Unit.parse("FLOP") else found[1], found[2]
         return found
+
+
+def _sliced(below: list[Form], more: str = "") -> UnreadError:
+    """What is told where it is not clear how far a fraction with / goes."""
+    from symcomm.printing.forms import plain
+
+    said = [plain(piece).replace("·", "*") for piece in below] + ([more] if more else [])
+    one, other = "*".join(said), "*".join(said[1:]) or "..."
+    if len(one) > 60 or more in ("(", "[", "{"):
+        return UnreadError("what does / divide by? write brackets: a/(b*c), or a/b*c")
+    return UnreadError(f"what does / divide by? write /({one}) or /{said[0]}*{other}")
 
 
 def _ends(token: Token) -> str:
