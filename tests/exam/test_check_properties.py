@@ -1,4 +1,4 @@
-"""Thousands of ways to write the right answer, and near misses: nothing wrong is right, and hardly anything undecided."""
+"""Ways to write the right answer, and near misses: nothing wrong is right, and hardly anything undecided."""
 
 import random
 from functools import cache
@@ -13,9 +13,9 @@ def right(name):
     return key(name).expr
 
 
-@pytest.mark.parametrize("pairs", [320, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("pairs", [160, pytest.param(10_000, marks=pytest.mark.long)])
 def test_rewritings_are_right_and_near_misses_are_not(pairs):
-    rng = random.Random(7)  # noqa: S311
+    rng = random.Random(7)
     undecided, complaints = 0, []
     for n in range(pairs):
         name = [*QUESTIONS][n % len(QUESTIONS)]

@@ -134,7 +134,7 @@ class AnswerReader:
         if not sides or not all(sides):
             last = "nothing stands after the equals sign" if sides and not sides[-1] else "nothing stands between two ="
             raise UnreadError("the answer is missing" if len(sides) <= 1 else last)
-        if len(sides) == 1 and self._is_left(sides[0]) and len(sides[0]) == 1:
+        if len(sides) == 1 and len(sides[0]) == 1 and sides[0][0].text == self.left and self._is_left(sides[0]):
             raise UnreadError(f"the answer is missing after {sides[0][0].text}")
         return tuple(_Parser(self, side).part() for side in sides)
 
@@ -321,6 +321,7 @@ _END = Token("end", "")
 _OPERATORS = frozenset("*/^")
 _STARTS = frozenset({"number", "word", "frac", "surd", *_CLOSING, *_CALLS})
 _EACH = frozenset(Unit.parse(name) for name in ("device", "iteration", "step", "layer", "stage", "message"))
+_NUMERIC = frozenset({"number", "+", "-", "*", "^", "(", ")", "{", "}"})
 _UNIT_TAIL = frozenset({"word", "/", "*", "^", "number", "%", "(", ")"})
 
 
@@ -344,7 +345,7 @@ class _Parser:
         token = self.next
         if token is not _END:
             raise UnreadError(_ends(token))
-        if _degree(form) > EXPONENT_LIMIT:
+        if degree(form) > EXPONENT_LIMIT:
             raise UnreadError(f"powers are at most {EXPONENT_LIMIT:,}", refused=True)
         literal = self._literal()
         kinds = [t.kind for t in self.tokens[:3]]
@@ -650,9 +651,13 @@ class _Parser:
             if self.next is not _END and self.next.kind not in ("+", "-", ")"):
                 raise UnreadError("a percent sign inside a formula")
             return Fraction(1, 100), ONE, 0
+        if token.kind in ("(", "["):
+            return self._bracketed(top)
         if token.kind != "word":
             return None
         word = token.text
+        if word in _CALLS and self.at + 1 < len(self.tokens) and self.tokens[self.at + 1].kind == "(":
+            return None
         reader = self.reader
         if not top and len(word) == 1:
             return None  # a letter in brackets is a name, or none
@@ -661,14 +666,13 @@ class _Parser:
         if one is None:
             return None
         if symbols:
-            alone = top and all(t.kind in ("number", "+", "-", "*", "^", "(", ")") for t in self.tokens[: self.at])
+            alone = top and all(t.kind in _NUMERIC for t in self.tokens[: self.at])
             if not alone or self.at + 1 < len(self.tokens):
                 return None
             raise UnreadError(f"{word} is a symbol here: write the unit in full, such as bytes or seconds")
         self.at += 1
         scale, unit, prefix = one
-        worded = word in COUNTED and counts(reader.unit) and measure(word) != one
-        if worded and self.next.kind == "word":  # 3.4 billion parameters
+        if word in COUNTED and scale == COUNTED[word] and self.next.kind == "word":  # 3.4 billion parameters
             more = measure(self.next.text)
             if more is not None and more[0] == 1:
                 self.at += 1
@@ -697,10 +701,28 @@ class _Parser:
             scale, unit = scale * more[0] ** power, unit * more[1] ** power
         return scale, unit, prefix
 
+    def _bracketed(self, top: bool) -> tuple[Fraction, Unit, int] | None:
+        """A unit in brackets at the end: ``24 N D^2 [bytes]``."""
+        start, inside = self.at, self.tokens[self.at + 1 : -1]
+        closed = len(self.tokens) > start + 2 and self.tokens[-1].kind == _CLOSING[self.next.kind]
+        if not (top and start and closed and all(t.kind in ("word", "/", "%") for t in inside)):
+            return None
+        if any(t.kind == "word" and not isinstance(self.reader.names_in(t.text), str) for t in inside):
+            return None
+        try:
+            inner = _Parser(self.reader, inside)
+            found = inner.measured(top)
+        except UnreadError:
+            return None
+        if found is None or inner.next is not _END:
+            return None
+        self.at = len(self.tokens)
+        return found
+
     def _one(self, word: str, known: bool) -> tuple[Fraction, Unit, int] | None:
         """One word as a unit, or as the size of a count."""
         unit = self.reader.unit
-        if word in COUNTED and counts(unit):
+        if word in COUNTED and (counts(unit) or len(word) > 4):
             return Fraction(COUNTED[word]), unit, 0
         if known:
             try:
@@ -757,16 +779,16 @@ def _powered(base: Form, exponent: Form) -> Form:
     return Power(base, exponent)
 
 
-def _degree(form: Form) -> Fraction:
+def degree(form: Form) -> Fraction:
     """A bound of the power that anything in a form is raised to."""
     if isinstance(form, Power):
         exponent = forms.evaluate(form.exponent, {}) if not forms.names(form.exponent) else Fraction(1)
-        return max(_degree(form.base), Fraction(1)) * abs(exponent) + (_degree(form.exponent) if exponent == 1 else 0)
+        return max(degree(form.base), Fraction(1)) * abs(exponent) + (degree(form.exponent) if exponent == 1 else 0)
     if isinstance(form, Product):
-        return sum((max(_degree(f), Fraction(0)) for f in form.factors if not isinstance(f, (Num, Sym))), Fraction(0))
+        return sum((max(degree(f), Fraction(0)) for f in form.factors if not isinstance(f, (Num, Sym))), Fraction(0))
     if isinstance(form, (Num, Sym)):
         return Fraction(1) if isinstance(form, Sym) else Fraction(0)
-    return max((_degree(f) for f in form.parts), default=Fraction(0))
+    return max((degree(f) for f in form.parts), default=Fraction(0))
 
 
 def as_spellings(symbols: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]:
