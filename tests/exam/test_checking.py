@@ -39,7 +39,7 @@ def checked(problem, answer):
     ("text", "hint"),
     [
         ("24ND^2/2k", "write /(2*k) or /2*k"),
-        ("1/2N", "write /(2*N_layer) or /2*N_layer"),
+        ("1/2N", "write /(2*N) or /2*N"),
         ("24 N D2", "D2 is not a name: write D^2 or 2*D"),
         ("24 12 N D^2", "two numbers side by side"),
         ("24NDx", "x is not a name here"),
@@ -67,8 +67,11 @@ def test_a_name_that_can_be_split_in_two_ways_is_told_with_both():
     assert key("fsdp_state").check("192ND^2/N_D").hint == "ND is N_D here, or N times D: write N*D or N_D"
 
 
-@pytest.mark.parametrize("text", ["24·N·D² bytes", "$24\\,N_{\\text{layer}}D^{2}$", "24 N D^2 [bytes]", "V = 24ND² ≈ 12.9 GB",
-                                  "12 884 901 888", "12.9 GB", "103.08 Gbit", "12,9·10^9", "24ND^2/2^30 GiB"])  # fmt: skip
+RIGHT = ["24·N·D² bytes", r"$24\,N_{\text{layer}}D^{2}$", "24 N D^2 [bytes]", "V = 24ND² ≈ 12.9 GB", "12 884 901 888",
+         "12.9 GB", "103.08 Gbit", "12,9·10^9", "24ND^2/2^30 GiB"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", RIGHT)
 def test_the_right_answer_is_right_however_it_is_written(text):
     assert key("dp_payload").check(text).right
 
@@ -109,7 +112,7 @@ def test_a_derivation_is_asked_again_under_other_conventions_and_with_every_mist
     assert sc.check("4 N D F", d).right
     assert "N was read as N_layer" in sc.check("4 N D F", d).hint
     assert sc.check("2 N D F", d).mistakes in (("elements_for_bytes",), ("matrix_of_mlp_forgotten",))
-    assert sc.check("8 (k-1)/k N D F", d).conventions == ("communication: sent_per_rank",)
+    assert sc.check("8 N D F (k-1)/k", d).conventions == ("communication: sent_per_rank",)
 
 
 def test_an_answer_is_read_as_latex_for_the_student_to_see():
@@ -212,7 +215,8 @@ HOSTILE = [
     "Matrix([[1]*60]*60)", "24\u200bND^2\u202e", "\\input{/etc/passwd}", "=HYPERLINK(\"http://x\")", "D^(10^9)",
     "(((N+D)^60)^60)^60", "2^(2^(2^(2^(2^10))))", "{" * 5000 + "D" + "}" * 5000, "\\frac{" * 600, "N" * 3900,
     "sqrt(" * 50 + "D" + ")" * 50, "+".join(["D^1000"] * 500), "*".join(["(N+1)^999"] * 300), "9" * 3999, "1,1" * 1300,
-    "\\left(" * 500, "log(" * 60 + "D" + ")" * 60, "ceil(" * 59 + "D/3" + ")" * 59, "D_" * 1900, "'" * 3000, "min(D," * 59,
+    "\\left(" * 500, "log(" * 60 + "D" + ")" * 60, "ceil(" * 59 + "D/3" + ")" * 59, "D_" * 1900, "'" * 3000,
+    "min(D," * 59,
     "1/" * 1900 + "3", "D^-1" * 900, "((N-D)/(D-N))^1000", "0^-1", "0^0", "D^D^D", "2^D", "(-1)^(1/2)", "1e1000*D",
     "99^999*D", "7^999*7^999*7^999*N", "10^-1000*sqrt(N)", "max(" + ",".join(["N"] * 900) + ")",
 ]  # fmt: skip
@@ -237,12 +241,11 @@ def test_hostile_texts_get_a_verdict_within_fifty_milliseconds_and_are_never_rig
     assert slow == []
 
 
-_PIECES = ["24", "N", "D", "^2", "k", "(", ")", "/", "*", " ", "\\frac", "{", "}", "sqrt", "GB", "=", ",", ".", "1", "-",
-           "+", "e9", "_", "\\text", "%", "x", "⌈", "⌉", "²", "½", "[", "]", "log2", "min", "\\left", "|", "B", "s"]  # fmt: skip
+_PIECES = r"""24 N D ^2 k ( ) / * \frac { } sqrt GB = , . 1 - + e9 _ \text % x ⌈ ⌉ ² ½ [ ] log2 min \left | B s"""
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.sampled_from(_PIECES), max_size=30).map("".join) | st.text(max_size=60))
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([*_PIECES.split(), " "]), max_size=30).map("".join) | st.text(max_size=60))
 def test_any_text_gets_a_verdict(text):
     verdict = key("tf32_peak").check(text)
     assert verdict.verdict in (
