@@ -1,6 +1,6 @@
 """How many answers are checked a second: ``python benchmarks/answers.py``; exit status 1 below the limits.
 
-The answers are those of tests/data/answers.json, to sixteen questions; hostile ones that are made of pieces are left out.
+The answers are those of tests/data/answers.json, to sixteen questions, without those that are made of pieces.
 """
 
 from __future__ import annotations

@@ -83,6 +83,14 @@ def test_numbers_are_right_when_they_are_rounded_to_two_digits_or_cut_off_at_thr
                     "1e1": "different"}  # fmt: skip
 
 
+def test_a_calculation_behind_a_unit_is_worked_out_and_not_left_out():
+    check = key("dp_payload").check
+    assert check("25.77 GB/2").right
+    assert not check("12.88 GB / 2").right
+    assert check("6.44 GB + 6.44 GB").right
+    assert check("12.88 GB/s").verdict == "different"
+
+
 def test_a_decimal_comma_is_read_where_the_document_says_so():
     d = sc.peak_rate(clock="1.41 GHz", units=108, fma=512)
     assert sc.check("155,935 TFLOP/s", d).verdict == "unreadable"

@@ -110,6 +110,7 @@ class AnswerReader:
     real: frozenset[str] = frozenset()  # the symbols that are measured, not counted
     supposed: frozenset[str] = frozenset()  # spellings that nobody declared: N for N_layer
     split: dict[str, tuple[str, ...] | str] = field(default_factory=dict, compare=False)
+    short: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def read(self, text: str) -> tuple[Side, ...]:
         """The parts of an answer; raises ``UnreadError``."""
@@ -195,6 +196,7 @@ class AnswerReader:
         if len(found) > 1 and self.supposed:  # what is declared comes first
             found = [way for way in found if not self.supposed & {*way}] or found
         if len(found) == 1:
+            self.short[word] = tuple(piece for piece in found[0] if piece in self.supposed)
             return tuple(known[piece] for piece in found[0])
         if len(found) > 1:
             first, second = sorted(found, key=len)[:2]
@@ -322,7 +324,6 @@ _OPERATORS = frozenset("*/^")
 _STARTS = frozenset({"number", "word", "frac", "surd", *_CLOSING, *_CALLS})
 _EACH = frozenset(Unit.parse(name) for name in ("device", "iteration", "step", "layer", "stage", "message"))
 _NUMERIC = frozenset({"number", "+", "-", "*", "^", "(", ")", "{", "}"})
-_UNIT_TAIL = frozenset({"word", "/", "*", "^", "number", "%", "(", ")"})
 
 
 class _Parser:
@@ -334,6 +335,7 @@ class _Parser:
         self.names: set[str] = set()
         self.supposed: dict[str, None] = {}
         self.slack = Fraction(0)
+        self.behind = (-1, -1)  # where the unit stands
 
     @property
     def next(self) -> Token:
@@ -376,11 +378,8 @@ class _Parser:
                 while at < len(tokens) and kinds[at] in (")", "}"):
                     at += 1
                 found = Literal(found.value, found.place, found.digits, True)
-        rest = tokens[at:]
-        if rest and (
-            self.unit is None or any(t.kind not in _UNIT_TAIL for t in rest) or rest[0].kind not in ("word", "%")
-        ):
-            return None
+        if at < len(tokens) and self.behind != (at, len(tokens)):
+            return None  # a calculation, or a formula
         return found.times(Fraction(sign)) if sign < 0 else found
 
     # -- the grammar ---------------------------------------------------------------------------------------
@@ -434,8 +433,10 @@ class _Parser:
             elif not first:
                 if token.kind not in _STARTS and token.kind != "%":
                     break
+                start = self.at
                 said = self.measured(top)
                 if said is not None:
+                    self.behind = (start, self.at)
                     if unit is not None:
                         again = said[1] == unit[1] and said[0] == unit[0]
                         raise UnreadError("the unit is there twice" if again else "two units")
@@ -533,9 +534,8 @@ class _Parser:
                     raise UnreadError(f"there is no function {token.text[:30]} here")
                 raise UnreadError(names)
             self.names.update(names)
-            for said in self.reader.supposed:
-                if said in token.text and self.reader.spellings[said] in names:
-                    self.supposed[f"{said} was read as {self.reader.spellings[said]}"] = None
+            for said in self.reader.short.get(token.text, ()):
+                self.supposed[f"{said} was read as {self.reader.spellings[said]}"] = None
             return [Sym(name, name not in self.reader.real) for name in names]
         if token.kind == "%":
             raise UnreadError("a percent sign inside a formula")
