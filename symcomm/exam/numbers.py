@@ -56,10 +56,10 @@ def _bits(form: Form, values: Mapping[str, Fraction]) -> float:
             worth = values[name]
             return worth.numerator.bit_length() + worth.denominator.bit_length()
         case Power(base, Num(exponent)):
-            return _bits(base, values) * max(1.0, abs(float(exponent)))
+            return _bits(base, values) * max(1.0, float(abs(exponent)))
         case Power(base, exponent):
-            return _bits(base, values) * 2.0 ** min(60.0, _bits(exponent, values))
-    return sum(_bits(part, values) for part in form.parts) + 1
+            return _bits(base, values) * float(2.0 ** min(60.0, _bits(exponent, values)))
+    return 1.0 + sum(_bits(part, values) for part in form.parts)
 
 
 def _near(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
@@ -76,7 +76,9 @@ def _near(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
     sign, mantissa, exponent, _ = found._mpf_
     if abs(exponent) > 2 * _EXPONENT:
         return None
-    return Fraction(-int(mantissa) if sign else int(mantissa)) * Fraction(2) ** exponent
+    whole, power = Fraction(int(mantissa)), int(exponent)
+    size = whole * Fraction(1 << power) if power >= 0 else whole / Fraction(1 << -power)
+    return -size if sign else size
 
 
 class _Near:
