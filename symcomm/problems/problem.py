@@ -716,9 +716,9 @@ def check_points(problem: Problem) -> None:
             raise DocumentError(f"the answers have {together} points together, but the question {heading.points}",
                                 heading.span, "let them add up")  # fmt: skip
         if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
-            total = sum(line.points for line in rubric)
-            if total != heading.points:
-                raise DocumentError(f"the steps have {total} points together, but the question {heading.points}",
+            steps = sum(line.points for line in rubric)
+            if steps != heading.points:
+                raise DocumentError(f"the steps have {steps} points together, but the question {heading.points}",
                                     question.asks[0].section.span_of("rubric"), "let them add up")  # fmt: skip
     headings = [item for item in problem.items if isinstance(item, Heading)]
     for number, heading in enumerate(headings):
