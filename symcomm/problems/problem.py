@@ -594,7 +594,7 @@ class _Reader:
 
         name, sheet = section.text("ask"), self.worksheet(section)
         if name not in QUANTITIES and sheet is None:
-            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), nearest(name, [*QUANTITIES]))
+            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), QUANTITIES.hint(name))
         wanted = sheet or QUANTITIES[name]
         known = {option.name: option for option in wanted.options}
         section.only([*ASK_KEYS, *known])
