@@ -88,6 +88,9 @@ def new_name(context: Context, item: Branch, wanted: str = "before its shape", h
     key, family, member = spelling(stem.word, scripts)
     check_key(context, key, factor)
     scope, index = context.scope, ""
+    if member in scope.torn - scope.indices:
+        hint = f"say in this row how far it runs: {member} = 1, \\dots, n"
+        raise context.wrong(f"the index {member} ran to different ends in the rows above", item, hint)
     if member and (member in scope.indices or (is_letter(member) and scope.is_family(family))):
         key, index = family, member
     return context.counted(Identifier(context.over(factor), key, latex(context.cell.text, stem, scripts), index))

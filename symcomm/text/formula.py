@@ -188,7 +188,7 @@ class _Layer:
             contexts[name], items[name], found = _items(cell, Scope(self.tensors, self.sizes, functions=self.functions))
             ranges = _merged(ranges, found)
         indices = _indices(ranges) | self.letters.keys()  # what runs in a row above runs here, too
-        scope = Scope(self.tensors, self.sizes, frozenset(indices), self.functions)
+        scope = Scope(self.tensors, self.sizes, frozenset(indices), self.functions, torn=frozenset(self.torn))
         for context in contexts.values():
             context.scope = scope  # a range may stand in another cell of the row
         declared: dict[str, tuple[Declaration, ...]] = {"Input": ()}
