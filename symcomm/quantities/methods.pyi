@@ -28,6 +28,16 @@ class DerivedQuantities:
     ) -> Derivation:
         """The arithmetic intensity: operations per byte moved."""
 
+    def listing(
+        self,
+        member: str,
+        index: object = "i",
+        last: int | str = "N",
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The members of a list such as (x_1, y_1), ..., (x_N, y_N): every index goes up by one from each to the next."""
+
     def parameters(
         self,
         of: Literal["all", "active"] = "all",
@@ -117,6 +127,7 @@ class DerivedQuantities:
         stage: object = None,
         chunks: int | str | None = None,
         frozen: object = None,
+        microbatches: int | str | None = None,
         step: Literal["forward", "first", "later"] = "later",
         held: object = None,
         workspace: object = None,
@@ -605,7 +616,7 @@ class DerivedQuantities:
         by: object = None,
         of: object = None,
         outputs: object = None,
-        slip: Literal["overwrite", "product_rule", "inner_derivative"] | None = None,
+        slip: Literal["adjoint_overwritten", "product_rule_forgotten", "inner_derivative_forgotten"] | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -655,7 +666,7 @@ class DerivedQuantities:
         of: object = None,
         by: object = None,
         outputs: object = None,
-        slip: Literal["overwrite", "product_rule", "inner_derivative"] | None = None,
+        slip: Literal["adjoint_overwritten", "product_rule_forgotten", "inner_derivative_forgotten"] | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

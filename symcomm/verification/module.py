@@ -389,7 +389,8 @@ class _Writer:
         return Spelled(
             op.kind, operands, tuple(out), dict(op.attributes),
             sizes=lambda letter: self.length(axes[i] for i in letter), number=self.number, constant=constant,
-            mean=len(operands) == 1 and not out and share == 1, helpers=self.helpers, space=lambda i: self.length([axes[i]]),
+            mean=len(operands) == 1 and not out and share == 1, helpers=self.helpers,
+            space=lambda i: self.length([axes[i]]),
             equal=lambda w, t, p: (self.graph.axes[axes[w]].size - self.graph.axes[axes[t]].size + 1
                                    - self.graph.axes[axes[p]].size).expand() == 0,
         )  # fmt: skip
