@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-_DOCS = "https://docs.pytorch.org/docs/2.13"
+_DOCS = "https://docs.pytorch.org/docs/stable"
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,14 @@ def _tables_sent(entries: CallEntries, context: RunContext) -> CallEntries:
     )
 
 
+def _before_scattered(entries: CallEntries, context: RunContext) -> CallEntries:
+    found = []
+    for e in entries:
+        gradient = e.kind == "all-reduce" and e.phase == "backward" and e.tensor in context.shapes
+        found.append(replace(e, elements=e.elements * context.shards) if gradient else e)
+    return found
+
+
 def _axis_by_axis(entries: CallEntries, context: RunContext) -> CallEntries:
     made = []
     for e in entries:
@@ -181,6 +189,11 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         TorchConvention(
             "reduced_before_product", "DTensor carries no partial sum through a matrix product: it is reduced before.",
             f"{_DOCS}/distributed.tensor.html", _reduced_before_product,
+        ),
+        TorchConvention(
+            "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it: sums over other "
+            "axes of the mesh are of the whole gradient, not of a shard.",
+            f"{_DOCS}/distributed.fsdp.fully_shard.html", _before_scattered,
         ),
         TorchConvention(
             "axis_by_axis", "DTensor reduces over one axis of the mesh after the other.",

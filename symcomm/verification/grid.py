@@ -50,8 +50,8 @@ class GridCell:
         """
         if self.found is None:
             return "×" if " failed: " in self.why else "–"
-        numbers = [str([*CONVENTIONS].index(name) + 1) for name in self.found.conventions]
-        return ("=" if self.found.holds else "≠") + (f" ({', '.join(numbers)})" if numbers else "")
+        numbers = map(str, sorted([*CONVENTIONS].index(name) + 1 for name in self.found.conventions))
+        return ("=" if self.found.holds else "≠") + (f" ({', '.join(numbers)})" if self.found.conventions else "")
 
 
 def grid(
@@ -117,7 +117,7 @@ def markdown(cells: Sequence[GridCell]) -> str:
         name = f"`{strategy}`" + (f" {schedule}" if schedule else "") if strategy else "one process"
         lines.append(f"| {name} | {by} | " + " | ".join(found[m].mark if m in found else "–" for m in models) + " |")
     used = {name for cell in cells if cell.found is not None for name in cell.found.conventions}
-    lines += ["", *(f"{n}. *{c.name}*: {c.statement} ([PyTorch]({c.source}))"
+    lines += ["", *(f"- ({n}) *{c.name}*: {c.statement} ([PyTorch]({c.source}))"
                     for n, c in enumerate(CONVENTIONS.values(), 1) if c.name in used)]  # fmt: skip
     return "\n".join(lines) + "\n"
 

@@ -69,7 +69,7 @@ METHODS: tuple[Method, ...] = (
     Method("ddp", "DistributedDataParallel",
            lambda s: s.pipeline is None and _batch_only(s) and len(batch_meshes(s)) == 1, ("buckets", "tables_sent")),
     Method("fsdp2+dtensor", "fully_shard around DTensor",
-           lambda s: s.pipeline is None and _shards(s, SHARDS) and len(shard_rules(s)) == 1, (*_DTENSOR, *_FSDP),
+           lambda s: s.pipeline is None and _shards(s, SHARDS) and len(shard_rules(s)) == 1, (*_DTENSOR, "reduced_before_scattered", *_FSDP),
            (("gathered_activations", "keep"),)),
     Method("dtensor", "DTensor", lambda s: s.pipeline is None and not shard_rules(s),
            (*_DTENSOR, "axis_by_axis"),

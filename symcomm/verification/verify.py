@@ -202,7 +202,8 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     counted = reports if together else reports[:1]
     total = derived_flops(case) * (case.ranks // case.stages if together else 1)
     routed = ("routing_by_product",) if context.routing_flops else ()
-    rows = [ComparedRow("FLOPs" + (", all ranks" if together else ""), "FLOP", total, total + context.routing_flops,
+    routing = context.routing_flops * (case.ranks // case.stages if together else 1)
+    rows = [ComparedRow("FLOPs" + (", all ranks" if together else ""), "FLOP", total, total + routing,
                 Fraction(sum(sum(r["flops"].values()) for r in counted)), routed)]  # fmt: skip
     parameters = held = derived_parameters(case)
     why: tuple[str, ...] = ()

@@ -211,7 +211,7 @@ def test_the_grid_is_a_table_with_the_conventions_below():
     text = markdown(cells)
     assert f"| `data(2)` | DistributedDataParallel | = | = ({number}) |" in text
     assert f"| `tensor(2)` | DistributedDataParallel | – | ≠ ({number}) |" in text
-    assert f"{number}. *padded_rows*" in text
+    assert f"- ({number}) *padded_rows*" in text
 
 
 def test_the_grid_runs_two_and_four_processes():
