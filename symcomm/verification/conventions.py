@@ -191,8 +191,8 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             f"{_DOCS}/distributed.tensor.html", _reduced_before_product,
         ),
         TorchConvention(
-            "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it: sums over other "
-            "axes of the mesh are of the whole gradient, not of a shard.",
+            "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it: sums over "
+            "other axes of the mesh are of the whole gradient, not of a shard.",
             f"{_DOCS}/distributed.fsdp.fully_shard.html", _before_scattered,
         ),
         TorchConvention(
