@@ -195,7 +195,7 @@ def _smallest(values: np.ndarray, most: int) -> np.ndarray:
     least = values[: len(values) // _RUN * _RUN].reshape(-1, _RUN).min(axis=1)
     some = np.flatnonzero(values <= np.partition(least, most - 1)[most - 1] * _MARGIN)
     found = values[some]
-    return some[found <= np.partition(found, most - 1)[most - 1] * _MARGIN]
+    return np.asarray(some[found <= np.partition(found, most - 1)[most - 1] * _MARGIN])
 
 
 def nearest(points: Points, most: int) -> Points:

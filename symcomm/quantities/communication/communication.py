@@ -21,7 +21,7 @@ from symcomm.parallel.placement import Collective, Compute
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program import pipeline
 from symcomm.program.instructions import BETWEEN_STAGES, Program, Send, Turn
-from symcomm.program.program import program
+from symcomm.program.program import program, unstaged
 from symcomm.quantities.communication.call import Call
 from symcomm.quantities.communication.reasons import lead, reasons
 from symcomm.quantities.declared import Meaning, OneOf
@@ -173,7 +173,7 @@ def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
     """Where another place would be cheaper, and whether that is so at the sizes given."""
     names = [n for n in setting.values if n in setting.symbols]
     known = put({n: setting.values[n] for n in names})
-    for c in program(setting.graph, strategy, setting.accounting, setting.frozen).plan.conditions:
+    for c in program(setting.graph, unstaged(strategy), setting.accounting, setting.frozen).plan.conditions:
         less, more = c.less.xreplace(known), c.more.xreplace(known)
         said = f"Each sum and gather stands where the least bytes are sent as long as {c}"
         if not (less.is_number and more.is_number):
