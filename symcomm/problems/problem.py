@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -699,9 +700,9 @@ def check_points(problem: Problem) -> None:
             raise DocumentError(f"the answers have {total} points together, but the question {heading.points}",
                                 heading.span, "let them add up")  # fmt: skip
         if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
-            total = sum(line.points for line in rubric)
-            if total != heading.points:
-                raise DocumentError(f"the steps have {total} points together, but the question {heading.points}",
+            worth = sum((line.points for line in rubric), Fraction(0))
+            if worth != heading.points:
+                raise DocumentError(f"the steps have {worth} points together, but the question {heading.points}",
                                     question.asks[0].section.span_of("rubric"), "let them add up")  # fmt: skip
     headings = [item for item in problem.items if isinstance(item, Heading)]
     for number, heading in enumerate(headings):
