@@ -54,6 +54,8 @@ def solve(
         document = solved(problem, progress, conventions(accounting))
     if detail:
         document = replace(document, detail=detail)  # type: ignore[arg-type]  # click checked it
+    for note in document.told:
+        click.echo(f"note: {document.file}: {note}", err=True)
     from symcomm.render import editions as rendered
 
     for path in rendered(document, formats, output, editions=editions, templates=templates, engine=engine,  # type: ignore[arg-type]  # click checked them

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
+from symcomm.problems.answered import contradictions, with_answers
 from symcomm.problems.blocks import blamed
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.figures import Figure, draw
@@ -177,7 +178,8 @@ def solve(
     if progress:
         progress(done, total, "")
     compare(problem, beside, made)
-    made = graded(problem, made)
+    made, leaks = with_answers(problem, graded(problem, made))
+    told = tuple(contradictions(problem, made))
     return Document(
         problem.title,
         problem.subtitle,
@@ -190,6 +192,8 @@ def solve(
         problem.course,
         problem.detail,
         problem.extra,
+        leaks,
+        told,
     )
 
 
