@@ -77,8 +77,11 @@ class Drawing:
             (Path(folder) / "drawing.svg").write_bytes(self.svg())
             source = Path(folder) / "main.typ"
             source.write_text('#set page(width: auto, height: auto, margin: 0pt)\n#image("drawing.svg")\n')
-            made = typst.compile(str(source), root=folder, format=kind, ignore_system_fonts=True, timestamp=0)
-        return made if isinstance(made, bytes) else bytes(made[0])
+            format_ = "pdf" if kind == "pdf" else "png"
+            made: object = typst.compile(str(source), root=folder, format=format_, ignore_system_fonts=True, timestamp=0)
+        if not isinstance(made, bytes):
+            raise RenderError(f"Typst made no {kind}")
+        return made
 
 
 def _spans(text: str, size: float) -> str:

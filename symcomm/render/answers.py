@@ -241,9 +241,7 @@ class AnswerWriter:
             unit="",
             exhibits=() if brief else tuple(table_view(e, writer) for e in shared if e.place == "after"),
             others=None,
-            mistakes=()
-            if brief
-            else tuple(writer.sentence(m) for m in dict.fromkeys(m for a in run for m in a.mistakes)),
+            mistakes=() if brief else tuple(writer.sentence(m.rpartition(" (")[0] or m) for m in run[0].mistakes),
             notes=() if brief else self.notes((n for a in run for n in a.derivation.notes), writer),
             points=None,
             grading=self.grading(run, writer),
