@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
@@ -24,10 +25,8 @@ def with_mistakes(document: Document, problem: Problem) -> Document:
     for block in document.blocks:
         if isinstance(block, Answer):
             ask = next(asks)
-            try:
+            with suppress(SymcommError):  # what follows from an earlier answer cannot be asked again by itself
                 block = replace(block, mistakes=tuple(_told(key_of(problem, ask), block)))
-            except SymcommError:  # a question that cannot be asked again, as one that follows from an earlier answer
-                pass
         blocks.append(block)
     return replace(document, blocks=tuple(blocks))
 

@@ -51,7 +51,9 @@ class Drawing:
         """A disc by its centre."""
         self.parts.append(f'<circle cx="{x:g}" cy="{y:g}" r="{radius:g}" fill="{fill}" stroke="{stroke}"/>')
 
-    def text(self, x: float, y: float, text: str, size: float = 9, colour: str = "#1b1b1b", anchor: str = "middle") -> None:
+    def text(
+        self, x: float, y: float, text: str, size: float = 9, colour: str = "#1b1b1b", anchor: str = "middle"
+    ) -> None:
         """A line of text; what stands in backquotes is set as the name of a tensor or symbol."""
         self.parts.append(f'<text x="{x:g}" y="{y:g}" font-family="{FONT}" font-size="{size:g}" fill="{colour}" '
                           f'text-anchor="{anchor}">{_spans(text, size)}</text>')  # fmt: skip
@@ -60,7 +62,7 @@ class Drawing:
         """The picture."""
         head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}pt" height="{self.height:g}pt" '
                 f'viewBox="0 0 {self.width:g} {self.height:g}">')  # fmt: skip
-        return f"{head}\n" .encode() + "\n".join([*self.parts, "</svg>"]).encode()
+        return f"{head}\n".encode() + "\n".join([*self.parts, "</svg>"]).encode()
 
     def written(self, kind: str) -> bytes:
         """The bytes of a picture in a format: ``svg``, or ``pdf`` and ``png``, which Typst makes of it."""
@@ -77,8 +79,8 @@ class Drawing:
             (Path(folder) / "drawing.svg").write_bytes(self.svg())
             source = Path(folder) / "main.typ"
             source.write_text('#set page(width: auto, height: auto, margin: 0pt)\n#image("drawing.svg")\n')
-            format_ = "pdf" if kind == "pdf" else "png"
-            made: object = typst.compile(str(source), root=folder, format=format_, ignore_system_fonts=True, timestamp=0)
+            quiet = {"root": folder, "ignore_system_fonts": True, "timestamp": 0}
+            made: object = typst.compile(str(source), format="pdf" if kind == "pdf" else "png", **quiet)
         if not isinstance(made, bytes):
             raise RenderError(f"Typst made no {kind}")
         return made

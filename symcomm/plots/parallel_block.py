@@ -44,7 +44,10 @@ def parallel_block(made: Program, region: str = "") -> tuple[Drawing, str]:
     if len(stations) > _MOST:
         raise ValuesError(f"the layer has {len(stations)} stations, too many to be drawn", hint="draw a smaller table")
     back = [s for s in steps if isinstance(s, Collective) and s.phase == "backward" and _activation(made, s)]
-    widths = [16.0 if s.kind == "call" else 24.0 + 5.2 * max(len(bare(line).replace("`", "")) for line in s.lines) for s in stations]
+    widths = [
+        16.0 if s.kind == "call" else 24.0 + 5.2 * max(len(bare(line).replace("`", "")) for line in s.lines)
+        for s in stations
+    ]
     gap = max(9.0, min(22.0, (_WIDTH - 40 - sum(widths)) / (len(stations) + 1)))
     scale = min(1.0, (_WIDTH - 40) / (sum(widths) + gap * (len(stations) + 1)))
     tall = max([len(s.lines) for s in stations if s.kind != "call"], default=1) * 12.0 + 8
@@ -65,7 +68,9 @@ def parallel_block(made: Program, region: str = "") -> tuple[Drawing, str]:
             drawing.text(x + wide / 2, middle - 13, _NAMES[station.lines[0]], 6.5, MARK)
         else:
             height = len(station.lines) * 12.0 + 6
-            drawing.box(x, middle - height / 2, wide, height, TINT if station.cut else "none", INK if station.cut else LINE)
+            drawing.box(
+                x, middle - height / 2, wide, height, TINT if station.cut else "none", INK if station.cut else LINE
+            )
             for n, line in enumerate(station.lines):
                 drawing.text(x + wide / 2, middle - height / 2 + 12 * n + 12, line, 9)
             drawing.text(x + wide / 2, middle + height / 2 + 9, station.note, 6.8, SOFT)
@@ -111,7 +116,7 @@ def _stations(made: Program, steps: list[Collective | Compute]) -> list[_Station
             if step.phase == "forward" and tensors[step.tensor.split(" @ ")[0]].role != "weight":
                 found.append(_Station("call", [step.kind], makes=[step.tensor.split(" @ ")[0]]))
             continue
-        if step.op.phase != "forward" or step.part != "whole" and step.op.kind not in MAP:
+        if step.op.phase != "forward" or (step.part != "whole" and step.op.kind not in MAP):
             continue
         weights = [n for n in step.inputs if tensors[n].role == "weight" and len(tensors[n].axes) > 1]
         data = tuple(n for n in step.inputs if tensors[n].role != "weight")

@@ -26,7 +26,9 @@ def sharded_timeline(made: Program) -> tuple[Drawing, str]:
             if of.role == "weight":
                 kinds[step.phase].add(step.kind)
     if not kinds["forward"] | kinds["backward"]:
-        raise ValuesError("the strategy moves no weights and no gradients of weights", hint="strategy: fully-sharded(k)")
+        raise ValuesError(
+            "the strategy moves no weights and no gradients of weights", hint="strategy: fully-sharded(k)"
+        )
     drawing = Drawing(_WIDTH, 76)
     network, compute = 22.0, 50.0
     for y, name in ((network, "network"), (compute, "compute")):

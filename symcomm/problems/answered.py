@@ -31,7 +31,9 @@ def with_answers(problem: Problem, made: Sequence[Block]) -> tuple[list[Block], 
     def lookup(reference: Reference) -> Told | None:
         if reference.topic != "answer":
             if reference.topic:
-                raise DocumentError(f"nothing is referred to by '{reference.topic[:20]}:'", reference.span, "answer:2.1")
+                raise DocumentError(
+                    f"nothing is referred to by '{reference.topic[:20]}:'", reference.span, "answer:2.1"
+                )
             return None
         if reference.name not in answers:
             hint = nearest(reference.name, [*answers]) if answers else "no question stands in this document"

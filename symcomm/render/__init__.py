@@ -67,7 +67,9 @@ def editions(
         for form in wanted:
             if form in ("md", "tex"):  # a PDF and an HTML page hold their pictures
                 files |= pictures.files(document, form, stem, edition)
-                files |= assets(document, form, templates).files if form == "tex" or dict(document.extra).get("logo") else {}
+                files |= (
+                    assets(document, form, templates).files if form == "tex" or dict(document.extra).get("logo") else {}
+                )
     return write_files(files, output)
 
 
