@@ -79,8 +79,10 @@ class Drawing:
             (Path(folder) / "drawing.svg").write_bytes(self.svg())
             source = Path(folder) / "main.typ"
             source.write_text('#set page(width: auto, height: auto, margin: 0pt)\n#image("drawing.svg")\n')
-            quiet = {"root": folder, "ignore_system_fonts": True, "timestamp": 0}
-            made: object = typst.compile(str(source), format="pdf" if kind == "pdf" else "png", **quiet)
+            made: object = typst.compile(
+                str(source), root=folder, format="pdf" if kind == "pdf" else "png", ignore_system_fonts=True,
+                timestamp=0,
+            )  # fmt: skip
         if not isinstance(made, bytes):
             raise RenderError(f"Typst made no {kind}")
         return made

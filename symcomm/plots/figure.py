@@ -31,7 +31,7 @@ def figure(width: float = 7.2, height: float = 4.6) -> Any:
 
 
 def written(made: Any, kind: str) -> bytes:
-    """A figure or a drawing as the bytes of an ``svg``, ``png`` or ``pdf`` file: the same figure always gives the same bytes."""
+    """A figure or a drawing as an ``svg``, ``png`` or ``pdf`` file: the same figure always gives the same bytes."""
     if isinstance(made, Drawing):
         return made.written(kind)
     import matplotlib as mpl

@@ -1,6 +1,6 @@
 """A layer under a strategy as it runs: its products with their weights, what is cut, and where ranks communicate.
 
-Read from the program of a training step: forward from left to right, and the calls of the backward pass on the way back.
+Read from the program of a training step: forward from left to right, and the calls of the backward pass below it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from symcomm.graph.graph import bare
 from symcomm.graph.ops import MAP
 from symcomm.parallel.placement import Collective, Compute
 from symcomm.plots.drawing import INK, LINE, MARK, SOFT, TINT, Drawing
-from symcomm.program.program import Program
+from symcomm.program.instructions import Program
 
 _MARKS = {"all-reduce": "+", "reduce-scatter": "+", "all-gather": "⇉", "all-to-all": "⤨"}
 _NAMES = {"all-reduce": "AllReduce", "reduce-scatter": "ReduceScatter", "all-gather": "AllGather",
@@ -39,7 +39,7 @@ def parallel_block(made: Program, region: str = "") -> tuple[Drawing, str]:
 
     Raises ``ValuesError`` for a layer with too many ops to be drawn.
     """
-    steps = [s for s in made.plan.steps if not region or made.region_of(s) == region]
+    steps = [*(made.region(region) if region else made.plan).steps]
     stations = _stations(made, steps)
     if len(stations) > _MOST:
         raise ValuesError(f"the layer has {len(stations)} stations, too many to be drawn", hint="draw a smaller table")

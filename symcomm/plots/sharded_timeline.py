@@ -8,7 +8,7 @@ from __future__ import annotations
 from symcomm.errors import ValuesError
 from symcomm.parallel.placement import Collective
 from symcomm.plots.drawing import INK, LINE, MARK, SOFT, TINT, Drawing
-from symcomm.program.program import Program
+from symcomm.program.instructions import Program
 
 _WIDTH, _BOX, _HIGH = 470.0, 26.0, 16.0
 
