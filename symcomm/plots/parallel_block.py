@@ -136,9 +136,9 @@ def _stations(made: Program, steps: list[Collective | Compute]) -> list[_Station
         if before is None or before.kind != "local":
             found.append(_Station("local", [], "local", cut=False))
             before = found[-1]
-        said = word or "scores · values"
-        if said not in before.lines and not (said == "scores · values" and before.lines):
-            before.lines.append("attention" if not word else word)
+        said = word or f"`{bare(step.makes).split('·')[0].removesuffix('_i')}`"
+        if said not in before.lines:
+            before.lines.append(said)
         before.makes.append(step.makes)
     return [s for s in found if s.lines]
 

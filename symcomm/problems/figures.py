@@ -239,7 +239,8 @@ def _roofline_of_models(request: Request) -> tuple[Any, str]:
     points: dict[str, tuple[float, float]] = {}
     ridge = peak = Fraction(0)
     for name, model in request.models.items():
-        mine = replace(request, model=model, given=(), options={k: v for k, v in request.options.items() if k != "models"})
+        options = {key: value for key, value in request.options.items() if key != "models"}
+        mine = replace(request, model=model, given=(), options=options)
         made = mine.derive("roofline")
         known = numbers(made)
         ridge = known["I_machine"]

@@ -448,6 +448,9 @@ class _Reader:
                 self.block(item)
         elif not isinstance(value, Section):
             raise DocumentError("a block holds keys and values", value.span, "it starts with model:, ask: or figure:")
+        elif self.inside is not None and "figure" not in value:
+            problem = f"a question or model within ':::{self.inside.name}': its answer would be missing elsewhere"
+            raise DocumentError(problem, value.span, "put it below the line :::")
         elif _is_draw(value):
             replace(value, what="this draw").only(DRAW_KEYS)
             self.required += self.derived_requirements(value)
