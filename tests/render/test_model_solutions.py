@@ -85,6 +85,7 @@ def test_full_detail_shows_every_step_and_brief_none() -> None:
 
 # -- pages of the examples ------------------------------------------------------------------------------
 
+
 def pages(pdf: bytes) -> int:
     return len(re.findall(rb"/Type\s*/Page\b", pdf))
 
@@ -123,7 +124,9 @@ def test_each_edition_has_what_is_for_its_readers_and_no_more() -> None:
     assert "Half of the points for 1.61061 GB" in texts["graders"]
     assert "$n_{\\text{AR}}$ (3 points) · $V_{\\text{AR}}$ (4 points)" in texts["graders"]
     rows = [line for line in texts["key"].splitlines() if line.startswith("| ")]
-    assert [row.split(" | ")[0] for row in rows[2:]] == ["| 1\\. Parameters", "| 2\\. Data parallelism"] or len(rows) == 4
+    assert [row.split(" | ")[0] for row in rows[2:]] == ["| 1\\. Parameters", "| 2\\. Data parallelism"] or len(
+        rows
+    ) == 4
     assert "1\\.5 GiB" in texts["key"]
 
 
