@@ -47,7 +47,7 @@ KINDS = {
     "sensitivity": f"figure: sensitivity\nwant: least\n{BUCKETS}",
     "roofline": "figure: roofline\nops: Y\ndevice: H100-SXM\n",
     "memory_timeline": "figure: memory_timeline\nstrategy: fully-sharded(8)\n",
-    "parallel_block": "figure: parallel_block\nstrategy: tensor(8)\n",
+    "parallel_block": "figure: parallel_block\nstrategy: cut(D, 8)\n",
     "sharded_timeline": "figure: sharded_timeline\nstrategy: fully-sharded(8)\n",
 }
 
