@@ -26,6 +26,7 @@ FLOORS = {
     "symcomm.text": 1,
     "symcomm.identity": 2,
     "symcomm.dtypes": 2,
+    "symcomm.sums": 2,
     "symcomm.derivation": 2,
     "symcomm.printing": 2,
     "symcomm.graph": 3,
