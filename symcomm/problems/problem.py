@@ -7,6 +7,7 @@ refused with the line and column of the key, before anything is derived.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.problems.figures import FIGURE_LIMIT, Figure, read_figure
 from symcomm.problems.formula import formula_table
 from symcomm.problems.keys import Known, merge, read_conventions, read_option, read_symbols, read_values, symbol_key
+from symcomm.problems.references import Lookup, Reference, Told, fill, of_values
 from symcomm.render.document import Heading, LayerTable, Prose
 from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
@@ -160,9 +162,13 @@ class Problem:
 # -- reading ----------------------------------------------------------------------------------------
 
 
+def _said(known: Known) -> Told:
+    return Told.of(known.quantity, known.span.word if "{{" not in known.span.word else "")
+
+
 def read_problem(path: str | Path) -> Problem:
     """The problem in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
-    return parse_problem(pieces.read_text(Path(path)), str(path))
+    return read_template(path).problem()
 
 
 def parse_problem(text: str, file: str = "<text>") -> Problem:
@@ -171,6 +177,40 @@ def parse_problem(text: str, file: str = "<text>") -> Problem:
     >>> parse_problem("---\\ntitle: Homework 2\\n---\\nWords.").title
     'Homework 2'
     """
+    return parse_template(text, file).problem()
+
+
+@dataclass(frozen=True)
+class Template:
+    """A problem file whose references to drawn values are still open: its front matter, and its pieces in order.
+
+    A fenced block stands for the values in it.
+    """
+
+    file: str
+    head: Section
+    parts: tuple[pieces.Piece | Value, ...] = field(repr=False)
+
+    def problem(self, drawn: Mapping[str, Told] | None = None) -> Problem:
+        """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
+
+        >>> made = parse_template("A model of {{ D }} columns.").problem({"D": Told("4096")})
+        >>> made.items[0].markdown
+        'A model of 4096 columns.'
+        """
+        reader = _Reader(self.file, self.head, drawn or {})
+        for part in self.parts:
+            reader.take(part)
+        return reader.problem()
+
+
+def read_template(path: str | Path) -> Template:
+    """The template in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
+    return parse_template(pieces.read_text(Path(path)), str(path))
+
+
+def parse_template(text: str, file: str = "<text>") -> Template:
+    """The template in a text; ``file`` names it in errors."""
     text = pieces.one_line_end(text)
     front = pieces.front_matter(text, file)
     head = blocks.read(front[0], front[1], "the front matter") if front and front[0].strip() else None
@@ -180,17 +220,25 @@ def parse_problem(text: str, file: str = "<text>") -> Problem:
         raise DocumentError("the front matter must be a mapping of keys to values", head.span)
     head = replace(head, what="the front matter")
     head.only(FRONT_KEYS)
-    reader = _Reader(file, head)
-    for piece in pieces.pieces(text, file):
-        reader.take(piece)
-    return reader.problem()
+    return Template(file, head, tuple(_read_block(piece) for piece in pieces.pieces(text, file)))
+
+
+def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
+    if not isinstance(piece, pieces.BlockPiece):
+        return piece
+    if not piece.yaml.strip():
+        raise DocumentError("this block is empty", piece.span, "it starts with model:, ask: or figure:")
+    return blocks.read(piece.yaml, piece.source, "this block")
 
 
 class _Reader:
     """Reads the pieces of one file in order; a block may refer to the tables and models before it."""
 
-    def __init__(self, file: str, head: Section) -> None:
-        self.file, self.head = file, head
+    def __init__(self, file: str, head: Section, drawn: Mapping[str, Told]) -> None:
+        filled = blocks.filled(head, of_values(drawn, final=True))
+        assert isinstance(filled, Section)
+        self.file, self.head, self.drawn = file, filled, drawn
+        head = filled
         self.items: list[Item] = []
         self.tables: list[Table] = []
         self.models: dict[str, ModelBlock] = {}
@@ -198,9 +246,12 @@ class _Reader:
         self.conventions = read_conventions(head)
         self.dtype = head.text("dtype")
 
-    def take(self, piece: pieces.Piece) -> None:
-        """Adds one piece."""
-        match piece:
+    def take(self, piece: pieces.Piece | Value) -> None:
+        """Adds one piece, in which the values known so far stand for their references."""
+        if isinstance(piece, (Scalar, Listing, Section)):
+            self.block(blocks.filled(piece, self.known()))
+            return
+        match pieces.filled(piece, self.known(final=isinstance(piece, pieces.TablePiece))):
             case pieces.ProsePiece(markdown, span):
                 self.items.append(Prose(markdown, span))
             case pieces.HeadingPiece(level, markdown, points, span):
@@ -208,10 +259,45 @@ class _Reader:
             case pieces.TablePiece(table):
                 self.tables.append(table)
                 self.items.append(LayerTable(table))
-            case pieces.BlockPiece(yaml, source, span):
-                if not yaml.strip():
-                    raise DocumentError("this block is empty", span, "it starts with model:, ask: or figure:")
-                self.block(blocks.read(yaml, source, "this block"))
+
+    def known(self, final: bool = True) -> Lookup:
+        """What references stand for: drawn values, and those that were given so far."""
+        said = {item.name: _said(item) for item in self.values}
+        said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
+        return of_values({**said, **self.drawn}, final=final)
+
+    def in_prose(self) -> list[Item]:
+        """The items, with all values that are given in the document in their prose.
+
+        Raises ``DocumentError`` for a value that is told in prose and not the same everywhere.
+        """
+        said: dict[str, Told] = {}
+        models = [item.values for item in self.items if isinstance(item, ModelBlock)]
+        asks = [item.given for item in self.items if isinstance(item, Ask)]
+        several: dict[str, tuple[Known, Known]] = {}
+        first: dict[str, Known] = {}
+        for known in (one for group in (self.values, *models, *asks) for one in group):
+            if first.setdefault(known.name, known).quantity != known.quantity:
+                several.setdefault(known.name, (first[known.name], known))
+            said[known.name] = _said(known)
+        lookup = of_values({**said, **self.drawn}, final=True)
+
+        def once(reference: Reference) -> Told | None:
+            if not reference.topic and reference.name in several and reference.name not in self.drawn:
+                one, other = several[reference.name]
+                raise DocumentError(
+                    f"{reference.name} is {one.span.word} in line {one.span.line} and {other.span.word} in line "
+                    f"{other.span.line}", reference.span, "write the number that is meant",
+                )  # fmt: skip
+            return lookup(reference)
+
+        def told(item: Item) -> Item:
+            match item:
+                case Prose(markdown, span) | Heading(_, markdown, _, span) if "{{" in markdown:
+                    return replace(item, markdown=fill(markdown, span, once))
+            return item
+
+        return [told(item) for item in self.items]
 
     def block(self, value: Value) -> None:
         if isinstance(value, Listing):
@@ -400,7 +486,7 @@ class _Reader:
         """The problem, once all pieces were taken."""
         head = self.head
         title = head.text("title")
-        items = list(self.items)
+        items = self.in_prose()
         if not title:
             first = next((n for n, item in enumerate(items) if isinstance(item, Heading)), None)
             heading = items[first] if first is not None else None

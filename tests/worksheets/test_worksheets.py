@@ -16,7 +16,7 @@ from symcomm.graph.graph import Graph
 from symcomm.problems.problem import read_problem
 from symcomm.problems.solve import solve
 from symcomm.quantities import QUANTITIES
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 from symcomm.units import Unit
 from symcomm.worksheets import Worksheet, built_in, parse_worksheet, read_worksheet
 
