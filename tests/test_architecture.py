@@ -27,6 +27,7 @@ FLOORS = {
     "symcomm.identity": 2,
     "symcomm.dtypes": 2,
     "symcomm.sums": 2,
+    "symcomm.einsum": 2,
     "symcomm.derivation": 2,
     "symcomm.printing": 2,
     "symcomm.graph": 3,
