@@ -52,7 +52,7 @@ class NumberFormat:
     @property
     def bias(self) -> int:
         """What is taken off the stored exponent."""
-        return 2 ** (self.exponent - 1) - 1 if self.bias_said is None else self.bias_said
+        return (1 << self.exponent - 1) - 1 if self.bias_said is None else self.bias_said
 
     @property
     def smallest_exponent(self) -> int:
@@ -62,7 +62,7 @@ class NumberFormat:
     @property
     def largest_exponent(self) -> int:
         """The exponent of the largest number."""
-        return 2**self.exponent - 1 - self.bias - (self.specials == "ieee")
+        return (1 << self.exponent) - 1 - self.bias - (self.specials == "ieee")
 
     @property
     def largest(self) -> Fraction:
@@ -121,12 +121,32 @@ class NumberFormat:
         """How many codes are no numbers."""
         if not self.floating:
             return 0
-        return {"ieee": 2 * (2**self.mantissa - 1), "last": 2, "minus zero": 1}.get(self.specials, 0)
+        return {"ieee": 2 * ((1 << self.mantissa) - 1), "last": 2, "minus zero": 1}.get(self.specials, 0)
 
     @property
     def bytes(self) -> Fraction:
         """The bytes of one element."""
         return Fraction(self.stored or self.bits, 8)
+
+    def decoded(self, code: int) -> Value:
+        """The number that a code stands for: sign, exponent and mantissa read off its bits.
+
+        >>> FORMATS["fp16"].decoded(0b0_01111_0000000000), FORMATS["fp8_e4m3fn"].decoded(0b0_1111_111)
+        (Fraction(1, 1), 'nan')
+        """
+        if not self.floating:
+            return Fraction(code - 2**self.bits if code >> (self.bits - 1) else code)
+        minus, rest = divmod(code, 2 ** (self.bits - 1))
+        exponent, mantissa = divmod(rest, 2**self.mantissa)
+        ones = exponent == 2**self.exponent - 1
+        if self.specials == "ieee" and ones:
+            return "nan" if mantissa else "-inf" if minus else "inf"
+        last = self.specials == "last" and ones and mantissa == 2**self.mantissa - 1
+        if last or (self.specials == "minus zero" and minus and not rest):
+            return "nan"
+        lead = Fraction(mantissa, 1 << self.mantissa) + (exponent > 0)
+        found: Fraction = lead * power_of_two(max(exponent, 1) - self.bias)
+        return -found if minus else found
 
     def contains(self, other: NumberFormat) -> bool:
         """Whether every number of another format is one of this one."""

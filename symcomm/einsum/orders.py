@@ -149,7 +149,7 @@ class _Search:
             out = self.einsum.output if whole else [i for i in dict.fromkeys(order) if i in result]
             words = [self.written(part, labels) for part, labels in ((one, left), (other, right))]
             cost = self.cost(left, right, result)
-            found.append(Contraction(*tree, f"{','.join(words)}->{''.join(out)}", cost, self.size(result)))
+            found.append(Contraction(tree[0], tree[1], f"{','.join(words)}->{''.join(out)}", cost, self.size(result)))
             return one | other
 
         go(tree)

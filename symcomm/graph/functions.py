@@ -131,32 +131,40 @@ def _einsum(reader: Reader, node: tree.FunctionCall) -> Value:
             seen[index] = place
             labels[place] = loops[index]
             reader.join(axes.setdefault(index, dim), dim, subscripts.place(n, index), f"the index {index}")
-        for one, other in twice:
-            eye = reader.constant(f"eye({value.tensor.name},{one + 1},{other + 1})",
-                                  (value.dims[one], value.dims[other]), node.span)  # fmt: skip
-            eye.tensor.virtual = True
-            kept = [k for k in range(len(labels)) if k != other]
-            out = [(labels[k], value.dims[k]) for k in kept]
-            value = reader.emit("contraction", (value, eye), (value.labels(of, labels), (labels[one], labels[other])),
-                                reader.letters_of((value, of)), out, node.span, lookup=True, slice=True)  # fmt: skip
-            twice[:] = [(a - (a > other), b - (b > other)) for a, b in twice]
-            labels = [labels[k] for k in kept]
+        for one, again in reversed(twice):  # the last axis first, so that the places of the others stay
+            value, labels = _diagonal(reader, value, of, labels, (one, again), node.span)
         parts.append((value, of, labels, [*seen]))
     whole = [(loops[index], axes[index]) for index in einsum.output]
     value, of, labels, mine = parts[0]
-    for n, (other, of_other, others, indices) in enumerate(parts[1:], start=1):
+    for n, (right, of_right, others, indices) in enumerate(parts[1:], start=1):
         later = {index for part in parts[n + 1 :] for index in part[3]} | {*einsum.output}
         mine = [index for index in dict.fromkeys((*mine, *indices)) if index in later]
         last = n == len(parts) - 1
         out = whole if last else [(loops[index], axes[index]) for index in mine]
-        value = reader.emit("contraction", (value, other), (value.labels(of, labels), other.labels(of_other, others)),
-                            reader.letters_of((value, of), (other, of_other)), out, node.span)  # fmt: skip
-        of, labels = {**of_other, **of}, [label for label, _ in out]
+        value = reader.emit("contraction", (value, right), (value.labels(of, labels), right.labels(of_right, others)),
+                            reader.letters_of((value, of), (right, of_right)), out, node.span)  # fmt: skip
+        of, labels = {**of_right, **of}, [label for label, _ in out]
     if len(parts) == 1:
-        moved = {"view": True} if len(whole) == len(labels) else {}
+        moved = {"view": True} if len(whole) == len(labels) else {}  # nothing is summed: axes change places
         return reader.emit("contraction", (value,), (value.labels(of, labels),), reader.letters_of((value, of)), whole,
                            node.span, **moved)  # fmt: skip
     return value
+
+
+def _diagonal(
+    reader: Reader, value: Value, of: dict[str, Label], labels: list[Label], pair: tuple[int, int], span: Span
+) -> tuple[Value, list[Label]]:
+    """The elements of a value whose places along two axes are equal, and the labels of the axes that are left."""
+    one, again = pair
+    name = f"eye({value.tensor.name},{one + 1},{again + 1})"
+    eye = reader.constant(name, (value.dims[one], value.dims[again]), span)
+    eye.tensor.virtual = True
+    kept = [place for place in range(len(labels)) if place != again]
+    made = reader.emit(
+        "contraction", (value, eye), (value.labels(of, labels), (labels[one], labels[again])),
+        reader.letters_of((value, of)), [(labels[k], value.dims[k]) for k in kept], span, lookup=True, slice=True,
+    )  # fmt: skip
+    return made, [labels[k] for k in kept]
 
 
 def _mean(reader: Reader, node: tree.FunctionCall) -> Value:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Options that cannot be said as "unknown phase 'x'".
 _NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", "count", "numbers")
-GROUPS = ("counting", "memory", "communication", "time", "fitting")  # the order in which they are told
+GROUPS = ("counting", "memory", "communication", "time", "fitting", "numbers")  # the order in which they are told
 
 
 # -- what an annotation may say -----------------------------------------------------------------------------
@@ -172,9 +172,7 @@ class Registry(Mapping[str, DeclaredQuantity]):
 @cache
 def _groups(path: tuple[str, ...], ending: str) -> dict[str, str]:
     files = [file for root in path for file in Path(root).glob(f"*/*.{ending}")]
-    return {
-        f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")
-    }
+    return {f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")}
 
 
 def of_worksheet(sheet: Worksheet, group: str = "") -> DeclaredQuantity:

@@ -503,7 +503,9 @@ class DerivedQuantities:
     def throughput(
         self,
         strategy: Strategy | str | None = None,
-        of: Literal["tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device_hours", "devices"] = "tokens_per_second",
+        of: Literal[
+            "tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device_hours", "devices"
+        ] = "tokens_per_second",
         microbatches: int | str | None = None,
         step: object = None,
         achieved: object = None,
@@ -560,7 +562,22 @@ class DerivedQuantities:
 
     def scaling_law(
         self,
-        want: Literal["parameters", "tokens", "tokens_per_parameter", "exponent_parameters", "exponent_tokens", "coefficient_parameters", "coefficient_tokens", "doubling", "loss", "break_even", "rule_compute", "rule_crossover", "rule_tokens_per_parameter", "same_compute"] = "parameters",
+        want: Literal[
+            "parameters",
+            "tokens",
+            "tokens_per_parameter",
+            "exponent_parameters",
+            "exponent_tokens",
+            "coefficient_parameters",
+            "coefficient_tokens",
+            "doubling",
+            "loss",
+            "break_even",
+            "rule_compute",
+            "rule_crossover",
+            "rule_tokens_per_parameter",
+            "same_compute",
+        ] = "parameters",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
