@@ -48,7 +48,7 @@ def read_subscripts(text: str | Cell) -> Subscripts:
     >>> read_subscripts("bij, bjk -> bik").output
     ('b', 'i', 'k')
     """
-    cell = single(text, "einsum") if isinstance(text, str) else text
+    cell = single(text) if isinstance(text, str) else text
     text = cell.text
     if len(text) > LENGTH_LIMIT:
         raise FormulaError(f"these subscripts have {len(text)} characters; at most {LENGTH_LIMIT} are read",

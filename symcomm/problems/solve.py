@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
-from symcomm.problems.blocks import blamed
+from symcomm.problems.blocks import blamed, written_at
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.figures import Figure, draw
 from symcomm.problems.keys import Known, check_units, merge
@@ -166,6 +166,7 @@ def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None
     except SymcommError as error:
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
+        error.span = written_at(ask.section, error.span) or error.span
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
     return Answer(ask.label, derivation, used(derivation, known), quantity, ask.span)

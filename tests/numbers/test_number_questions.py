@@ -142,6 +142,10 @@ def test_the_scale_of_the_loss_moves_what_gradients_are_kept() -> None:
     assert answer("loss_scaling", format="bf16", gradient="0.0000000001", want="least_scale") < Fraction(1, 2**90)
 
 
+ONES = {"x": "1", "n": 5, "accumulator": "fp16"}
+PAIR = {"subscripts": "i,i", "shapes": "[2], [2]"}
+
+
 @pytest.mark.parametrize(
     ("quantity", "options", "message"),
     [
@@ -152,19 +156,19 @@ def test_the_scale_of_the_loss_moves_what_gradients_are_kept() -> None:
         ("einsum", {"subscripts": "ij", "shapes": "[2, 0]"}, "a size of '0'"),
         ("einsum", {"subscripts": "ij", "shapes": "[2, 2.5]"}, "a size of '2.5'"),
         ("einsum", {"subscripts": "ij->i", "shapes": "[2, 3]", "want": "best_order"}, "of one operand has no order"),
-        ("einsum", {"subscripts": "i,i", "shapes": "[2], [2]", "want": "backward", "count": "mul_add"}, "counted in fma2"),
+        ("einsum", {**PAIR, "want": "backward", "count": "mul_add"}, "counted in fma2"),
         ("einsum", {"subscripts": "i,", "shapes": "[2]," * 25}, "more than 20 shapes"),
         ("number_format", {"format": "fp12"}, "unknown number format 'fp12'"),
         ("number_format", {"format": "fp8"}, "'fp8' has variants: which one is meant?"),
-        ("number_format", {"format": "int8", "want": "epsilon"}, "int8 is a format of whole numbers: it has no epsilon"),
+        ("number_format", {"format": "int8", "want": "epsilon"}, "a format of whole numbers: it has no epsilon"),
         ("rounded", {"x": "70000", "format": "fp16"}, "70000 in fp16 becomes inf"),
         ("rounded", {"x": "0", "format": "fp16", "want": "relative_error"}, "there is no relative one"),
-        ("accumulation", {"x": "1", "n": 5, "accumulator": "fp16", "want": "overflow"}, "the sum never leaves fp16"),
+        ("accumulation", {**ONES, "want": "overflow"}, "the sum never leaves fp16"),
         ("accumulation", {"x": "1000", "n": 5, "accumulator": "fp16", "want": "limit"}, "does not stop growing"),
-        ("accumulation", {"x": "1", "n": 5, "accumulator": "fp16", "method": "pairwise", "want": "limit"}, "of a sum in order"),
+        ("accumulation", {**ONES, "method": "pairwise", "want": "limit"}, "of a sum in order"),
         ("accumulation", {"x": "1", "n": 5, "accumulator": "int8", "want": "bound"}, "exact until they wrap round"),
-        ("accumulation", {"x": "1", "n": 5, "accumulator": "fp16", "method": "compensated", "want": "bound"}, "higher order"),
-        ("accumulation", {"x": "1", "n": 5, "accumulator": "fp16", "x_format": "fp8_e5m2", "method": "pairwise"}, "own format"),
+        ("accumulation", {**ONES, "method": "compensated", "want": "bound"}, "higher order"),
+        ("accumulation", {**ONES, "x_format": "fp8_e5m2", "method": "pairwise"}, "own format"),
         ("loss_scaling", {"scale": "0"}, "the loss is multiplied by 0"),
         ("loss_scaling", {"want": "least_scale"}, "the least scale is that for a gradient"),
         ("loss_scaling", {"want": "least_scale", "gradient": "0"}, "is kept under every scale"),

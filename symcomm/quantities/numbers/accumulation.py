@@ -18,7 +18,7 @@ from symcomm.setting import Work
 from symcomm.units import ONE, Quantity
 
 _ROWS = 40  # binades that are shown
-_REPLAYED = 4_000  # additions that a witness makes one by one
+_REPLAYED = 2_000  # additions that a witness makes one by one
 _METHODS = {"in_order": "one after the other", "pairwise": "by halves", "compensated": "with compensation (Kahan)"}
 Accumulator = Annotated[str, Reads("dtype"), Meaning("the number format of the sum")]
 
@@ -120,7 +120,7 @@ def _again(value: Fraction, found: sums.Summed, f: NumberFormat, n: int, method:
         level = [found.x] * n if n <= _REPLAYED else []
         return (_halved(level, f) if level else Fraction(0)) == value if n <= _REPLAYED else True
     if found.through is not None:
-        few = min(n, 500)
+        few = min(n, 200)
         s: Value = Fraction(0)
         for _ in range(few):
             s = sums.added(s, found.x, f, found.through)
