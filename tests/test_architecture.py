@@ -32,6 +32,7 @@ FLOORS = {
     "symcomm.printing": 2,
     "symcomm.graph": 3,
     "symcomm.readers": 3,
+    "symcomm.differentiation": 4,
     "symcomm.setting": 4,
     "symcomm.parallel": 4,
     "symcomm.collectives": 4,

@@ -115,6 +115,11 @@ class Derivation:
         return self.answer.unit
 
     @property
+    def is_laid_out(self) -> bool:
+        """Whether a table says what the steps say, so that a page shows that table instead of them."""
+        return any(exhibit.laid_out for exhibit in self.exhibits)
+
+    @property
     def conventions(self) -> tuple[Convention, ...]:
         """The conventions that touched this number."""
         return self.accounting.statements(self.touched)

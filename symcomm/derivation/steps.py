@@ -83,8 +83,12 @@ class Condition:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A small table beside the steps, such as the list of collectives; cells are text or forms."""
+    """A small table beside the steps, such as the list of collectives; cells are text or forms.
+
+    Where its rows are the steps ``laid_out`` as courses print them, a page shows it instead of the steps.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | Form | Quantity, ...], ...]
+    laid_out: bool = False

@@ -38,6 +38,10 @@ class Printable(Protocol):
     @property
     def conventions(self) -> tuple[Convention, ...]: ...
     @property
+    def worth(self) -> Mapping[str, object]: ...
+    @property
+    def is_laid_out(self) -> bool: ...
+    @property
     def exhibits(self) -> tuple[Exhibit, ...]: ...
     @property
     def notes(self) -> tuple[str, ...]: ...
@@ -65,10 +69,10 @@ class PrintedLine:
 
 
 def lines(derivation: Printable) -> tuple[PrintedLine, ...]:
-    """The steps as numbered lines, continuations without their left side."""
+    """The steps as numbered lines, continuations without their left side; only the answer where a table says them."""
     out: list[PrintedLine] = []
     last = ""
-    for i, step in enumerate(derivation.steps, 1):
+    for i, step in enumerate((derivation.answer,) if derivation.is_laid_out else derivation.steps, 1):
         name = "" if step.name == last else step.name
         last = step.name
         reason = step.reason
@@ -97,9 +101,11 @@ def result(
     """The numbers and the exact quantity of the answer, or None where a value is missing."""
     known = numbers(derivation, values)
     form = derivation.answer.form
-    if any(name not in known for name in forms.names(form)):
+    if any(name not in known and name not in derivation.worth for name in forms.names(form)):
         return None
     try:
+        if any(name not in known for name in forms.names(form)):  # an irrational step
+            return known, derivation.at(**(values or {}))
         return known, Quantity(forms.evaluate(form, known), derivation.unit)
     except IrrationalError:
         return known, derivation.at(**(values or {}))
@@ -109,6 +115,8 @@ def result(
 
 def substituted(derivation: Printable, known: Mapping[str, Fraction]) -> dict[str, Fraction] | None:
     """The names of the answer with their numbers; None where the answer's form has no names (nothing to show)."""
+    if derivation.is_laid_out and isinstance(derivation.answer.form, forms.Sym):
+        return None  # a table says its number
     used = {name: known[name] for name in forms.names(derivation.answer.form) if name in known}
     return used or None
 

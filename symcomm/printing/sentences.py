@@ -15,7 +15,7 @@ from symcomm.printing.quantities import RELATIONS
 
 _QUOTED = re.compile(r"`([^`\n]{1,80})`|\$(?=\S)([^$\n]{1,80})(?<=\S)\$(?!\d)")
 _NUMBER = re.compile(r"(\d{1,40}(?:\.\d{1,20})?)(?:\^(?:(\d{1,4})|\{(\d{1,4})\}))?")
-_SIZE = re.compile(r"(\d{1,6})?([^\W\d][\w^'*,+\-]{0,79})")
+_SIZE = re.compile(r"(\d{1,6})?([^\W\d][\w^'*,+\-\u0302-\u0307]{0,79})")
 
 
 def sentence(

@@ -17,10 +17,29 @@ from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, neare
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
+from symcomm.problems.drawing_values import Draws, read_draws
+from symcomm.problems.exam_keys import (
+    ASK_EXAM_KEYS,
+    BOUND_KEYS,
+    ExamKeys,
+    ExamSettings,
+    read_bounds,
+    read_exam_keys,
+    read_settings,
+)
 from symcomm.problems.figures import FIGURE_LIMIT, Figure, read_figure
 from symcomm.problems.formula import formula_table
-from symcomm.problems.keys import Known, merge, read_conventions, read_option, read_symbols, read_values, symbol_key
-from symcomm.problems.references import Lookup, Reference, Told, fill, of_values
+from symcomm.problems.keys import (
+    Known,
+    merge,
+    read_conventions,
+    read_option,
+    read_symbols,
+    read_values,
+    symbol_key,
+    symbol_name,
+)
+from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
 from symcomm.render.document import Heading, LayerTable, Prose
 from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
@@ -29,14 +48,18 @@ from symcomm.units import Quantity
 if TYPE_CHECKING:
     from symcomm.quantities.declared import DeclaredQuantity
 
-FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")
+FRONT_KEYS = (
+    "title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype", "draw", "require",
+    "exam",
+)  # fmt: skip
+DRAW_KEYS = ("draw", "require")  # of a block of its own
 MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
     "axes", "layers_before",
 )  # fmt: skip
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
-ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed")
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", *ASK_EXAM_KEYS)
 
 
 @dataclass(frozen=True)
@@ -82,6 +105,7 @@ class Ask:
     section: Section
     printed: Quantity | None = None
     sheet: DeclaredQuantity | None = None
+    exam: ExamKeys = field(default_factory=ExamKeys)
 
     @property
     def span(self) -> Span:
@@ -113,7 +137,8 @@ Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure
 class Problem:
     """A problem file that was read and checked; nothing is derived yet.
 
-    ``items`` are its pieces in order; ``values`` are the numbers that hold for all its models.
+    ``items`` are its pieces in order; ``values`` are the numbers that hold for all its models. ``required`` are answers
+    that nobody is asked for, and whose bounds a paper has to keep.
     """
 
     file: str
@@ -126,6 +151,8 @@ class Problem:
     values: tuple[Known, ...]
     conventions: tuple[tuple[str, str], ...]
     items: tuple[Item, ...] = field(repr=False)
+    exam: ExamSettings = field(default_factory=ExamSettings)
+    required: tuple[Ask, ...] = ()
 
     @cached_property
     def models(self) -> dict[str, ModelBlock]:
@@ -143,6 +170,23 @@ class Problem:
         return tuple(item for item in self.items if isinstance(item, Ask))
 
     @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """What each ask is called, in order: its ``id``, else the number of its heading, with a letter where there are
+        several, else the words of the heading.
+
+        >>> parse_problem("## 2.1 Peak (3 points)\\n```symcomm\\nask: peak_rate\\n```\\n").ids
+        ('2.1',)
+        """
+        found: list[str] = []
+        for number, question in enumerate(self.questions, start=1):
+            words = question.heading.markdown if question.heading else ""
+            told = re.match(r"\W*(?:(?:Question|Problem|Exercise|Task)\s+)?(\d+(?:\.\d+)*)", words, re.IGNORECASE)
+            name = told[1] if told else re.sub(r"\W+", "-", words.lower()).strip("-")[:40] or str(number)
+            several = len(question.asks) > 1
+            found += [ask.exam.id or name + letters(at) * several for at, ask in enumerate(question.asks)]
+        return tuple(name if name not in found[:n] else f"{name}.{n + 1}" for n, name in enumerate(found))
+
+    @cached_property
     def questions(self) -> tuple[Question, ...]:
         """The asks gathered under the heading they stand below."""
         found: list[Question] = []
@@ -157,6 +201,15 @@ class Problem:
             elif isinstance(item, Ask):
                 found[-1] = replace(found[-1], asks=(*found[-1].asks, item))
         return tuple(found)
+
+
+def letters(number: int) -> str:
+    """What parts are counted by: a, b, ..., z, aa.
+
+    >>> letters(1), letters(26)
+    ('b', 'aa')
+    """
+    return letters(number // 26 - 1) + "abcdefghijklmnopqrstuvwxyz"[number % 26] if number >= 0 else ""
 
 
 # -- reading ----------------------------------------------------------------------------------------
@@ -191,14 +244,24 @@ class Template:
     head: Section
     parts: tuple[pieces.Piece | Value, ...] = field(repr=False)
 
+    @cached_property
+    def draws(self) -> Draws:
+        """What each paper draws for itself."""
+        found = [value for part in self.parts if not isinstance(part, PIECES) for value in _sections(part)]
+        return read_draws([self.head, *(section for section in found if _is_draw(section))])
+
     def problem(self, drawn: Mapping[str, Told] | None = None) -> Problem:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
+
+        Without ``drawn`` it has the values of an example.
 
         >>> made = parse_template("A model of {{ D }} columns.").problem({"D": Told("4096")})
         >>> made.items[0].markdown
         'A model of 4096 columns.'
         """
-        reader = _Reader(self.file, self.head, drawn or {})
+        if drawn is None:
+            drawn = self.draws.draw("", "example")
+        reader = _Reader(self.file, self.head, drawn)
         for part in self.parts:
             reader.take(part)
         return reader.problem()
@@ -223,6 +286,18 @@ def parse_template(text: str, file: str = "<text>") -> Template:
     return Template(file, head, tuple(_read_block(piece) for piece in pieces.pieces(text, file)))
 
 
+PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece)
+
+
+def _sections(value: Value) -> list[Section]:
+    inside = value.items if isinstance(value, Listing) else (value,)
+    return [item for item in inside if isinstance(item, Section)]
+
+
+def _is_draw(section: Section) -> bool:
+    return not {"ask", "model", "figure"} & {*section.keys} and bool({*DRAW_KEYS} & {*section.keys})
+
+
 def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
     if not isinstance(piece, pieces.BlockPiece):
         return piece
@@ -244,6 +319,8 @@ class _Reader:
         self.models: dict[str, ModelBlock] = {}
         self.notation, self.values = read_symbols(head, Notation())
         self.conventions = read_conventions(head)
+        self.exam = read_settings(head)
+        self.required: tuple[Ask, ...] = ()
         self.dtype = head.text("dtype")
 
     def take(self, piece: pieces.Piece | Value) -> None:
@@ -307,6 +384,9 @@ class _Reader:
                 self.block(item)
         elif not isinstance(value, Section):
             raise DocumentError("a block holds keys and values", value.span, "it starts with model:, ask: or figure:")
+        elif _is_draw(value):
+            replace(value, what="this draw").only(DRAW_KEYS)
+            self.required += self.derived_requirements(value)
         elif "figure" in value:
             if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
                 raise DocumentError(f"more than {FIGURE_LIMIT} figures in one document", value.span_of("figure"))
@@ -321,6 +401,19 @@ class _Reader:
             close = nearest(word, ["ask", "model", "figure"])
             hint = close if close.startswith("did") else "it starts with model:, ask: or figure:"
             raise DocumentError("this block is neither a model nor a question", key, hint)
+
+    def derived_requirements(self, section: Section) -> tuple[Ask, ...]:
+        """What ``require`` says of answers: questions of nobody, with bounds."""
+        rules = section.get("require")
+        found = []
+        for rule in rules.items if isinstance(rules, Listing) else () if rules is None else (rules,):
+            if isinstance(rule, Section):
+                bounds = replace(rule, entries=tuple(e for e in rule.entries if e[0].text in BOUND_KEYS))
+                asked = replace(rule, entries=tuple(e for e in rule.entries if e[0].text not in BOUND_KEYS))
+                rule.need("ask")
+                made = self.ask(replace(asked, what="this requirement"))
+                found.append(replace(made, exam=replace(made.exam, bounds=read_bounds(bounds))))
+        return tuple(found)
 
     # -- models --------------------------------------------------------------------------------
 
@@ -452,7 +545,8 @@ class _Reader:
             wanted.check(dict(options))
         except ValuesError as error:
             raise error.at(section.span_of("ask")) from None
-        given = read_values(section, "given", blocks.quantity)
+        follows, numbers = _follows(section)
+        given = read_values(numbers, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
         return Ask(
             name,
@@ -465,6 +559,7 @@ class _Reader:
             section,
             section.quantity("printed"),
             sheet,
+            read_exam_keys(section, follows),
         )
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
@@ -508,4 +603,22 @@ class _Reader:
             self.values,
             self.conventions,
             tuple(items),
+            self.exam,
+            (*self.derived_requirements(head), *self.required),
         )
+
+
+def _follows(section: Section) -> tuple[tuple[tuple[str, str, Span], ...], Section]:
+    """The given symbols whose numbers are earlier answers, and the section without them."""
+    given = section.get("given")
+    if not isinstance(given, Section):
+        return (), section
+    kept, follows = [], []
+    for key, value in given.entries:
+        found = [*references(value.text, value.span)] if isinstance(value, Scalar) and "{{" in value.text else []
+        if found and isinstance(value, Scalar) and found[0].topic == "answer" and value.text.strip().endswith("}}"):
+            follows.append((symbol_name(key), found[0].name, value.span))
+        else:
+            kept.append((key, value))
+    entries = [(k, replace(given, entries=tuple(kept)) if v is given else v) for k, v in section.entries]
+    return tuple(follows), replace(section, entries=tuple(entries))
