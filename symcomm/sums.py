@@ -68,7 +68,7 @@ class Stride:
 
 
 @dataclass(frozen=True)
-class Summed:
+class RepeatedSum:
     """What became of x added n times: the sum, its strides, and where it changes no more.
 
     ``last_change`` is the number of the last addition that changes the sum, within n or later (None where it never
@@ -85,7 +85,7 @@ class Summed:
     through: NumberFormat | None
 
 
-def summed(x: Fraction, n: int, accumulator: NumberFormat, x_format: NumberFormat | None = None) -> Summed:
+def summed(x: Fraction, n: int, accumulator: NumberFormat, x_format: NumberFormat | None = None) -> RepeatedSum:
     """x added n times in an accumulator; x is rounded to its own format first, where it has one.
 
     Raises ``ValuesError`` for a number of additions that is negative or too large, and for an x that its format has no
@@ -117,7 +117,7 @@ def summed(x: Fraction, n: int, accumulator: NumberFormat, x_format: NumberForma
         else:
             end = stride.stop
     stops = overflow is None
-    return Summed(start, Fraction(0) if result is None else result, tuple(strides), done if stops else None,
+    return RepeatedSum(start, Fraction(0) if result is None else result, tuple(strides), done if stops else None,
                   end if stops else None, overflow, through)  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def _pair(
     return after - s, again - after
 
 
-def _wrapped(x: Fraction, n: int, accumulator: NumberFormat, through: NumberFormat | None) -> Summed:
+def _wrapped(x: Fraction, n: int, accumulator: NumberFormat, through: NumberFormat | None) -> RepeatedSum:
     """Whole numbers: n x modulo the number of codes."""
     if through is not None and through.floating:
         raise ValuesError(f"numbers in {through.name} are not added up in {accumulator.name}",
@@ -185,7 +185,7 @@ def _wrapped(x: Fraction, n: int, accumulator: NumberFormat, through: NumberForm
     edge = accumulator.largest if x > 0 else accumulator.least
     fits = int(edge // x) if x else 0
     stride = (Stride(Fraction(0), result, n, (x,), Fraction(1)),) if n and n <= fits else ()
-    return Summed(x, result, stride, None if x else 0, None if x else x, fits + 1 if x else None, through)
+    return RepeatedSum(x, result, stride, None if x else 0, None if x else x, fits + 1 if x else None, through)
 
 
 def replayed(x: Fraction, n: int, accumulator: NumberFormat) -> Fraction | None:

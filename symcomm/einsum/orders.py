@@ -74,7 +74,7 @@ class Orders:
     with_sums_first: int
 
 
-class _Search:
+class _Trees:
     def __init__(self, einsum: Einsum, count: str) -> None:
         self.einsum, self.count = einsum, COUNTS[count]
         self.labels = [frozenset(labels) for labels in einsum.operands]
@@ -189,21 +189,21 @@ def orders(einsum: Einsum, count: str = "fma2") -> Orders:
     >>> found.least, found.most, written(found.best), found.largest
     (15000, 1000000, '((0,1),2)', 500)
     """
-    search = _Search(einsum, count)
+    search = _Trees(einsum, count)
     every = (1 << len(einsum.operands)) - 1
     least, largest, most, ties, number, best = search.found(every)
     in_order: Tree = 0
     for n in range(1, len(einsum.operands)):
         in_order = in_order, n
     lean, before = sums_first(einsum)
-    summed_first = before + (_Search(lean, count).found(every)[0] if before else least)
+    summed_first = before + (_Trees(lean, count).found(every)[0] if before else least)
     return Orders(number, least, most, ties, best, largest, sum(c.cost for c in search.path(in_order)),
                   min(least, summed_first))  # fmt: skip
 
 
 def path(einsum: Einsum, tree: Tree, count: str = "fma2") -> list[Contraction]:
     """The contractions of an order, one after the other."""
-    return _Search(einsum, count).path(tree)
+    return _Trees(einsum, count).path(tree)
 
 
 def trees(members: tuple[int, ...]) -> Iterator[Tree]:

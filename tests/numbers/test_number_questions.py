@@ -78,26 +78,26 @@ WANTED = {
 @pytest.mark.parametrize("name", [name for name in FORMATS_SAID["formats"] if name != "int8"])
 def test_a_format_is_asked_for(name: str) -> None:
     for want, key in WANTED.items():
-        assert answer("number_format", format=name, want=want) == Fraction(FORMATS_SAID["formats"][name][key]), want
+        assert answer("number_format", dtype=name, want=want) == Fraction(FORMATS_SAID["formats"][name][key]), want
 
 
 @pytest.mark.parametrize("name", [f.name for f in FORMATS.values() if f.floating])
 def test_every_format_is_told_in_steps_that_their_witnesses_bear_out(name: str) -> None:
     for want in WANTED:
-        asked("number_format", format=name, want=want)
+        asked("number_format", dtype=name, want=want)
     for x in ("0.1", "1/3", "0", "-2.3", "0.0001"):
-        found = answer("rounded", x=x, format=name)
+        found = answer("rounded", x=x, dtype=name)
         assert found == number_format(name).rounded(Fraction(x))
-        assert answer("rounded", x=x, format=name, want="error") == found - Fraction(x)
-    asked("rounded", x="1.5", format=name, want="spacing")
+        assert answer("rounded", x=x, dtype=name, want="error") == found - Fraction(x)
+    asked("rounded", x="1.5", dtype=name, want="spacing")
 
 
 def test_whole_numbers_are_asked_for() -> None:
-    assert answer("number_format", format="int8") == 127
-    assert answer("number_format", format="int8", want="finite_values") == 256
+    assert answer("number_format", dtype="int8") == 127
+    assert answer("number_format", dtype="int8", want="finite_values") == 256
     assert answer("accumulation", x="1", n=300, accumulator="int8") == 44
     assert answer("accumulation", x="1", n=300, accumulator="int8", want="overflow") == 128
-    assert answer("rounded", x="2.7", format="int8") == 2
+    assert answer("rounded", x="2.7", dtype="int8") == 2
 
 
 @pytest.mark.parametrize("row", FORMATS_SAID["sums"] + FORMATS_SAID["programs"], ids=lambda row: row["id"])
@@ -131,7 +131,7 @@ def test_pairs_and_compensation_are_asked_for() -> None:
 
 
 def test_the_scale_of_the_loss_moves_what_gradients_are_kept() -> None:
-    told = {"format": "fp16", "scale": "1024"}
+    told = {"dtype": "fp16", "scale": "1024"}
     smallest = Fraction(1, 2**24)
     assert answer("loss_scaling", **told) == smallest / 1024
     assert answer("loss_scaling", **told, want="flushed_up_to") == smallest / 2048
@@ -139,7 +139,7 @@ def test_the_scale_of_the_loss_moves_what_gradients_are_kept() -> None:
     assert answer("loss_scaling", **told, want="largest") == Fraction(65504, 1024)
     assert answer("loss_scaling", gradient="0.0000000001", want="least_scale") == 512
     assert answer("loss_scaling", gradient="3", want="largest_scale") == 2**14
-    assert answer("loss_scaling", format="bf16", gradient="0.0000000001", want="least_scale") < Fraction(1, 2**90)
+    assert answer("loss_scaling", dtype="bf16", gradient="0.0000000001", want="least_scale") < Fraction(1, 2**90)
 
 
 ONES = {"x": "1", "n": 5, "accumulator": "fp16"}
@@ -158,11 +158,11 @@ PAIR = {"subscripts": "i,i", "shapes": "[2], [2]"}
         ("einsum", {"subscripts": "ij->i", "shapes": "[2, 3]", "want": "best_order"}, "of one operand has no order"),
         ("einsum", {**PAIR, "want": "backward", "count": "mul_add"}, "counted in fma2"),
         ("einsum", {"subscripts": "i,", "shapes": "[2]," * 25}, "more than 20 shapes"),
-        ("number_format", {"format": "fp12"}, "unknown number format 'fp12'"),
-        ("number_format", {"format": "fp8"}, "'fp8' has variants: which one is meant?"),
-        ("number_format", {"format": "int8", "want": "epsilon"}, "a format of whole numbers: it has no epsilon"),
-        ("rounded", {"x": "70000", "format": "fp16"}, "70000 in fp16 becomes inf"),
-        ("rounded", {"x": "0", "format": "fp16", "want": "relative_error"}, "there is no relative one"),
+        ("number_format", {"dtype": "fp12"}, "unknown number format 'fp12'"),
+        ("number_format", {"dtype": "fp8"}, "'fp8' has variants: which one is meant?"),
+        ("number_format", {"dtype": "int8", "want": "epsilon"}, "a format of whole numbers: it has no epsilon"),
+        ("rounded", {"x": "70000", "dtype": "fp16"}, "70000 in fp16 becomes inf"),
+        ("rounded", {"x": "0", "dtype": "fp16", "want": "relative_error"}, "there is no relative one"),
         ("accumulation", {**ONES, "want": "overflow"}, "the sum never leaves fp16"),
         ("accumulation", {"x": "1000", "n": 5, "accumulator": "fp16", "want": "limit"}, "does not stop growing"),
         ("accumulation", {**ONES, "method": "pairwise", "want": "limit"}, "of a sum in order"),
@@ -172,7 +172,7 @@ PAIR = {"subscripts": "i,i", "shapes": "[2], [2]"}
         ("loss_scaling", {"scale": "0"}, "the loss is multiplied by 0"),
         ("loss_scaling", {"want": "least_scale"}, "the least scale is that for a gradient"),
         ("loss_scaling", {"want": "least_scale", "gradient": "0"}, "is kept under every scale"),
-        ("loss_scaling", {"format": "int8"}, "gradients are not kept in int8"),
+        ("loss_scaling", {"dtype": "int8"}, "gradients are not kept in int8"),
     ],
 )  # fmt: skip
 def test_each_wrong_question_has_an_error_of_its_own(quantity: str, options: dict[str, Any], message: str) -> None:

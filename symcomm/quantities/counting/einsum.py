@@ -13,7 +13,7 @@ from symcomm.derivation import Derivation, Exhibit, Numbers
 from symcomm.einsum import Einsum, bound, gradients, orders, read_subscripts
 from symcomm.einsum.orders import LISTED, path, sums_first, trees
 from symcomm.errors import FormulaError, ValuesError
-from symcomm.form import Form, Total, num, product
+from symcomm.form import Form, Sym, Total, num, product
 from symcomm.graph.drafts import size_form
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import NoModel
@@ -87,7 +87,7 @@ def _with_sizes(setting: Setting, einsum: Einsum) -> Setting:
 def _expr(size: Any) -> Any:
     import sympy as sp
 
-    return sp.sympify(size) if isinstance(size, int) else size
+    return sp.Integer(size) if isinstance(size, int) else size
 
 
 def _operands(said: str) -> tuple[list[str], list[list[Form]]]:
@@ -305,14 +305,14 @@ def _indices(einsum: Einsum, names: Sequence[str]) -> Exhibit:
 
 def _spellings(einsum: Einsum, said: str, names: Sequence[str]) -> Exhibit:
     result = next(letter for letter in "YZCDEFGHRSTUVWXAB" if letter not in names)
-    factors = []
+    factors: list[Form] = []
     for n, (name, labels) in enumerate(zip(names, einsum.operands, strict=True)):
         index = "".join("1" if (n, k) in einsum.stretched else label for k, label in enumerate(labels))
-        factors.append(f"`{name}_{index}`" if index else f"`{name}`")
+        factors.append(Sym(f"{name}_{index}" if index else name))
     out = "".join(einsum.output)
-    sums = " ".join(f"`Sigma_{index}`" for index in einsum.summed)
-    left = f"`{result}_{out}`" if out else f"`{result}`"
-    maths = f"{left} = {sums}{' ' if sums else ''}{' '.join(factors)}"
+    inside = product(*factors)
+    right = forms.Summed(tuple(Sym(index) for index in einsum.summed), inside) if einsum.summed else inside
+    maths = forms.Related(Sym(f"{result}_{out}" if out else result), right)
     given = ", ".join(names)
     rows = (("NumPy", f'np.einsum("{said}", {given})'), ("PyTorch", f'torch.einsum("{said}", {given})'), ("sum", maths))
     return Exhibit("The same, written in three ways", ("", "written"), rows)
@@ -326,12 +326,16 @@ def _gradients(einsum: Einsum, names: Sequence[str]) -> Exhibit:
             if isinstance(operand, tuple):
                 given.append(f"{operand[0]}({operand[1]})")
             else:
-                squeezed = operand in found.squeezed
-                given.append("g" if isinstance(operand, str) else names[operand] + (".squeeze()" if squeezed else ""))
+                given.append("g" if isinstance(operand, str) else names[operand] + _squeezed(einsum, operand))
         shape = ", ".join(str(size) for size in found.shape)
         again = f", reshaped to ({shape})" if found.reshaped else ""
         rows.append((f"`{names[found.of]}`", f'einsum("{found.subscripts}", {", ".join(given)}){again}', f"({shape})"))
     return Exhibit("The gradients, from g, that of the result", ("of", "einsum", "shape"), tuple(rows))
+
+
+def _squeezed(einsum: Einsum, operand: int) -> str:
+    axes = tuple(place for which, place in sorted(einsum.stretched) if which == operand)
+    return f".squeeze({axes if len(axes) > 1 else axes[0]})" if axes else ""
 
 
 def _orders(einsum: Einsum, names: Sequence[str], count: Count) -> Exhibit:

@@ -82,7 +82,7 @@ def derive(
     return setting.derivation(title, work.steps, exhibits=exhibits, notes=notes)
 
 
-def _notes(found: sums.Summed, own: NumberFormat, f: NumberFormat, n: int, method: str) -> list[str]:
+def _notes(found: sums.RepeatedSum, own: NumberFormat, f: NumberFormat, n: int, method: str) -> list[str]:
     notes = []
     if found.through is not None:
         told = "it goes through" if found.through.name == own.name else "both go through"
@@ -100,7 +100,7 @@ def _notes(found: sums.Summed, own: NumberFormat, f: NumberFormat, n: int, metho
     return notes
 
 
-def _sum(work: Work, found: sums.Summed, f: NumberFormat, n: int, method: str) -> Form:
+def _sum(work: Work, found: sums.RepeatedSum, f: NumberFormat, n: int, method: str) -> Form:
     value: Value = found.result
     if method != "in_order":
         value = (sums.pairwise if method == "pairwise" else sums.compensated)(found.x, n, f)
@@ -112,7 +112,7 @@ def _sum(work: Work, found: sums.Summed, f: NumberFormat, n: int, method: str) -
                        witness=lambda numbers: _again(value, found, f, n, method))  # fmt: skip
 
 
-def _again(value: Fraction, found: sums.Summed, f: NumberFormat, n: int, method: str) -> Fraction | bool:
+def _again(value: Fraction, found: sums.RepeatedSum, f: NumberFormat, n: int, method: str) -> Fraction | bool:
     """The sum made again one by one; of many additions the first ones, and what they come to by strides."""
     if method == "compensated":
         return abs(value - n * found.x) <= max(f.spacing(value), 4 * n * n * f.unit_roundoff**2 * abs(found.x))
@@ -185,7 +185,7 @@ def _depth(n: int, method: str) -> int:
     return levels
 
 
-def _ends(work: Work, found: sums.Summed, f: NumberFormat, want: str, method: str) -> None:
+def _ends(work: Work, found: sums.RepeatedSum, f: NumberFormat, want: str, method: str) -> None:
     if method != "in_order":
         raise ValuesError(f"{want} is asked of a sum in order", hint="method: in_order")
     if want == "overflow":
@@ -215,7 +215,7 @@ def _ends(work: Work, found: sums.Summed, f: NumberFormat, want: str, method: st
         work.define("k", num(last), ONE, "stops", f"The sum is {decimal(end)} then: {stays}", witness=holds)
 
 
-def _overflows(found: sums.Summed, f: NumberFormat) -> Fraction | bool:
+def _overflows(found: sums.RepeatedSum, f: NumberFormat) -> Fraction | bool:
     at = found.overflow_at or 0
     if at > _REPLAYED:
         return True
@@ -224,7 +224,7 @@ def _overflows(found: sums.Summed, f: NumberFormat) -> Fraction | bool:
     return sums.replayed(found.x, at, f) is None and sums.replayed(found.x, at - 1, f) is not None
 
 
-def _strides(found: sums.Summed, f: NumberFormat) -> Exhibit:
+def _strides(found: sums.RepeatedSum, f: NumberFormat) -> Exhibit:
     """The additions gathered by what they add."""
     joined: list[sums.Stride] = []
     for s in found.strides:  # what grows alike in one binade is one row

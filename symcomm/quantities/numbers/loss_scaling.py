@@ -17,7 +17,7 @@ from symcomm.units import ONE
 
 def derive(
     setting: NoModel,
-    format: Annotated[str, Reads("dtype"), Meaning("the number format of the gradients")] = "fp16",  # noqa: A002
+    dtype: Annotated[str, Reads("dtype"), Meaning("the number format of the gradients")] = "fp16",
     scale: Annotated[object, Reads("quantity"), Meaning("what the loss is multiplied by, such as 65536")] = 65536,
     gradient: Annotated[
         object, Reads("quantity"), Meaning("the gradient that is to be kept, where the scale is asked for")
@@ -43,7 +43,7 @@ def derive(
     >>> str(derive(setting, "fp16", gradient="0.00000001", want="least_scale").at())
     '4'
     """
-    f, work = number_format(format), Work(setting)
+    f, work = number_format(dtype), Work(setting)
     if not f.floating:
         raise ValuesError(f"gradients are not kept in {f.name}", hint="a floating format, such as fp16")
     title = f"Loss scaling in {f.name}"

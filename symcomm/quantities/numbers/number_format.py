@@ -21,7 +21,7 @@ _TWO = num(2)
 
 def derive(
     setting: NoModel,
-    format: FormatName,  # noqa: A002  (what the field calls it)
+    dtype: FormatName,
     want: Annotated[
         Literal["largest", "smallest_normal", "smallest_subnormal", "epsilon", "unit_roundoff", "integers_exact_up_to",
                 "finite_values", "nan_codes"],
@@ -38,7 +38,7 @@ def derive(
     >>> str(derive(Setting(Graph("no model", {}, {}, ())), "fp16", "largest").at())
     '65 504'
     """
-    f, work = number_format(format), Work(setting)
+    f, work = number_format(dtype), Work(setting)
     title = f"{want.replace('_', ' ').capitalize()} of {f.name}"
     notes = (f"{f.name}: {described(f)}.", *((f"Source: {f.source}.",) if f.source else ()))
     if not f.floating:

@@ -21,7 +21,7 @@ Number = Annotated[object, Reads("quantity"), Meaning("the number, such as 0.01 
 def derive(
     setting: NoModel,
     x: Number,
-    format: FormatName,  # noqa: A002  (what the field calls it)
+    dtype: FormatName,
     want: Annotated[Literal["value", "error", "relative_error", "spacing"], Meaning("what is asked for")] = "value",
 ) -> Derivation:
     """What a number becomes in a number format, rounded to the nearest, ties to even.
@@ -34,7 +34,7 @@ def derive(
     >>> str(derive(Setting(Graph("no model", {}, {}, ())), "0.1", "bf16").at())
     '205/2048 ≈ 0.100098'
     """
-    f, given = number_format(format), exact(x, "x")
+    f, given = number_format(dtype), exact(x, "x")
     work = Work(setting)
     if want == "spacing":
         spacing = f.spacing(given)
