@@ -124,9 +124,14 @@ class NumberFormat:
         return {"ieee": 2 * ((1 << self.mantissa) - 1), "last": 2, "minus zero": 1}.get(self.specials, 0)
 
     @property
+    def stored_bits(self) -> int:
+        """The bits that an element takes."""
+        return self.stored or self.bits
+
+    @property
     def bytes(self) -> Fraction:
         """The bytes of one element."""
-        return Fraction(self.stored or self.bits, 8)
+        return Fraction(self.stored_bits, 8)
 
     def decoded(self, code: int) -> Value:
         """The number that a code stands for: sign, exponent and mantissa read off its bits.
@@ -307,6 +312,8 @@ def formats(said: str) -> tuple[str, dict[str, str]]:
     >>> formats("bf16"), formats("fp16, X=fp8, Y=fp32")
     (('bf16', {}), ('fp16', {'X': 'fp8', 'Y': 'fp32'}))
     """
+    if (mixed := autocast_of(said)) is not None:
+        return str(mixed), {}
     every: list[str] = []
     named: dict[str, str] = {}
     for part in said.split(","):
@@ -322,6 +329,35 @@ def formats(said: str) -> tuple[str, dict[str, str]]:
             hint="write one, or the names of tensors: X=fp8, W=fp8, Y=fp32",
         )
     return "".join(every), named
+
+
+@dataclass(frozen=True)
+class Autocast:
+    """Mixed precision: ops run in a low format or in fp32, by the lists that a device has."""
+
+    low: str
+    device: str = "cuda"
+
+    def __str__(self) -> str:
+        return f"autocast({self.low}{', cpu' if self.device == 'cpu' else ''})"
+
+
+def autocast_of(said: str) -> Autocast | None:
+    """What ``autocast(bf16)`` or ``autocast(bf16, cpu)`` says; None for another text.
+
+    Raises ``ValuesError`` for a format that autocast has not, and for an unknown device.
+
+    >>> autocast_of("autocast(bf16)"), autocast_of("bf16")
+    (Autocast(low='bf16', device='cuda'), None)
+    """
+    text = said.strip()
+    if not text.lower().startswith("autocast"):
+        return None
+    inside = [part.strip() for part in text[len("autocast") :].strip().removeprefix("(").removesuffix(")").split(",")]
+    low, device = _key(inside[0] or "fp16"), (inside[1:] or ["cuda"])[0].lower()
+    if low not in ("fp16", "bf16") or device not in ("cuda", "cpu") or len(inside) > 2:
+        raise ValuesError(f"'{said[:40]}' is no autocast", hint="autocast(fp16), autocast(bf16) or autocast(bf16, cpu)")
+    return Autocast(low, device)
 
 
 def row_dtype(dtype: str) -> str:
