@@ -95,7 +95,8 @@ def autocast(graph: Graph, said: Autocast) -> Graph:
     for _ in range(3):  # until what is handed on has the format it comes in
         made = _Rewrite(graph, said, dict(carried))
         made.run()
-        again = {name: made.formats[out] for region in graph.regions for out, name in region.carried}
+        stacked = [region for region in graph.regions if region.times]
+        again = {name: made.formats[out] for region in stacked for out, name in region.carried}
         if again == carried:
             break
         carried = again
