@@ -88,7 +88,8 @@ class Setting:
         Raises ``ValuesError`` where they are in several, which machines multiply at different rates.
         """
         graph = self.graph
-        products = [op for op in graph.ops if op.kind in ("contraction", "convolution") and op.summed]
+        products = [op for op in graph.ops if op.kind in ("contraction", "convolution") and op.summed
+                    and len(op.inputs) > 1 and not op.attribute("lookup")]  # fmt: skip
         found: dict[str, str] = {}
         for name in (n for op in products for n in op.inputs if graph.tensors[n].dtype != "bool"):
             found.setdefault(graph.tensors[name].dtype or self.dtype, name)

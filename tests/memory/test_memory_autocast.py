@@ -77,6 +77,14 @@ def test_a_model_may_run_under_autocast_as_a_whole() -> None:
     assert model.flops("training").expr == sc.load(MODEL).flops("training").expr
 
 
+def test_strategies_that_cut_weights_are_refused_under_autocast() -> None:
+    model = sc.load(MODEL, dtype="autocast(fp16)")
+    assert model.communication("zero-1(4)").expr == sc.load(MODEL, dtype="fp32").communication("zero-1(4)").expr
+    for strategy in ("tensor(2)", "fsdp(2)"):
+        with pytest.raises(sc.SymcommError, match="under autocast is not derived"):
+            model.communication(strategy)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
