@@ -17,7 +17,6 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from symcomm.accounting import Accounting
-from symcomm.errors import StrategyError
 from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.parallel.cheapest import WHOLE, Choice, Mode, PlacementProblem, RunPhase, phase_of
@@ -189,10 +188,6 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     axis the graph does not have.
     """
     accounting = accounting or Accounting()
-    beside = [rule for _, rule in strategy.rules if rule.axis != "batch" and rule.on != frozenset({"state"})]
-    if beside and any(op.attribute("cast") for op in graph.ops):  # a library's own choice
-        what = f"{strategy.name} under autocast is not derived: a copy may be made of a shard or of the whole"
-        raise StrategyError(what, hint="data(k), zero-1(k), or one dtype")
     rules = resolve(strategy, replace(graph, ops=tuple(o for o in graph.ops if o.phase == "forward")))
     rules, slots = with_slots(rules, graph)
     if any(op.phase == "backward" for op in graph.ops):
