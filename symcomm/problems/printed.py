@@ -46,7 +46,7 @@ def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
     less = Quantity(printed.value - derived.value, derived.unit)
     said = less.reading
     said += f" ({float(100 * less.value / derived.value):+.2g} %)" if derived.value else ""
-    if abs(less.value) * 2 <= _last_digit(ask.section.text("printed"), derived.unit):
+    if abs(less.value) * 2 <= last_digit(ask.section.text("printed"), derived.unit):
         said = "none, to the last printed digit"
     text = ask.section.text("printed")
     return ask.label or answer.derivation.title, printed.reading, _as_printed(text, derived) or derived.reading, said
@@ -55,11 +55,11 @@ def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
 _WRITTEN = re.compile(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?")
 
 
-def _last_digit(text: str, unit: Unit) -> Fraction:
+def last_digit(text: str, unit: Unit) -> Fraction:
     """What one more in the last digit of a written number is worth in a unit.
 
     >>> from symcomm.units import BYTE
-    >>> _last_digit("19.412 GB", BYTE), _last_digit("3", ONE)
+    >>> last_digit("19.412 GB", BYTE), last_digit("3", ONE)
     (Fraction(1000000, 1), Fraction(1, 1))
     """
     match = _WRITTEN.fullmatch(text)
@@ -79,7 +79,7 @@ def _as_printed(text: str, derived: Quantity) -> str:
     if match is None or not match[2] or Quantity.parse(f"1 {match[2]}").within(derived.unit).value == 1:
         return ""
     digits = len(match[1] or "")
-    last = round(derived.value / _last_digit(text, derived.unit))
+    last = round(derived.value / last_digit(text, derived.unit))
     whole, part = divmod(abs(last), 10**digits)
     written = group(str(whole)) + (f".{part:0{digits}d}" if digits else "")
     return ("-" if last < 0 else "") + f"{written} {match[2].strip()}"

@@ -6,16 +6,19 @@ refused with the line and column of the key, before anything is derived.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.files import one_line_end, read_text
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
+from symcomm.problems.answer_keys import AnswerKeys, SaidMistake, read_answer_keys, read_mistake
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.problems.drawing_values import Draws, read_draws
 from symcomm.problems.exam_keys import (
@@ -23,6 +26,7 @@ from symcomm.problems.exam_keys import (
     BOUND_KEYS,
     ExamKeys,
     ExamSettings,
+    Follow,
     read_bounds,
     read_exam_keys,
     read_settings,
@@ -40,6 +44,7 @@ from symcomm.problems.keys import (
     symbol_name,
 )
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
+from symcomm.quantities.declared import Option
 from symcomm.render.document import Heading, LayerTable, Prose
 from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
@@ -57,9 +62,11 @@ MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
     "axes", "layers_before",
 )  # fmt: skip
+MODULE_KEYS = ("model", "module", "dtype", "values", "symbols")  # of a printed module
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
-ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", *ASK_EXAM_KEYS)
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "answer",
+            *ASK_EXAM_KEYS)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,8 @@ class ModelBlock:
 
     ``shown`` says that the table stands in the block itself, and so has to be shown in its place. ``parts`` are the
     models that a whole model is made of; the table is then that of the first. ``layers_before`` names the tensor that
-    stands for the result of the layers, in a table of what stands before and behind them.
+    stands for the result of the layers, in a table of what stands before and behind them. ``module`` is a printed
+    PyTorch module, which stands instead of a table.
     """
 
     name: str
@@ -85,6 +93,7 @@ class ModelBlock:
     section: Section
     parts: tuple[ModelBlock, ...] = ()
     layers_before: str = ""
+    module: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,7 @@ class Ask:
     printed: Quantity | None = None
     sheet: DeclaredQuantity | None = None
     exam: ExamKeys = field(default_factory=ExamKeys)
+    answer: AnswerKeys = field(default_factory=AnswerKeys)
 
     @property
     def span(self) -> Span:
@@ -130,6 +140,7 @@ class Question:
         return self.heading.points if self.heading else None
 
 
+Entries = tuple[tuple[Scalar, Value], ...]
 Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure
 
 
@@ -153,6 +164,7 @@ class Problem:
     items: tuple[Item, ...] = field(repr=False)
     exam: ExamSettings = field(default_factory=ExamSettings)
     required: tuple[Ask, ...] = ()
+    mistakes: tuple[SaidMistake, ...] = ()  # those the author describes
 
     @cached_property
     def models(self) -> dict[str, ModelBlock]:
@@ -183,7 +195,8 @@ class Problem:
             told = re.match(r"\W*(?:(?:Question|Problem|Exercise|Task)\s+)?(\d+(?:\.\d+)*)", words, re.IGNORECASE)
             name = told[1] if told else re.sub(r"\W+", "-", words.lower()).strip("-")[:40] or str(number)
             several = len(question.asks) > 1
-            found += [ask.exam.id or name + letters(at) * several for at, ask in enumerate(question.asks)]
+            joint = "" if told else "-"
+            found += [ask.exam.id or name + (joint + letters(at)) * several for at, ask in enumerate(question.asks)]
         return tuple(name if name not in found[:n] else f"{name}.{n + 1}" for n, name in enumerate(found))
 
     @cached_property
@@ -203,6 +216,11 @@ class Problem:
         return tuple(found)
 
 
+@lru_cache(maxsize=1024)  # the papers of a class have the same ones
+def _inner_tables(text: str, file: str, line: int) -> tuple[Table, ...]:
+    return tuple(layer_tables(text, file, line))
+
+
 def letters(number: int) -> str:
     """What parts are counted by: a, b, ..., z, aa.
 
@@ -215,6 +233,7 @@ def letters(number: int) -> str:
 # -- reading ----------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
 def _said(known: Known) -> Told:
     return Told.of(known.quantity, known.span.word if "{{" not in known.span.word else "")
 
@@ -237,18 +256,25 @@ def parse_problem(text: str, file: str = "<text>") -> Problem:
 class Template:
     """A problem file whose references to drawn values are still open: its front matter, and its pieces in order.
 
-    A fenced block stands for the values in it.
+    A fenced block stands for the values in it. ``digest`` is the SHA-256 of the text.
     """
 
     file: str
     head: Section
     parts: tuple[pieces.Piece | Value, ...] = field(repr=False)
+    digest: str = ""
 
     @cached_property
     def draws(self) -> Draws:
         """What each paper draws for itself."""
         found = [value for part in self.parts if not isinstance(part, PIECES) for value in _sections(part)]
         return read_draws([self.head, *(section for section in found if _is_draw(section))])
+
+    @cached_property
+    def _head(self) -> Section:
+        """The front matter without what each paper draws."""
+        entries = tuple(e for e in self.head.entries if e[0].text != "draw")
+        return replace(self.head, entries=entries) if self.draws else self.head
 
     def problem(self, drawn: Mapping[str, Told] | None = None) -> Problem:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
@@ -261,7 +287,7 @@ class Template:
         """
         if drawn is None:
             drawn = self.draws.draw("", "example")
-        reader = _Reader(self.file, self.head, drawn)
+        reader = _Reader(self.file, self._head, drawn)
         for part in self.parts:
             reader.take(part)
         return reader.problem()
@@ -269,12 +295,12 @@ class Template:
 
 def read_template(path: str | Path) -> Template:
     """The template in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
-    return parse_template(pieces.read_text(Path(path)), str(path))
+    return parse_template(read_text(path, "the file with the layer table and the questions, not a data set"), str(path))
 
 
 def parse_template(text: str, file: str = "<text>") -> Template:
     """The template in a text; ``file`` names it in errors."""
-    text = pieces.one_line_end(text)
+    text = one_line_end(text)
     front = pieces.front_matter(text, file)
     head = blocks.read(front[0], front[1], "the front matter") if front and front[0].strip() else None
     if head is None:
@@ -283,7 +309,8 @@ def parse_template(text: str, file: str = "<text>") -> Template:
         raise DocumentError("the front matter must be a mapping of keys to values", head.span)
     head = replace(head, what="the front matter")
     head.only(FRONT_KEYS)
-    return Template(file, head, tuple(_read_block(piece) for piece in pieces.pieces(text, file)))
+    parts = tuple(_read_block(piece) for piece in pieces.pieces(text, file))
+    return Template(file, head, parts, hashlib.sha256(text.encode()).hexdigest())
 
 
 PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece)
@@ -321,6 +348,7 @@ class _Reader:
         self.conventions = read_conventions(head)
         self.exam = read_settings(head)
         self.required: tuple[Ask, ...] = ()
+        self.mistakes: tuple[SaidMistake, ...] = ()
         self.dtype = head.text("dtype")
 
     def take(self, piece: pieces.Piece | Value) -> None:
@@ -339,9 +367,15 @@ class _Reader:
 
     def known(self, final: bool = True) -> Lookup:
         """What references stand for: drawn values, and those that were given so far."""
-        said = {item.name: _said(item) for item in self.values}
-        said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
-        return of_values({**said, **self.drawn}, final=final)
+
+        def lookup(reference: Reference) -> Told | None:
+            if not reference.topic and reference.name in self.drawn:
+                return self.drawn[reference.name]
+            said = {item.name: _said(item) for item in self.values}
+            said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
+            return of_values({**said, **self.drawn}, final=final)(reference)
+
+        return lookup
 
     def in_prose(self) -> list[Item]:
         """The items, with all values that are given in the document in their prose.
@@ -391,6 +425,8 @@ class _Reader:
             if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
                 raise DocumentError(f"more than {FIGURE_LIMIT} figures in one document", value.span_of("figure"))
             self.items.append(read_figure(replace(value, what="this figure"), self.models))
+        elif "mistake" in value:
+            self.mistakes += (read_mistake(value),)
         elif "ask" in value:
             self.items.append(self.ask(replace(value, what="this question")))
         elif "model" in value:
@@ -398,7 +434,7 @@ class _Reader:
         else:
             word = value.keys[0] if value.keys else ""
             key = value.entries[0][0].span if value.entries else value.span
-            close = nearest(word, ["ask", "model", "figure"])
+            close = nearest(word, ["ask", "model", "figure", "mistake"])
             hint = close if close.startswith("did") else "it starts with model:, ask: or figure:"
             raise DocumentError("this block is neither a model nor a question", key, hint)
 
@@ -418,7 +454,8 @@ class _Reader:
     # -- models --------------------------------------------------------------------------------
 
     def model(self, section: Section) -> None:
-        section.only(WHOLE_KEYS if "parts" in section else [*MODEL_KEYS, "parts"])
+        kind = next((key for key in ("parts", "module") if key in section), "")
+        section.only({"parts": WHOLE_KEYS, "module": MODULE_KEYS}.get(kind, [*MODEL_KEYS, "parts", "module"]))
         name = section.text("model")
         if name in self.models:
             before = self.models[name].section.span_of("model")
@@ -428,7 +465,7 @@ class _Reader:
         if "parts" in section:
             self.whole(name, section)
             return
-        table, shown = self.table(section)
+        table, shown = self.table(section) if not kind else (_no_table(section), False)
         notation, described = read_symbols(section, self.notation)
         values = merge(self.values, described, read_values(section, "values", blocks.whole))
         dtype = section.text("dtype", self.dtype or "fp16")
@@ -446,7 +483,10 @@ class _Reader:
             shown,
             section,
             layers_before=section.text("layers_before"),
+            module=_printed_module(section) if kind else "",
         )
+        if made.module:
+            self.items.append(Prose(f"```text\n{made.module.strip()}\n```", section.span_of("module")))
         self.models[name] = made
         if shown:
             self.items.append(LayerTable(table))
@@ -508,7 +548,7 @@ class _Reader:
                 value.span,
                 "write the table below table: |",
             )
-        found = layer_tables(value.text, self.file, value.span.line + 1)
+        found = _inner_tables(value.text, self.file, value.span.line + 1)
         if len(found) != 1:
             raise DocumentError(
                 f"one layer table is needed here, but there are {len(found)}" if found else "this is no layer table",
@@ -528,6 +568,8 @@ class _Reader:
         wanted = sheet or QUANTITIES[name]
         known = {option.name: option for option in wanted.options}
         section.only([*ASK_KEYS, *known])
+        whole = section
+        follows, section = _follows(section, known)
         model = section.text("model")
         if model and model not in self.models:
             near = nearest(model, [*self.models]) if self.models else "no model is defined before this question"
@@ -542,11 +584,11 @@ class _Reader:
             model = [*self.models][-1]
         options = tuple((key, read_option(section, known[key])) for key in section.keys if key in known)
         try:
-            wanted.check(dict(options))
+            later = {target.name: "1" for target, _, _ in follows if isinstance(target, Option)}
+            wanted.check(dict(options) | later)
         except ValuesError as error:
             raise error.at(section.span_of("ask")) from None
-        follows, numbers = _follows(section)
-        given = read_values(numbers, "given", blocks.quantity)
+        given = read_values(section, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
         return Ask(
             name,
@@ -556,10 +598,11 @@ class _Reader:
             read_conventions(section),
             given,
             section.count("points"),
-            section,
+            whole,
             section.quantity("printed"),
             sheet,
             read_exam_keys(section, follows),
+            read_answer_keys(section),
         )
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
@@ -605,20 +648,40 @@ class _Reader:
             tuple(items),
             self.exam,
             (*self.derived_requirements(head), *self.required),
+            self.mistakes,
         )
 
 
-def _follows(section: Section) -> tuple[tuple[tuple[str, str, Span], ...], Section]:
-    """The given symbols whose numbers are earlier answers, and the section without them."""
+def _no_table(section: Section) -> Table:
+    return Table(section.span.file, section.span.line, (), (), section.span.text)
+
+
+def _printed_module(section: Section) -> str:
+    value = section.get("module")
+    if not isinstance(value, Scalar) or value.style != "|":
+        raise DocumentError("'module' must be a printed module", section.span_of("module"), "write it below module: |")
+    return value.text
+
+
+def _follows(section: Section, options: Mapping[str, Option]) -> tuple[tuple[Follow, ...], Section]:
+    """What a question takes from earlier answers (given symbols and options), and its section without that."""
+    follows: list[Follow] = []
+
+    def kept(entries: Entries, target: Callable[[Scalar], str | Option | None]) -> Entries:
+        made = []
+        for key, value in entries:
+            found = [*references(value.text, value.span)] if isinstance(value, Scalar) and "{{" in value.text else []
+            whole = bool(found) and isinstance(value, Scalar) and len(found) == 1 and value.text.strip()[-2:] == "}}"
+            name = target(key) if whole and found[0].topic == "answer" else None
+            if name is None:
+                made.append((key, value))
+            else:
+                follows.append((name, found[0].name, value.span))
+        return tuple(made)
+
+    entries = kept(section.entries, lambda key: options.get(key.text))
     given = section.get("given")
-    if not isinstance(given, Section):
-        return (), section
-    kept, follows = [], []
-    for key, value in given.entries:
-        found = [*references(value.text, value.span)] if isinstance(value, Scalar) and "{{" in value.text else []
-        if found and isinstance(value, Scalar) and found[0].topic == "answer" and value.text.strip().endswith("}}"):
-            follows.append((symbol_name(key), found[0].name, value.span))
-        else:
-            kept.append((key, value))
-    entries = [(k, replace(given, entries=tuple(kept)) if v is given else v) for k, v in section.entries]
-    return tuple(follows), replace(section, entries=tuple(entries))
+    if isinstance(given, Section):
+        rest = replace(given, entries=kept(given.entries, symbol_name))
+        entries = tuple((key, rest if value is given else value) for key, value in entries)
+    return tuple(follows), replace(section, entries=entries)

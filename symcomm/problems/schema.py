@@ -12,7 +12,7 @@ from typing import Any
 
 from symcomm.accounting import CONVENTIONS
 from symcomm.problems.figures import FIGURE_KEYS, FIGURES, Kind
-from symcomm.problems.problem import ASK_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS
+from symcomm.problems.problem import ASK_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, MODULE_KEYS, WHOLE_KEYS
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import DeclaredQuantity, Option
 
@@ -20,7 +20,7 @@ Schema = dict[str, Any]
 _TEXT: Schema = {"type": ["string", "number"]}
 _TEXTS: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 _MEANING: Schema = {"type": "object", "additionalProperties": False, "properties": {
-    "meaning": _TEXT, "value": _TEXT, "latex": _TEXT}}  # fmt: skip
+    "meaning": _TEXT, "value": _TEXT, "latex": _TEXT, "names": _TEXTS}}  # fmt: skip
 
 _SHARE: Schema = {"type": ["number", "string"]}
 _YES: Schema = {"enum": ["yes", "no", True, False]}
@@ -36,6 +36,15 @@ _DRAW: Schema = {"anyOf": [_CHOICES, {"type": "object", "additionalProperties": 
 }}]}  # fmt: skip
 _RULE: Schema = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]}
 
+_OTHER: Schema = {"anyOf": [_TEXT, {"type": "object"}]}
+_OTHERS: Schema = {"anyOf": [_OTHER, {"type": "array", "items": _OTHER}]}
+_ANSWER: Schema = {"type": "object", "additionalProperties": False, "properties": {
+    "left": _TEXT, "in": _TEXT, "step": _TEXT, "symbols": _TEXTS, "names": {"type": "object"},
+    "prefixes": {"enum": ["open", "stated"]}, "conventions": _OTHERS, "mistakes": _TEXTS, "ruled_out": _OTHERS,
+    "decimal_comma": _YES}}  # fmt: skip
+_MISTAKE: Schema = {"type": "object", "additionalProperties": False, "required": ["name", "says", "change"],
+                    "properties": {"name": _TEXT, "says": _TEXT, "change": {"type": "object"}}}  # fmt: skip
+
 # One row a key; several blocks share some.
 _KEYS: dict[str, tuple[str, Schema]] = {
     "title": ("the title", _TEXT),
@@ -49,6 +58,7 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "dtype": ("the number format of the model", {"type": "string"}),
     "model": ("the name of a model", _TEXT),
     "table": ("which layer table, or the table itself", _TEXT),
+    "module": ("a printed PyTorch module instead of a table", {"type": "string"}),
     "formula": ("one formula instead of a table, with the shapes of its operands", {"type": "string"}),
     "repeat": ("the symbol that says how often the table is stacked", {"type": "string"}),
     "batch": ("a batch axis that the table leaves out", {"type": "string"}),
@@ -78,6 +88,8 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "exam": ("how papers are made", {"type": "object", "additionalProperties": False, "properties": {
         "questions": {"type": "integer", "minimum": 0}, "shuffle": _YES, "alike": _YES,
         "credit": {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]}}}),
+    "answer": ("what answers of students look like, and what is told apart in them", _ANSWER),
+    "mistake": ("a mistake that answers are held against", _MISTAKE),
     "caption": ("Markdown below the picture", _TEXT),
     "paper": ("whether the paper shows it as well, and not the solution only", {"enum": ["yes", "no"]}),
 }
@@ -101,16 +113,19 @@ def problem_schema() -> Schema:
     >>> sorted(problem_schema()["$defs"])[:3]
     ['accounting', 'block', 'draw']
     """
-    one = [{"$ref": f"#/$defs/{name}"} for name in ("model", "whole_model", "question", "figure", "draw")]
+    kinds = ("model", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
+    one = [{"$ref": f"#/$defs/{name}"} for name in kinds]
     questions = [*map(_question, QUANTITIES.values()), _own()]
     defs: Schema = {
         "block": {"oneOf": one},
         "front_matter": _object(_keys(FRONT_KEYS)),
         "model": _object(_keys(MODEL_KEYS), ["model"]),
+        "printed_model": _object(_keys(MODULE_KEYS), ["model", "module"]),
         "whole_model": _object(_keys(WHOLE_KEYS), ["model", "parts"]),
         "draw": _object(_keys(DRAW_KEYS)) | {"minProperties": 1},
         "question": {"type": "object", "required": ["ask"], "oneOf": questions},
         "figure": {"type": "object", "required": ["figure"], "oneOf": [_figure(k) for k in FIGURES.values()]},
+        "mistake": _object(_keys(("mistake",)), ["mistake"]),
         "drawn": {"oneOf": [_drawn(declared) for declared in QUANTITIES.values()]},
         "accounting": _accounting(),
     }

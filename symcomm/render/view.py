@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
@@ -43,6 +43,7 @@ _TARGET: dict[str, Target] = {"tex": "latex", "html": "html", "typ": "typst"}
 # Widths in em of the text's font, on A4 with the margins of our templates.
 PAGE_WIDTH = 42.0
 _TABLE_CHARACTERS, _TABLE_ROWS = 100, 30  # more than these and a table has to be broken
+_AT_ONCE = 400  # pieces of prose that pandoc converts at a time
 _NUMBER, _RELATION, _REASON, _GAP = 2.2, 1.6, 14.5, 1.0
 
 
@@ -183,6 +184,14 @@ def page(document: Document, kind: Kind, solutions: bool, name: str = "document"
     )
 
 
+def prepare(documents: Iterable[Document], kind: Kind, solutions: bool) -> None:
+    """Converts the prose of many documents at once, so that none of them has to wait for it alone."""
+    if kind != "md":
+        pieces = [piece for document in documents for piece in _pieces(document.shown(solutions))]
+        for n in range(0, len(pieces), _AT_ONCE):
+            convert(pieces[n : n + _AT_ONCE], _TARGET[kind])
+
+
 def _shares(longest: Sequence[int], needed: Sequence[int] = ()) -> tuple[float, ...]:
     """How the width is shared among columns with cells of these lengths, whose longest words need so much."""
     least = needed or [0] * len(longest)
@@ -195,6 +204,14 @@ def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], 
 
     if kind == "md":
         return lambda text, span, inline: Markup(" ".join(text.split()) if inline else text.strip("\n"))  # noqa: S704
+    pieces = _pieces(blocks)
+    converted = convert(pieces, _TARGET[kind]) if pieces else {}
+    texts = {(p.markdown, p.inline): text for p, text in converted.items()}
+    return lambda text, span, inline: Markup(texts[(text, inline)])  # noqa: S704  (pandoc wrote it)
+
+
+def _pieces(blocks: Sequence[object]) -> list[InlinePiece]:
+    """The author's words of some blocks."""
     pieces: list[InlinePiece] = []
     for block in blocks:
         if isinstance(block, Prose):
@@ -206,9 +223,7 @@ def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], 
         elif isinstance(block, LayerTable):
             pieces += [InlinePiece(c, Span("", 0, c, 0, len(c)), True) for c in block.table.columns]
             pieces += [InlinePiece(cell.text, cell.span(), True) for row in block.table.rows for cell in row]
-    converted = convert(pieces, _TARGET[kind]) if pieces else {}
-    texts = {(p.markdown, p.inline): text for p, text in converted.items()}
-    return lambda text, span, inline: Markup(texts[(text, inline)])  # noqa: S704  (pandoc wrote it)
+    return pieces
 
 
 def figure_view(picture: Picture, number: int, caption: Markup, writer: _PageWriter, name: str) -> FigureView:
