@@ -378,7 +378,9 @@ def _beside(exchanges: list[Exchange]) -> Exchange:
         every = tuple(dict.fromkeys(forms))
         return every[0] if len(every) == 1 else Largest(every)
 
-    what = "Each part of the tensor along an axis of its own, at once. " + " ".join(sorted(p.what for p in phases))
+    what = "Each part of the tensor along an axis of its own, at once. " + " ".join(
+        sorted(p.what for p in phases)
+    )
     reduced = [p.reduced for p in phases if p.reduced != ZERO]
     phase = Phase(what, longest(p.rounds for p in phases), longest(p.path for p in phases),
                   longest(reduced) if reduced else ZERO)  # fmt: skip

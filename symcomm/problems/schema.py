@@ -65,10 +65,8 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "values": ("given sizes", {"type": "object", "additionalProperties": _TEXT}),
     "inputs": ("tensors that are inputs", _TEXTS),
     "weights": ("tensors that are weights", _TEXTS),
-    "axes": (
-        "what axes are, by their symbols: batch, sequence, ...",
-        {"type": "object", "additionalProperties": {"type": "string"}},
-    ),
+    "axes": ("what axes are, by their symbols: batch, sequence, ...",
+             {"type": "object", "additionalProperties": {"type": "string"}}),
     "layers_before": ("the tensor that stands for the result of the layers", {"type": "string"}),
     "parts": ("models that this one is made of", _TEXTS),
     "worksheet": ("the file of a worksheet of one's own, beside this one", {"type": "string"}),

@@ -75,13 +75,7 @@ def linear(
 
 
 def norm(
-    rows: Rows,
-    target: str,
-    argument: str,
-    inputs: tuple[str, ...],
-    kind: str,
-    mark: str,
-    to: str = STREAM,
+    rows: Rows, target: str, argument: str, inputs: tuple[str, ...], kind: str, mark: str, to: str = STREAM,
     affine: bool = True,
 ) -> None:
     """A row that normalises, with its scale and, for layer norms, its shift, where it is ``affine``."""

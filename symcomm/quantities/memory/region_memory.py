@@ -269,3 +269,4 @@ class RegionMemory:
         """What a layer of a group has when it has been computed again: all but the ``opening``, or only that."""
         found = [bytes_of(self.setting, item) for item in self.line.kept if (item.tensor in opening) == inside]
         return found if inside else [*found, *self.line.constants]
+

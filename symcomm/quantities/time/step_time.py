@@ -184,14 +184,8 @@ def _layers_named(
         return kinds
     share = usual.counts[0][1]
     form = cut.layers_per_stage or Ratio(pipeline.layer_count(graph), p)
-    n = work.define(
-        "n_stage",
-        form,
-        ONE,
-        "layers of a stage",
-        "Each stage holds its share of the layers.",
-        witness=together([form]) if cut.layers_per_stage else over(pipeline.layer_count(graph), p),
-    )
+    n = work.define("n_stage", form, ONE, "layers of a stage", "Each stage holds its share of the layers.",
+                    witness=together([form]) if cut.layers_per_stage else over(pipeline.layer_count(graph), p))
 
     def put(count: Form) -> Form:
         rest = count.terms[1:] if isinstance(count, Total) and count != share else ()
