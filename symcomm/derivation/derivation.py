@@ -60,8 +60,8 @@ class Derivation:
     ``touched`` names the fields of ``accounting`` that changed this number. ``given`` are values known when it was
     made; ``at`` takes more, and refuses numbers that break ``where`` or one of the ``checks``. ``sizes`` are the
     symbols of the model, which count things, and ``named`` what else was named in the question: they have a meaning
-    though the answer may not depend on them. Combining derivations under different accountings raises
-    ``AccountingError``.
+    though the answer may not depend on them. ``lead`` says in a sentence or two what is cut or counted. Combining
+    derivations under different accountings raises ``AccountingError``.
 
     >>> from symcomm.derivation import Reason
     >>> from symcomm.form import Sym, product
@@ -84,6 +84,7 @@ class Derivation:
     sizes: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     named: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False, repr=False)
+    lead: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.steps:

@@ -92,9 +92,12 @@ class Exhibit:
     """A small table beside the steps, such as the list of collectives; cells are text or forms.
 
     Where its rows are the steps ``laid_out`` as courses print them, a page shows it instead of the steps.
+    ``place`` says where a page has it: before the algebra (why there is anything to count), after it, or only where
+    everything is shown (``full``).
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | Form | Quantity, ...], ...]
+    place: Literal["before", "after", "full"] = "after"
     laid_out: bool = False

@@ -21,7 +21,8 @@ from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import Same, program, unstaged
 from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
-from symcomm.quantities.communication.communication import Call, calls
+from symcomm.quantities.communication.call import Call
+from symcomm.quantities.communication.communication import calls
 from symcomm.quantities.counting.flops import counted
 from symcomm.setting import Setting
 
