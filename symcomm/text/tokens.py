@@ -373,6 +373,11 @@ class Scanner:
         closing = text.find("}", opening)
         if closing < 0:
             raise self.error("this `{` is never closed", opening, opening + 1, "write a `}` where it ends")
+        if quoted := _QUOTED.fullmatch(text[opening + 1 : closing].strip()):
+            at = text.index(quoted.group(), opening)
+            self._add("QUOTED", quoted.group()[1:-1], at, at + len(quoted.group()))
+            self.position = closing + 1
+            return
         content = text[opening + 1 : closing].replace(r"\_", "_").replace("\\ ", " ").replace("\\-", "-")
         content = content.replace("\\,", " ").replace("`", "'").replace("$", "")
         if not _TEXT_CONTENT.fullmatch(content):

@@ -172,13 +172,15 @@ def _at_once(work: Work, einsum: Einsum, said: dict[str, Form], count: Count) ->
         results = _elements(work, einsum, said, ONE) if sums else num(0)
         parts = [product(num(products), points)] if products else []
         form = Total((*parts, points, forms.negative(results))) if sums else parts[0] if parts else num(0)
-        text = f"{made.capitalize()} for each combination" + (
-            "; each result is the sum of its terms, with one addition less." if sums else ".")  # fmt: skip
+        said_so = [f"{made.capitalize()} for each combination."] if products else []
+        said_so += ["Each result is the sum of its terms, with one addition less than there are."] if sums else []
+        text = " ".join(said_so)
     else:
         adds = n > 1 if count == "fma2" else sums
         adds = adds or (sums and n == 1)
         form = product(num(products + adds), points) if products + adds else num(0)
-        text = f"{made.capitalize()}{' and an addition' if adds else ''} for each combination."
+        made = " and ".join([made] * bool(products) + ["an addition"] * bool(adds))
+        text = f"{made.capitalize()} for each combination."
     if form == num(0):
         text = "Nothing is multiplied or added: elements are only chosen and put in order."
 
@@ -307,9 +309,9 @@ def _spellings(einsum: Einsum, said: str, names: Sequence[str]) -> Exhibit:
     result = next(letter for letter in "YZCDEFGHRSTUVWXAB" if letter not in names)
     factors: list[Form] = []
     for n, (name, labels) in enumerate(zip(names, einsum.operands, strict=True)):
-        index = "".join("1" if (n, k) in einsum.stretched else label for k, label in enumerate(labels))
+        index = ",".join("1" if (n, k) in einsum.stretched else label for k, label in enumerate(labels))
         factors.append(Sym(f"{name}_{index}" if index else name))
-    out = "".join(einsum.output)
+    out = ",".join(einsum.output)
     inside = product(*factors)
     right = forms.Summed(tuple(Sym(index) for index in einsum.summed), inside) if einsum.summed else inside
     maths = forms.Related(Sym(f"{result}_{out}" if out else result), right)

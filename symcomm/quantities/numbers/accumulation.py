@@ -12,7 +12,7 @@ from symcomm.dtypes import NumberFormat, Value, decimal, number_format
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Total, num, product
 from symcomm.quantities.declared import Meaning, OneOf, Reads
-from symcomm.quantities.numbers.rounded import Number, round_step
+from symcomm.quantities.numbers.rounded import Number, round_step, told
 from symcomm.quantities.options import NoModel
 from symcomm.setting import Work
 from symcomm.units import ONE, Quantity
@@ -72,7 +72,7 @@ def derive(
     elif want == "bound":
         _bound(work, start, f, n, method)
     else:
-        value = _sum(work, found, f, n, method)
+        value = _sum(work, found, f, n, method, "" if found.x == given else f" ({decimal(given)} in {own.name})")
         if want == "accumulation_error":
             _accumulation(work, value, start, n)
         elif want == "error":
@@ -100,14 +100,14 @@ def _notes(found: sums.RepeatedSum, own: NumberFormat, f: NumberFormat, n: int, 
     return notes
 
 
-def _sum(work: Work, found: sums.RepeatedSum, f: NumberFormat, n: int, method: str) -> Form:
+def _sum(work: Work, found: sums.RepeatedSum, f: NumberFormat, n: int, method: str, own: str) -> Form:
     value: Value = found.result
     if method != "in_order":
         value = (sums.pairwise if method == "pairwise" else sums.compensated)(found.x, n, f)
     if isinstance(value, str):
         at = f" at addition {found.overflow_at}" if method == "in_order" else ""
         raise ValuesError(f"the sum becomes {value}{at}", hint="want: overflow")
-    text = f"{n} additions {_METHODS[method]}, each rounded to {f.name}."
+    text = f"{n} additions of {told(found.x)}{own} {_METHODS[method]}, each rounded to {f.name}."
     return work.define("s_n", num(value), ONE, "add and round", text,
                        witness=lambda numbers: _again(value, found, f, n, method))  # fmt: skip
 

@@ -94,10 +94,12 @@ def _scale(work: Work, f: NumberFormat, g: Fraction, want: str) -> None:
         half = f.smallest_subnormal / 2
         exponent = binade(half / g)  # 2^e g <= half < 2^(e + 1) g
         exponent += 1
-        text = f"So that 2^S times {decimal(g)} is more than half of the smallest number, {decimal(half)}."
+        text = (
+            f"So that this power of two times {decimal(g)} is more than half of the smallest number, {decimal(half)}."
+        )
     else:
         exponent = binade(f.largest / g)
-        text = f"So that 2^S times {decimal(g)} is at most the largest number, {decimal(f.largest)}."
+        text = f"So that this power of two times {decimal(g)} is at most the largest number, {decimal(f.largest)}."
     power = work.define("S", num(exponent), ONE, "power of two", text,
                         witness=lambda numbers: _fits(f, g, exponent, want))  # fmt: skip
     text = "A power of two changes no bit of a mantissa."

@@ -71,15 +71,20 @@ def round_step(work: Work, x: Fraction, f: NumberFormat) -> Form:
     else:
         low, high = f.neighbours(x)
         tie = (
-            f", as near as {_told(high if found == low else low)}, whose last bit is odd" if 2 * x == low + high else ""
+            f", as near as {told(high if found == low else low)}, whose last bit is odd" if 2 * x == low + high else ""
         )
-        text = f"{decimal(x)} lies between {_told(low)} and {_told(high)} in {f.name}; {_told(found)} is nearest{tie}."
+        text = f"{decimal(x)} lies between {told(low)} and {told(high)} in {f.name}; {told(found)} is nearest{tie}."
     return work.define(
         "x_r", num(found), ONE, "round to nearest", text, witness=lambda numbers: _nearest(f, x, numbers)
     )
 
 
-def _told(x: Fraction) -> str:
+def told(x: Fraction) -> str:
+    """A number as it is named in a sentence: as a fraction where that is short.
+
+    >>> told(Fraction(3, 8)), told(Fraction(5368709, 536870912))
+    ('3/8', '5368709/536870912')
+    """
     return str(x) if len(str(x)) <= 24 else decimal(x)
 
 
@@ -116,6 +121,6 @@ def _apart(f: NumberFormat, x: Fraction) -> Fraction:
 def _neighbours(f: NumberFormat, x: Fraction) -> Exhibit:
     low, high = f.neighbours(x)
     rows = tuple(
-        (told, Quantity(value, ONE), Quantity(value - x, ONE)) for told, value in (("below", low), ("above", high))
+        (side, Quantity(value, ONE), Quantity(value - x, ONE)) for side, value in (("below", low), ("above", high))
     )
     return Exhibit(f"The numbers of {f.name} next to it", ("", "number", "away"), rows)
