@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ from symcomm.problems.keys import (
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
 from symcomm.quantities.declared import Option
 from symcomm.render.document import Heading, LayerTable, Only, Prose
-from symcomm.text.finder import layer_tables
+from symcomm.text.finder import layer_tables, read_tables
 from symcomm.text.table import Table
 from symcomm.units import Quantity
 
@@ -102,7 +103,8 @@ class Ask:
     """One quantity that is asked for: a pass, its options, and the numbers given with the question.
 
     ``conventions`` are choices of accounting by field, laid over those of the document. ``printed`` is what a source
-    says the answer is, to be set beside it. ``sheet`` is the quantity that the author's own worksheet says.
+    says the answer is, to be set beside it; ``beside`` is the table it prints instead. ``sheet`` is the
+    quantity that the author's own worksheet says.
     """
 
     quantity: str
@@ -117,6 +119,7 @@ class Ask:
     sheet: DeclaredQuantity | None = None
     exam: ExamKeys = field(default_factory=ExamKeys)
     answer: AnswerKeys = field(default_factory=AnswerKeys)
+    beside: Table | None = None
 
     @property
     def span(self) -> Span:
@@ -617,6 +620,7 @@ class _Reader:
             raise error.at(section.span_of("ask")) from None
         given = read_values(section, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
+        beside = self.printed_table(section)
         return Ask(
             name,
             section.text("label"),
@@ -626,11 +630,23 @@ class _Reader:
             given,
             section.count("points"),
             whole,
-            section.quantity("printed"),
+            None if beside else section.quantity("printed"),
             sheet,
             read_exam_keys(section, follows),
             read_answer_keys(section),
+            beside,
         )
+
+    def printed_table(self, section: Section) -> Table | None:
+        """The table that a source prints, where it is one and not a number."""
+        value = section.get("printed")
+        if not isinstance(value, Scalar) or value.style != "|":
+            return None
+        tables = read_tables(value.text, self.file, value.span.line + 1)
+        if len(tables) != 1:
+            problem = f"one printed table is wanted here, but there are {len(tables) or 'none'}"
+            raise DocumentError(problem, value.span, "write it as it is printed, with its header")
+        return tables[0]
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
         """What a question asks of a worksheet of the author's, in a file beside this one."""
@@ -695,8 +711,9 @@ def check_points(problem: Problem) -> None:
         stated = [ask for ask in question.asks if ask.points is not None]
         if heading is None or heading.points is None:
             continue
-        if stated and None not in own and (total := sum(p or 0 for p in own)) != heading.points:
-            raise DocumentError(f"the answers have {total} points together, but the question {heading.points}",
+        together = sum((p for p in own if p is not None), Fraction(0))
+        if stated and None not in own and together != heading.points:
+            raise DocumentError(f"the answers have {together} points together, but the question {heading.points}",
                                 heading.span, "let them add up")  # fmt: skip
         if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
             total = sum(line.points for line in rubric)

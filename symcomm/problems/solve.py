@@ -163,7 +163,7 @@ def solve(
             unread.discard(item.model)
             made.append(answer)
             done += 1
-            beside += [(item, len(made) - 1)] if item.printed else []
+            beside += [(item, len(made) - 1)] if item.printed or item.beside else []
         elif isinstance(item, Figure):
             made.append(picture_of(problem, item, models.get(item.model), extra))
         else:
