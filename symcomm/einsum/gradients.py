@@ -14,7 +14,7 @@ from symcomm.einsum.subscripts import Einsum
 
 
 @dataclass(frozen=True)
-class Gradient:
+class EinsumGradient:
     """The gradient by one operand: subscripts, and what goes in.
 
     ``operands`` are ``g``, numbers of other operands from 0, and ``("ones", size)`` or ``("eye", size)``. ``squeezed``
@@ -30,7 +30,7 @@ class Gradient:
     reshaped: bool = False
 
 
-def gradients(einsum: Einsum) -> tuple[Gradient, ...]:
+def gradients(einsum: Einsum) -> tuple[EinsumGradient, ...]:
     """The gradient by each operand.
 
     >>> from symcomm.einsum.subscripts import bound, read_subscripts
@@ -43,7 +43,7 @@ def gradients(einsum: Einsum) -> tuple[Gradient, ...]:
     return tuple(_gradient(einsum, n) for n in range(len(einsum.operands)))
 
 
-def _gradient(einsum: Einsum, n: int) -> Gradient:
+def _gradient(einsum: Einsum, n: int) -> EinsumGradient:
     mine = einsum.squeezed(n)
     others = [k for k in range(len(einsum.operands)) if k != n]
     spare = iter(einsum.fresh(len(mine) - len({*mine})))
@@ -61,5 +61,5 @@ def _gradient(einsum: Einsum, n: int) -> Gradient:
     operands += [("ones", einsum.sizes[label]) for label in ones]
     left = ",".join("".join(labels) for labels in [*read, *ones])
     squeezed = tuple(k for k in others if einsum.squeezed(k) != einsum.operands[k])
-    return Gradient(n, f"{left}->{''.join(target)}", tuple(operands), einsum.shape(n), squeezed,
+    return EinsumGradient(n, f"{left}->{''.join(target)}", tuple(operands), einsum.shape(n), squeezed,
                     mine != einsum.operands[n])  # fmt: skip
