@@ -15,7 +15,7 @@ from symcomm.accounting import Accounting, AccountingLike
 from symcomm.derivation import Derivation, exact
 from symcomm.doors import door
 from symcomm.dtypes import USUAL_DTYPE, autocast_of, formats
-from symcomm.errors import StrategyError, TableError, ValuesError, nearest
+from symcomm.errors import StrategyError, TableError, ValuesError
 from symcomm.files import read_text
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
@@ -148,7 +148,7 @@ class Model(DerivedQuantities):
         option left out.
         """
         if quantity not in QUANTITIES:
-            raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=nearest(quantity, [*QUANTITIES]))
+            raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=QUANTITIES.hint(quantity))
         chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
@@ -176,7 +176,9 @@ class Model(DerivedQuantities):
                     "sharded) data parallelism are known",
                 )  # fmt: skip
         asked = chosen.asked if asked is None else asked
-        return derived(quantity, setting, said, partial(_telling, declared.derive, asked, again))
+        made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again))
+        made.__dict__.setdefault("_origin", (self, quantity, said))  # what an answer is checked against is asked again
+        return made
 
     def _alone(
         self, degrees: Collection[str], quantity: str, said: Mapping[str, Any], known: Mapping[str, Fraction]
