@@ -33,6 +33,7 @@ _CHOICES: Schema = {"type": "array", "minItems": 2, "items": _CHOICE}
 _DRAW: Schema = {"anyOf": [_CHOICES, {"type": "object", "additionalProperties": False, "properties": {
     "choices": _CHOICES, "from": _TEXT, "to": _TEXT, "step": _TEXT, "unit": _TEXT, "multiples_of": _TEXT,
     "powers_of": _TEXT, "log_uniform": {"type": "array", "items": _TEXT}, "digits": {"type": "integer"}, "is": _TEXT,
+    **{name: {"type": "integer", "minimum": 1} for name in ("formulas", "operations", "inputs", "outputs")},
 }}]}  # fmt: skip
 _RULE: Schema = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]}
 
@@ -101,7 +102,7 @@ _READ: dict[str, Schema] = {
     "quantity": _TEXT,
     "dtype": {"type": "string"},
     "size": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
-    "count": {"type": "integer", "minimum": 0},
+    "count": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^\{\{.*\}\}$"}]},
     "strategy": {"type": ["string", "object"]},
     "schedule": {"type": "string"},
     "links": {"type": ["string", "object"]},
