@@ -22,7 +22,7 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program import pipeline
 from symcomm.program.program import ONE_RANK, program
 from symcomm.program.schedules import USUAL_SCHEDULE, find
-from symcomm.quantities.communication.communication import calls
+from symcomm.quantities.communication.call import calls
 from symcomm.quantities.counting.flops import is_matrix_product
 from symcomm.quantities.counting.load import load
 from symcomm.setting import Setting
