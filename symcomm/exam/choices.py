@@ -76,7 +76,7 @@ def option_text(quantity: Quantity) -> str:
     """How an option is written: in the unit that needs fewest digits.
 
     >>> option_text(Quantity.parse("12 GiB")), option_text(Quantity.parse("0.32 s"))
-    ('12 GiB', '320 ms')
+    ('12 GiB', '0.32 s')
     """
     ways = [text for relation, text in quantity.lines() if relation != "≈"] or [quantity.reading]
     return min(ways, key=lambda text: (len(text.replace(" ", "")), text))
