@@ -195,7 +195,7 @@ class Exam:
 
         if not settings.questions and not settings.shuffle:
             problem = replace(problem, items=tuple(named(item) for item in problem.items))
-            return problem, {id(ask): ask.exam.id for ask in problem.asks}, ()
+            return problem, {id(ask): ask.exam.id for ask in problem.asks}, tuple(n for n in self._names if n >= 0)
         before, groups = self._groups(problem)
         if len(groups) < 2:
             raise DocumentError(
