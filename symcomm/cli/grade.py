@@ -38,8 +38,8 @@ def grade(
     from symcomm.exam.papers import Exam
     from symcomm.exam.roster import numbered, read_roster
     from symcomm.exam.sheets import papers_of, read_sheets
+    from symcomm.files import write_files
     from symcomm.problems.problem import read_template
-    from symcomm.render import write
 
     if sum(given is not None for given in (keys, roster, variants)) != 1:
         raise DocumentError("say which papers: --keys out/keys.json, or the --roster or --variants they were made with")
@@ -61,7 +61,7 @@ def grade(
         from symcomm.plots.figure import written
 
         files["summary.svg"] = written(summary.picture(made), "svg")
-    for path in write(files, output):
+    for path in write_files(files, output):
         click.echo(str(path))
     click.echo(summary.markdown(made).split("\n", 1)[0])
     waiting = len(summary.look_at(made))

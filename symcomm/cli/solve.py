@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from symcomm.cli.shared import accounting_option, comma, conventions, progress_bar
+from symcomm.cli.shared import PATH, accounting_option, comma, conventions, progress_bar
 
 FORMATS = ("pdf", "md", "tex", "html")
 
@@ -17,7 +17,7 @@ FORMATS = ("pdf", "md", "tex", "html")
     "--to", "formats", default="pdf", show_default=True, callback=comma(FORMATS), metavar="LIST",
     help="Formats, with commas: pdf, md, tex, html.",
 )  # fmt: skip
-@click.option("-o", "--output", default="out", show_default=True, type=click.Path(path_type=Path), help="A folder.")
+@click.option("-o", "--output", default="out", show_default=True, type=PATH, help="A folder.")
 @click.option("--templates", type=click.Path(path_type=Path), help="A folder with templates that replace ours.")
 @click.option(
     "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True, help="What makes the PDF."

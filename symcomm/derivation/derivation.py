@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -28,7 +29,8 @@ from symcomm.printing.forms import plain
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
-    from sympy import Expr
+    from pandas import DataFrame
+    from sympy import Expr, Symbol
 
 
 def _irrational(number: Expr, unit: Unit) -> Quantity:
@@ -200,13 +202,7 @@ class Derivation:
         Raises ``ValuesError`` where a number is missing or the numbers contradict one another.
         """
         known = self.values(**values)
-        for condition in self.where:
-            if all(name in known for name in condition.names) and not condition.holds(known):
-                numbers = ", ".join(f"{name} = {known[name]}" for name in condition.names)
-                raise ValuesError(
-                    f"{self.title}: the closed form holds where {condition}, and {numbers}",
-                    hint="give the numbers when it is derived, not afterwards",
-                )
+        self.holds(known)
         with suppress(ValuesError):  # what has no number, or no rational one, is told below
             collected, names = self._collected
             if all(known.get(name, 0) > 0 for name in names):  # a zero may stand where others cancel it
@@ -225,6 +221,30 @@ class Derivation:
                     with suppress(IrrationalError):
                         forms.evaluate(piece, known)
             return _irrational(forms.value(result, {n: rational(known[n]) for n in forms.names(result)}), self.unit)
+
+    def holds(self, known: Mapping[str, Fraction]) -> None:
+        """Raises ``ValuesError`` where numbers break a condition under which the closed form holds."""
+        for condition in self.where:
+            if all(name in known for name in condition.names) and not condition.holds(known):
+                numbers = ", ".join(f"{name} = {known[name]}" for name in condition.names)
+                raise ValuesError(
+                    f"{self.title}: the closed form holds where {condition}, and {numbers}",
+                    hint="give the numbers when it is derived, not afterwards",
+                )
+
+    def sweep(self, /, **values: object) -> DataFrame:
+        """The answer at every combination of numbers, ``k=[2, 4, 8]``: a pandas frame with a row each.
+
+        Raises ``ValuesError`` as ``at`` does, telling the combination.
+        """
+        from symcomm.sweep import sweep
+
+        def known_at(**numbers: object) -> dict[str, Fraction]:
+            known = self.values(**numbers)
+            self.holds(known)
+            return known
+
+        return sweep(self.expr, str(self.unit), values, known_at)
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -365,6 +385,10 @@ class Derivation:
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        unit = "" if self.unit == ONE else f" {self.unit}"
+        return f"<Derivation {self.title}: {shorten(plain(self.answer.form) + unit, 200, placeholder=' ...')}>"
+
     def _repr_latex_(self) -> str:
         return self.latex()
 
@@ -373,3 +397,25 @@ class Derivation:
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+def symbols(names: str, of: Derivation | None = None) -> tuple[Symbol, ...]:
+    """The SymPy symbols of names, as derivations have them, so that one's own formula can be compared with ``expr``.
+
+    They are positive whole numbers; a measured amount (a bandwidth) is not whole: ``of`` takes them from a derivation.
+    Raises ``ValuesError`` for what cannot be a name, and for a name that the derivation does not have.
+
+    >>> D, N = symbols("D N_layer")
+    >>> (24 * N * D**2).free_symbols == {N, D}, D.is_integer
+    (True, True)
+    """
+    from symcomm.notation import symbol
+
+    wanted = names.replace(",", " ").split()
+    if of is None:
+        return tuple(symbol(name) for name in wanted)
+    known = {s.name: s for s in (*of.expr.free_symbols, *(s for expr in of.worth.values() for s in expr.free_symbols))}
+    for name in wanted:
+        if name not in known:
+            raise ValuesError(f"{of.title} has no symbol '{name[:60]}'", hint=nearest(name, [*known]))
+    return tuple(known[name] for name in wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from textwrap import shorten
 from typing import Literal
 
 from symcomm import form as forms
@@ -12,7 +13,7 @@ from symcomm.derivation.numbers import Numbers
 from symcomm.errors import Span
 from symcomm.form import Form
 from symcomm.printing.forms import plain
-from symcomm.units import Quantity, Unit
+from symcomm.units import ONE, Quantity, Unit
 
 Relation = Literal[":=", "=", "≈"]
 # What a step must be worth at some numbers, by a brute-force run; or whether such a run bears it out.
@@ -49,6 +50,11 @@ class Step:
     reason: Reason
     relation: Relation = ":="
     condition: str = ""
+
+    def __repr__(self) -> str:
+        unit = "" if self.unit == ONE else f" {self.unit}"
+        said = shorten(f"{self.name} {self.relation} {plain(self.form)}{unit}", 200, placeholder=" ...")
+        return f"<Step {said} ({self.reason.rule})>"
 
 
 Comparison = Literal["<=", ">=", "="]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from symcomm.errors import DocumentError, Span, nearest
-from symcomm.problems.pieces import read_text
+from symcomm.files import read_text
 
 STUDENT_LIMIT = 20_000
 # What a spreadsheet takes for a formula, also behind spaces and in full width.

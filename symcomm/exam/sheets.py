@@ -11,7 +11,7 @@ from typing import Any
 from symcomm.errors import DocumentError, Span, nearest
 from symcomm.exam.papers import Exam, Paper
 from symcomm.exam.roster import Student, read_csv
-from symcomm.problems.pieces import read_text
+from symcomm.files import read_text
 from symcomm.problems.problem import Template
 
 ANSWER_LIMIT = 200_000  # characters of one cell that are read at all; the checker refuses far shorter ones

@@ -22,8 +22,9 @@ from symcomm.exam.key_files import key_record, keys_csv, keys_json
 from symcomm.exam.pages import paper_page, solution_page
 from symcomm.exam.papers import Exam, Paper
 from symcomm.exam.roster import Student
+from symcomm.files import write_files
 from symcomm.problems.problem import Template
-from symcomm.render import Engine, safe_name, write
+from symcomm.render import Engine, safe_name
 from symcomm.render.document import Document
 from symcomm.render.view import prepare
 
@@ -104,10 +105,10 @@ def make(
             for lines in run(partial(_write_pages, order=order, output=output), groups):
                 told |= {name: line for line in lines for name in [line["file"]]}
                 paths += [output / line["file"] for line in lines]
-                write({MANIFEST: _manifest(told)}, output)
+                write_files({MANIFEST: _manifest(told)}, output)
                 done += len({line["paper"] for line in lines})
                 tell(done, whole, "writing")
-    paths += write(files, output)
+    paths += write_files(files, output)
     tell(whole, whole, "")
     return sorted(set(paths))
 
@@ -166,7 +167,7 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
         for form in ("md", "tex"):
             if form in forms:
                 files |= pictures.files(document, form, name, solved)
-        write(files, output)
+        write_files(files, output)
         lines += [
             {"file": file, "paper": student.id, "from": mark, "sha256": hashlib.sha256(data).hexdigest()}
             for file, data in files.items()

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symcomm.errors import DocumentError, Span
@@ -87,44 +86,6 @@ def filled(piece: Piece, lookup: Lookup) -> Piece:
 @lru_cache(maxsize=1024)  # the papers of a class have the same ones
 def _read_again(text: str, file: str, line: int) -> tuple[Table, ...]:
     return tuple(layer_tables(text, file, line))
-
-
-def read_text(path: Path) -> str:
-    """The text of a file, with one kind of line end; a file that is too large is refused before it is read.
-
-    Raises ``DocumentError`` for a file that is missing, too large, or not UTF-8 text.
-    """
-    try:
-        if path.is_dir():
-            raise DocumentError(f"{path} is a folder, not a file")
-        with path.open("rb") as stream:
-            data = stream.read(SIZE_LIMIT + 1)
-        size = max(len(data), path.stat().st_size)
-    except FileNotFoundError:
-        raise DocumentError(f"there is no file {path}") from None
-    except OSError as error:
-        raise DocumentError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > SIZE_LIMIT:
-        raise DocumentError(
-            f"{path} has {size / 1e6:.1f} MB; at most {SIZE_LIMIT / 1e6:.0f} MB are read",
-            hint="give the file with the layer table and the questions, not a data set",
-        )
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DocumentError(f"{path} is not UTF-8 text: byte {error.start} in line {line}") from None
-    text = one_line_end(text)
-    control = _CONTROL.search(text)
-    if control:
-        line = text.count("\n", 0, control.start()) + 1
-        raise DocumentError(f"{path} has the control character U+{ord(control[0]):04X} in line {line}: it is no text")
-    return text
-
-
-def one_line_end(text: str) -> str:
-    """The text with plain line ends, so that all counts of lines agree."""
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def front_matter(text: str, file: str) -> tuple[str, Source] | None:

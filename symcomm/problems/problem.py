@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.files import one_line_end, read_text
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
+from symcomm.problems.answer_keys import AnswerKeys, SaidMistake, read_answer_keys, read_mistake
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.problems.drawing_values import Draws, read_draws
 from symcomm.problems.exam_keys import (
@@ -63,7 +65,8 @@ MODEL_KEYS = (
 MODULE_KEYS = ("model", "module", "dtype", "values", "symbols")  # of a printed module
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
-ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", *ASK_EXAM_KEYS)
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "answer",
+            *ASK_EXAM_KEYS)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ class Ask:
     printed: Quantity | None = None
     sheet: DeclaredQuantity | None = None
     exam: ExamKeys = field(default_factory=ExamKeys)
+    answer: AnswerKeys = field(default_factory=AnswerKeys)
 
     @property
     def span(self) -> Span:
@@ -160,6 +164,7 @@ class Problem:
     items: tuple[Item, ...] = field(repr=False)
     exam: ExamSettings = field(default_factory=ExamSettings)
     required: tuple[Ask, ...] = ()
+    mistakes: tuple[SaidMistake, ...] = ()  # those the author describes
 
     @cached_property
     def models(self) -> dict[str, ModelBlock]:
@@ -290,12 +295,12 @@ class Template:
 
 def read_template(path: str | Path) -> Template:
     """The template in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
-    return parse_template(pieces.read_text(Path(path)), str(path))
+    return parse_template(read_text(path, "the file with the layer table and the questions, not a data set"), str(path))
 
 
 def parse_template(text: str, file: str = "<text>") -> Template:
     """The template in a text; ``file`` names it in errors."""
-    text = pieces.one_line_end(text)
+    text = one_line_end(text)
     front = pieces.front_matter(text, file)
     head = blocks.read(front[0], front[1], "the front matter") if front and front[0].strip() else None
     if head is None:
@@ -343,6 +348,7 @@ class _Reader:
         self.conventions = read_conventions(head)
         self.exam = read_settings(head)
         self.required: tuple[Ask, ...] = ()
+        self.mistakes: tuple[SaidMistake, ...] = ()
         self.dtype = head.text("dtype")
 
     def take(self, piece: pieces.Piece | Value) -> None:
@@ -419,6 +425,8 @@ class _Reader:
             if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
                 raise DocumentError(f"more than {FIGURE_LIMIT} figures in one document", value.span_of("figure"))
             self.items.append(read_figure(replace(value, what="this figure"), self.models))
+        elif "mistake" in value:
+            self.mistakes += (read_mistake(value),)
         elif "ask" in value:
             self.items.append(self.ask(replace(value, what="this question")))
         elif "model" in value:
@@ -426,7 +434,7 @@ class _Reader:
         else:
             word = value.keys[0] if value.keys else ""
             key = value.entries[0][0].span if value.entries else value.span
-            close = nearest(word, ["ask", "model", "figure"])
+            close = nearest(word, ["ask", "model", "figure", "mistake"])
             hint = close if close.startswith("did") else "it starts with model:, ask: or figure:"
             raise DocumentError("this block is neither a model nor a question", key, hint)
 
@@ -594,6 +602,7 @@ class _Reader:
             section.quantity("printed"),
             sheet,
             read_exam_keys(section, follows),
+            read_answer_keys(section),
         )
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
@@ -639,6 +648,7 @@ class _Reader:
             tuple(items),
             self.exam,
             (*self.derived_requirements(head), *self.required),
+            self.mistakes,
         )
 
 

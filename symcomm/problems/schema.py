@@ -20,7 +20,7 @@ Schema = dict[str, Any]
 _TEXT: Schema = {"type": ["string", "number"]}
 _TEXTS: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 _MEANING: Schema = {"type": "object", "additionalProperties": False, "properties": {
-    "meaning": _TEXT, "value": _TEXT, "latex": _TEXT}}  # fmt: skip
+    "meaning": _TEXT, "value": _TEXT, "latex": _TEXT, "names": _TEXTS}}  # fmt: skip
 
 _SHARE: Schema = {"type": ["number", "string"]}
 _YES: Schema = {"enum": ["yes", "no", True, False]}
@@ -35,6 +35,15 @@ _DRAW: Schema = {"anyOf": [_CHOICES, {"type": "object", "additionalProperties": 
     "powers_of": _TEXT, "log_uniform": {"type": "array", "items": _TEXT}, "digits": {"type": "integer"}, "is": _TEXT,
 }}]}  # fmt: skip
 _RULE: Schema = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]}
+
+_OTHER: Schema = {"anyOf": [_TEXT, {"type": "object"}]}
+_OTHERS: Schema = {"anyOf": [_OTHER, {"type": "array", "items": _OTHER}]}
+_ANSWER: Schema = {"type": "object", "additionalProperties": False, "properties": {
+    "left": _TEXT, "in": _TEXT, "step": _TEXT, "symbols": _TEXTS, "names": {"type": "object"},
+    "prefixes": {"enum": ["open", "stated"]}, "conventions": _OTHERS, "mistakes": _TEXTS, "ruled_out": _OTHERS,
+    "decimal_comma": _YES}}  # fmt: skip
+_MISTAKE: Schema = {"type": "object", "additionalProperties": False, "required": ["name", "says", "change"],
+                    "properties": {"name": _TEXT, "says": _TEXT, "change": {"type": "object"}}}  # fmt: skip
 
 # One row a key; several blocks share some.
 _KEYS: dict[str, tuple[str, Schema]] = {
@@ -77,6 +86,8 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "exam": ("how papers are made", {"type": "object", "additionalProperties": False, "properties": {
         "questions": {"type": "integer", "minimum": 0}, "shuffle": _YES, "alike": _YES,
         "credit": {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]}}}),
+    "answer": ("what answers of students look like, and what is told apart in them", _ANSWER),
+    "mistake": ("a mistake that answers are held against", _MISTAKE),
     "caption": ("Markdown below the picture", _TEXT),
     "paper": ("whether the paper shows it as well, and not the solution only", {"enum": ["yes", "no"]}),
 }
@@ -100,7 +111,7 @@ def problem_schema() -> Schema:
     >>> sorted(problem_schema()["$defs"])[:3]
     ['accounting', 'block', 'draw']
     """
-    kinds = ("model", "printed_model", "whole_model", "question", "figure", "draw")
+    kinds = ("model", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
     one = [{"$ref": f"#/$defs/{name}"} for name in kinds]
     questions = [*map(_question, QUANTITIES.values()), _own()]
     defs: Schema = {
@@ -112,6 +123,7 @@ def problem_schema() -> Schema:
         "draw": _object(_keys(DRAW_KEYS)) | {"minProperties": 1},
         "question": {"type": "object", "required": ["ask"], "oneOf": questions},
         "figure": {"type": "object", "required": ["figure"], "oneOf": [_figure(k) for k in FIGURES.values()]},
+        "mistake": _object(_keys(("mistake",)), ["mistake"]),
         "drawn": {"oneOf": [_drawn(declared) for declared in QUANTITIES.values()]},
         "accounting": _accounting(),
     }

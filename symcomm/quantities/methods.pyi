@@ -265,7 +265,7 @@ class DerivedQuantities:
         self,
         strategy: Strategy | str,
         collective: str | None = None,
-        phase: Literal["forward", "recompute", "backward", "update"] | None = None,
+        phase: Literal["forward", "recompute", "backward", "microbatch", "update"] | None = None,
         dtype: str | None = None,
         gradient_dtype: str | None = None,
         stage: object = None,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, TypedDict
 
 from symcomm.accounting import CONVENTIONS
+from symcomm.hardware.devices import Device
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.schedules import USUAL_SCHEDULE
 from symcomm.quantities.declared import Meaning, OneOf, Reads
 from symcomm.quantities.recipes import RECIPES
 from symcomm.setting import Setting
+from symcomm.units import Number
 
 
 def _devices() -> Iterable[str]:
@@ -45,7 +47,7 @@ def _capacities() -> Iterable[str]:
 NoModel = Annotated[Setting, "no model is needed"]  # of a quantity that follows from its options alone
 
 Whole = Annotated[int | str, Reads("size")]
-Amount = Annotated[object, Reads("quantity")]
+Amount = Annotated[Number | None, Reads("quantity")]
 
 StrategyOption = Annotated[
     Strategy | str, Reads("strategy"), Meaning("how the model is parallelised, such as data(k) or tensor(8) + sequence")
@@ -63,9 +65,9 @@ RecipeName = Annotated[
         "states) or weights=2, gradients=2, master=4, states=2"
     ),
 ]
-Frozen = Annotated[str | Iterable[str], Meaning("weights that are not trained, with commas between them")]
+Frozen = Annotated[str | Sequence[str], Meaning("weights that are not trained, with commas between them")]
 Recomputation = Annotated[
-    str | Iterable[str],
+    str | Sequence[str],
     Meaning(
         "none, selective, full, or the tensors that are computed again; what the convention says where it is left out"
     ),
@@ -80,7 +82,7 @@ Chunks = Annotated[Whole, Meaning("the chunks of layers per rank, for a schedule
 Microbatches = Annotated[Whole, Meaning("how many microbatches a batch is cut into")]
 CapacityIs = Annotated[str, OneOf(_capacities), Meaning("what the capacity means; must be said")]
 Held = Annotated[
-    str | Iterable[str],
+    str | Sequence[str],
     Meaning(
         "tensors that the program still refers to, with commas between them; of one outside the model its shape, such "
         "as labels [B, L] int64"
@@ -97,13 +99,17 @@ Links = Annotated[
     ),
 ]
 
-DeviceName = Annotated[object, OneOf(_devices, open=True), Meaning("a device whose rates are used, such as H100-SXM")]
-Peak = Annotated[object, Meaning("the peak rate, such as 312 TFLOP/s; or the name of a symbol")]
-Memory = Annotated[object, Meaning("the bandwidth of the memory, such as 2039 GB/s")]
-Network = Annotated[object, Meaning("the bandwidth of the network, such as 300 GB/s")]
-Latency = Annotated[object, Meaning("the latency of one message, such as 0.00001 s; left out where it is not named")]
+DeviceName = Annotated[
+    str | Device, OneOf(_devices, open=True), Meaning("a device whose rates are used, such as H100-SXM")
+]
+Peak = Annotated[Number | None, Meaning("the peak rate, such as 312 TFLOP/s; or the name of a symbol")]
+Memory = Annotated[Number | None, Meaning("the bandwidth of the memory, such as 2039 GB/s")]
+Network = Annotated[Number | None, Meaning("the bandwidth of the network, such as 300 GB/s")]
+Latency = Annotated[
+    Number | None, Meaning("the latency of one message, such as 0.00001 s; left out where it is not named")
+]
 Utilisation = Annotated[
-    object, Meaning("the part of the peak rate and the memory bandwidth that is sustained, such as 4/5")
+    Number | None, Meaning("the part of the peak rate and the memory bandwidth that is sustained, such as 4/5")
 ]
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
 from symcomm.errors import RenderError, nearest
+from symcomm.files import write_files
 from symcomm.render import pictures
 from symcomm.render.document import Document
 
@@ -48,7 +46,7 @@ def render(
     for form in wanted:
         if form in ("md", "tex"):  # a PDF and an HTML page hold their pictures
             beside |= pictures.files(document, form, stem, solutions)
-    return write({f"{stem}.{form}": data for form, data in made.items()} | beside, output)
+    return write_files({f"{stem}.{form}": data for form, data in made.items()} | beside, output)
 
 
 def _keep(source: str, target: Path) -> None:
@@ -125,40 +123,3 @@ def safe_name(name: str) -> str:
     """
     kept = re.sub(r"[^\w.\-]+", "-", name).strip("-.")
     return re.sub(r"-?\.{2,}-?|-{2,}", "-", kept)[:120].strip("-.") or "document"
-
-
-def write(files: Mapping[str, bytes], output: Path) -> list[Path]:
-    """Writes all files into a folder, each under its name only when all of them are complete.
-
-    Raises ``RenderError`` where the folder cannot be written; then nothing is left behind.
-    """
-    waiting: list[tuple[Path, Path]] = []
-    if output.exists() and not output.is_dir():
-        raise RenderError(f"{output} cannot be written: it is a file", hint="name a folder")
-    for name in files:
-        if (output / name).is_dir():
-            raise RenderError(f"{output / name} cannot be written: it is a folder")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        for name, data in files.items():
-            handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".tmp", dir=output)
-            waiting.append((Path(temporary), output / name))
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-        for temporary_path, target in waiting:
-            # mkstemp makes files private; a document is readable as any new file is.
-            temporary_path.chmod(0o666 & ~_umask())
-            temporary_path.replace(target)
-    except OSError as error:
-        raise RenderError(f"{output} cannot be written: {error.strerror or error}") from error
-    finally:
-        for temporary_path, _ in waiting:
-            with contextlib.suppress(OSError):
-                temporary_path.unlink(missing_ok=True)
-    return [target for _, target in waiting]
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

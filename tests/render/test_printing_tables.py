@@ -11,12 +11,13 @@ from symcomm import printing
 from symcomm.derivation import Exhibit, writing
 from symcomm.derivation.tables import to_the_right
 from symcomm.errors import RenderError
+from symcomm.files import write_files as write
 from symcomm.form import Num, Product, Ratio, Sym, Total, num, product
 from symcomm.notation import Notation
 from symcomm.printing.quantities import quantity_tex
 from symcomm.problems.problem import parse_problem
 from symcomm.problems.solve import solve
-from symcomm.render import render, write
+from symcomm.render import render
 from symcomm.render.pdf import typst_pdf
 from symcomm.units import BYTE, Quantity, Unit
 

@@ -15,9 +15,10 @@ import pytest
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import RenderError, Span
+from symcomm.files import write_files as write
 from symcomm.form import Form, Num, Power, Product, Ratio, Sym, Total, num, product
 from symcomm.notation import Notation
-from symcomm.render import contents, render, safe_name, source, write
+from symcomm.render import contents, render, safe_name, source
 from symcomm.render import pdf as pdf_module
 from symcomm.render import prose as prose_module
 from symcomm.render.document import Answer, Block, Document, Given, Heading, LayerTable, Prose

@@ -187,7 +187,8 @@ def derive(
     strategy: StrategyOption,
     collective: Annotated[str | None, OneOf(SHORT), Meaning("only calls of this kind")] = None,
     phase: Annotated[
-        Literal["forward", "recompute", "backward", "update"] | None, Meaning("only calls of this phase")
+        Literal["forward", "recompute", "backward", "microbatch", "update"] | None,
+        Meaning("only calls of this phase; of a microbatch: all but those that finish gradients and update weights"),
     ] = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
@@ -209,8 +210,8 @@ def derive(
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     if collective is not None and collective not in SHORT:
         raise ValuesError(f"unknown collective '{collective[:40]}'", hint="known: " + ", ".join(SHORT))
-    if phase is not None and phase not in _PHASES:
-        raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join(_PHASES))
+    if phase is not None and phase not in (*_PHASES, "microbatch"):
+        raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join((*_PHASES, "microbatch")))
     setting = setting.in_format(dtype)
     cut = strategy.pipeline
     if microbatches is not None and cut is not None:
@@ -229,7 +230,8 @@ def derive(
         raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
     held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
     chosen = [
-        c for c in every if collective in (None, c.kind) and phase in (None, c.phase)
+        c for c in every if collective in (None, c.kind)
+        and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
         and (c.kind == "send" or c.region.name in held.regions)
     ]
     work = Work(setting, *strategy.forms, m)
