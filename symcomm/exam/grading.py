@@ -17,9 +17,10 @@ from symcomm.exam.verdict import Verdict
 from symcomm.form import evaluate, from_expr
 from symcomm.graph.drafts import size_form
 from symcomm.problems.printed import last_digit
+from symcomm.problems.problem import Ask, Problem
 from symcomm.problems.solve import following
 from symcomm.text.formula import parse_answer
-from symcomm.units import Quantity, Unit
+from symcomm.units import BYTE, ONE, Quantity, Unit
 
 Progress = Callable[[int, int, str], None]
 _LONGEST = 2_000  # characters of an answer that is worked out
@@ -139,8 +140,9 @@ class Grader:
                 mark = self.mark(paper, part, text, key, right, own, told)
             if mark.verdict != "right" or mark.follows:
                 number = number_of(LINES.split(text)[-1], key, keyed.derivation.unit) if text else None
-                if number is not None:
-                    own[part.id] = number
+                if number is not None:  # bytes and things are counted, whatever digits were typed
+                    counted = number.unit == BYTE or (number.unit.is_count and number.unit != ONE)
+                    own[part.id] = replace(number, value=Fraction(round(number.value))) if counted else number
             shown = str(keyed.quantity) if keyed.quantity is not None else str(keyed.derivation.expr)
             made.append(Graded(paper.student.id, part, text, mark, part.right or shown))
         return made
@@ -160,11 +162,18 @@ class Grader:
         if not verdict.right:
             follows = [(name, own[name]) for _, name, _ in ask.exam.follows if name in own]
             if follows:  # the same question, from the student's own earlier numbers
-                again = self.exam.kept.key(problem, following(ask, {**right, **dict(follows)}))
-                if self.verdict(again, last).right:
+                again = self.follow_up(problem, following(ask, {**right, **dict(follows)}))
+                if again is not None and self.verdict(again, last).right:
                     return mark_of(Verdict("right"), ask, problem, part.points, (), told[follows[0][0]])
         reached = self.reached(part, [*before, last], key) if ask.exam.rubric else ()
         return mark_of(verdict, ask, problem, part.points, reached)
+
+    def follow_up(self, problem: Problem, ask: Ask) -> Key | None:
+        """The key of a question from a student's own numbers; None where it has no answer from these."""
+        try:
+            return self.exam.kept.key(problem, ask)
+        except SymcommError:
+            return None
 
     def verdict(self, key: Key, text: str) -> Verdict:
         """The verdict on one line, decided once."""
@@ -218,8 +227,11 @@ def _is(text: str, worth: Quantity, key: Key) -> bool:
     found = number_of(text, key, worth.unit)
     if found is None or found.unit != worth.unit:
         return False
-    last = last_digit(re.split(r"[=≈]", text)[-1].strip(), worth.unit)
     off = abs(found.value - worth.value)
+    try:
+        last = last_digit(re.split(r"[=≈]", text)[-1].strip(), worth.unit)
+    except SymcommError:  # a formula has no digits
+        last = Fraction(0)
     return off == 0 or (off * 2 <= last and last * 200 <= abs(worth.value))
 
 
