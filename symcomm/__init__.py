@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from symcomm.accounting import Accounting
     from symcomm.derivation import Derivation, Reason, Step, symbols
+    from symcomm.differentiation.trace import trace
     from symcomm.errors import SymcommError
     from symcomm.exam.key import Key, check, key_of, mistakes_of
     from symcomm.exam.verdict import Verdict
@@ -105,6 +106,7 @@ _HOMES = {
     "sensitivity": "symcomm.optimum.sensitivity",
     "solve": "symcomm.problems.solve",
     "symbols": "symcomm.derivation",
+    "trace": "symcomm.differentiation.trace",
     "wiring": "symcomm.hardware.paths",
 }
 
@@ -159,6 +161,7 @@ __all__ = [
     "sensitivity",
     "solve",
     "symbols",
+    "trace",
     "wiring",
 ]
 

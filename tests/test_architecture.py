@@ -21,6 +21,7 @@ FLOORS = {
     "symcomm.files": 0,
     "symcomm.doors": 0,
     "symcomm.accounting": 0,
+    "symcomm.editions": 0,
     "symcomm.notation": 1,
     "symcomm.form": 1,
     "symcomm.collected": 1,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from textwrap import shorten
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from symcomm import form as forms
 from symcomm.derivation.numbers import Numbers
@@ -14,6 +14,9 @@ from symcomm.errors import Span
 from symcomm.form import Form
 from symcomm.printing.forms import plain
 from symcomm.units import ONE, Quantity, Unit
+
+if TYPE_CHECKING:
+    from symcomm.text.table import Table
 
 Relation = Literal[":=", "=", "≈"]
 # What a step must be worth at some numbers, by a brute-force run; or whether such a run bears it out.
@@ -92,9 +95,14 @@ class Exhibit:
     """A small table beside the steps, such as the list of collectives; cells are text or forms.
 
     Where its rows are the steps ``laid_out`` as courses print them, a page shows it instead of the steps.
+    ``place`` says where a page has it: before the algebra (why there is anything to count), after it, or only where
+    everything is shown (``full``). ``beside``
+    sets a table that a source prints beside it, where that can be done.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | Form | Quantity, ...], ...]
+    place: Literal["before", "after", "full"] = "after"
     laid_out: bool = False
+    beside: Callable[[Table], Exhibit] | None = field(default=None, compare=False, repr=False)

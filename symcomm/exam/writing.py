@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from symcomm.editions import Edition
 from symcomm.errors import DocumentError
 from symcomm.exam.key_files import key_record, keys_csv, keys_json
 from symcomm.exam.pages import paper_page, solution_page
@@ -154,19 +155,19 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
 
     exam = _exam[0]
     documents = [document_of(exam, exam.exactly(student, attempt), order.edition) for student, attempt, _, _ in wanted]
-    solved = order.edition == "solution"
+    edition: Edition = "solution" if order.edition == "solution" else "paper"
     for form in order.formats:
         if form in PAGES:
             kind = ("tex" if order.engine == "latex" else "typ") if form == "pdf" else form
-            prepare(documents, kind, solved)  # type: ignore[arg-type]  # one of the formats
+            prepare(documents, kind, edition)  # type: ignore[arg-type]  # one of the formats
     lines = []
     for document, (student, _, name, mark) in zip(documents, wanted, strict=True):
         forms = [form for form in order.formats if form in PAGES]
-        made = contents(document, forms, templates=order.templates, engine=order.engine, solutions=solved, name=name)
+        made = contents(document, forms, templates=order.templates, engine=order.engine, edition=edition, name=name)
         files = {f"{name}.{form}": data for form, data in made.items()}
         for form in ("md", "tex"):
             if form in forms:
-                files |= pictures.files(document, form, name, solved)
+                files |= pictures.files(document, form, name, edition)
         write_files(files, output)
         lines += [
             {"file": file, "paper": student.id, "from": mark, "sha256": hashlib.sha256(data).hexdigest()}

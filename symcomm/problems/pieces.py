@@ -26,6 +26,7 @@ SIZE_LIMIT = 2_000_000  # bytes of one file
 BLOCK, TABLE = "symcomm", "table"
 
 _POINTS = re.compile(r"\s*[(\[]\s*(\d{1,4})\s*(?:points?|pts?|marks?|Punkte?|P\.)\s*[)\]]\s*[.:]?\s*$", re.IGNORECASE)
+_ONLY = re.compile(r":::+[ \t]*\{?\.?(\w*)\}?[ \t]*")
 _HEADING_MARKS = re.compile(r"\s{0,3}#{1,6}[ \t]+|[ \t]+#+[ \t]*$")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x84\x86-\x9f]")
 # A word that is nearly the name of our block is a slip of the pen, not another language.
@@ -68,7 +69,15 @@ class BlockPiece:
     span: Span
 
 
-Piece = ProsePiece | HeadingPiece | TablePiece | BlockPiece
+@dataclass(frozen=True)
+class OnlyPiece:
+    """A line ``:::solution`` or ``:::``: what follows is for some editions only, or for all again."""
+
+    name: str
+    span: Span
+
+
+Piece = ProsePiece | HeadingPiece | TablePiece | BlockPiece | OnlyPiece
 
 
 def filled(piece: Piece, lookup: Lookup) -> Piece:
@@ -159,6 +168,8 @@ def _special(lines: list[str], file: str) -> Iterator[tuple[int, int, Piece]]:
     for number, token in enumerate(tokens):
         if token.type == "heading_open" and token.level == 0 and token.map:
             yield _heading(lines, token, tokens[number + 1].content, file)
+    fenced = {n for t in fences if t.map for n in range(*t.map)}
+    yield from ((n, n + 1, piece) for n, piece in _only(lines, file) if n not in fenced)
     claimed: set[int] = set()
     for table in layer_tables(text, file):
         start, stop = _extent(lines, table)
@@ -175,6 +186,12 @@ def _special(lines: list[str], file: str) -> Iterator[tuple[int, int, Piece]]:
             raise DocumentError(
                 "this block holds no layer table", span, "its columns are Computation, Input and Output"
             )
+
+
+def _only(lines: list[str], file: str) -> Iterator[tuple[int, OnlyPiece]]:
+    for number, line in enumerate(lines):
+        if found := _ONLY.fullmatch(line.rstrip()):
+            yield number, OnlyPiece(found[1], Span(file, number + 1, line, 0, len(line.rstrip())))
 
 
 def _language(token: Token) -> str:

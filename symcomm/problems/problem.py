@@ -10,10 +10,12 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symcomm.editions import DETAILS, ONLY, Detail
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.files import one_line_end, read_text
 from symcomm.notation import Notation
@@ -45,8 +47,8 @@ from symcomm.problems.keys import (
 )
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
 from symcomm.quantities.declared import Option
-from symcomm.render.document import Heading, LayerTable, Prose
-from symcomm.text.finder import layer_tables
+from symcomm.render.document import Heading, LayerTable, Only, Prose
+from symcomm.text.finder import layer_tables, read_tables
 from symcomm.text.table import Table
 from symcomm.units import Quantity
 
@@ -54,8 +56,8 @@ if TYPE_CHECKING:
     from symcomm.quantities.declared import DeclaredQuantity
 
 FRONT_KEYS = (
-    "title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype", "draw", "require",
-    "exam",
+    "title", "subtitle", "course", "authors", "date", "language", "detail", "symbols", "accounting", "dtype",
+    "draw", "require", "exam",
 )  # fmt: skip
 DRAW_KEYS = ("draw", "require")  # of a block of its own
 MODEL_KEYS = (
@@ -101,7 +103,8 @@ class Ask:
     """One quantity that is asked for: a pass, its options, and the numbers given with the question.
 
     ``conventions`` are choices of accounting by field, laid over those of the document. ``printed`` is what a source
-    says the answer is, to be set beside it. ``sheet`` is the quantity that the author's own worksheet says.
+    says the answer is, to be set beside it; ``beside`` is the table it prints instead. ``sheet`` is the
+    quantity that the author's own worksheet says.
     """
 
     quantity: str
@@ -116,6 +119,7 @@ class Ask:
     sheet: DeclaredQuantity | None = None
     exam: ExamKeys = field(default_factory=ExamKeys)
     answer: AnswerKeys = field(default_factory=AnswerKeys)
+    beside: Table | None = None
 
     @property
     def span(self) -> Span:
@@ -141,7 +145,7 @@ class Question:
 
 
 Entries = tuple[tuple[Scalar, Value], ...]
-Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure
+Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure | Only
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,9 @@ class Problem:
     values: tuple[Known, ...]
     conventions: tuple[tuple[str, str], ...]
     items: tuple[Item, ...] = field(repr=False)
+    course: str = ""
+    detail: Detail = "normal"
+    extra: tuple[tuple[str, str], ...] = ()
     exam: ExamSettings = field(default_factory=ExamSettings)
     required: tuple[Ask, ...] = ()
     mistakes: tuple[SaidMistake, ...] = ()  # those the author describes
@@ -308,12 +315,12 @@ def parse_template(text: str, file: str = "<text>") -> Template:
     if not isinstance(head, Section):
         raise DocumentError("the front matter must be a mapping of keys to values", head.span)
     head = replace(head, what="the front matter")
-    head.only(FRONT_KEYS)
+    _check_keys(head)
     parts = tuple(_read_block(piece) for piece in pieces.pieces(text, file))
     return Template(file, head, parts, hashlib.sha256(text.encode()).hexdigest())
 
 
-PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece)
+PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece, pieces.OnlyPiece)
 
 
 def _sections(value: Value) -> list[Section]:
@@ -323,6 +330,16 @@ def _sections(value: Value) -> list[Section]:
 
 def _is_draw(section: Section) -> bool:
     return not {"ask", "model", "figure"} & {*section.keys} and bool({*DRAW_KEYS} & {*section.keys})
+
+
+def _check_keys(head: Section) -> None:
+    """Raises ``DocumentError`` for a key of the front matter that looks like a slip of one that is known."""
+    for key, value in head.entries:
+        near = nearest(key.text, [*FRONT_KEYS]) if key.text not in FRONT_KEYS else ""
+        if near.startswith("did you mean") or (near and not re.fullmatch(r"[a-z][a-z_]{0,39}", key.text)):
+            raise DocumentError(f"unknown key '{key.text[:60]}' in {head.what}", key.span, near)
+        if near and not isinstance(value, Scalar):
+            raise blocks.wrong_type(key.text, "text, since it is a key of your own", value)
 
 
 def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
@@ -342,6 +359,7 @@ class _Reader:
         self.file, self.head, self.drawn = file, filled, drawn
         head = filled
         self.items: list[Item] = []
+        self.inside: Only | None = None
         self.tables: list[Table] = []
         self.models: dict[str, ModelBlock] = {}
         self.notation, self.values = read_symbols(head, Notation())
@@ -361,9 +379,21 @@ class _Reader:
                 self.items.append(Prose(markdown, span))
             case pieces.HeadingPiece(level, markdown, points, span):
                 self.items.append(Heading(level, markdown, points, span))
+            case pieces.OnlyPiece(name, span):
+                self.only(name, span)
             case pieces.TablePiece(table):
                 self.tables.append(table)
                 self.items.append(LayerTable(table))
+
+    def only(self, name: str, span: Span) -> None:
+        """Begins or ends what is for some editions only."""
+        if name and name not in ONLY:
+            raise DocumentError(f"':::{name[:40]}' is no edition", span, nearest(name, [*ONLY]))
+        if bool(name) == bool(self.inside):
+            problem = f"':::{name}' within ':::{self.inside.name}'" if self.inside else "this ends what never began"
+            raise DocumentError(problem, span, "write :::solution above it, and ::: below")
+        self.inside = Only(name, span) if name else None
+        self.items.append(Only(name, span))
 
     def known(self, final: bool = True) -> Lookup:
         """What references stand for: drawn values, and those that were given so far."""
@@ -590,6 +620,7 @@ class _Reader:
             raise error.at(section.span_of("ask")) from None
         given = read_values(section, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
+        beside = self.printed_table(section)
         return Ask(
             name,
             section.text("label"),
@@ -599,11 +630,23 @@ class _Reader:
             given,
             section.count("points"),
             whole,
-            section.quantity("printed"),
+            None if beside else section.quantity("printed"),
             sheet,
             read_exam_keys(section, follows),
             read_answer_keys(section),
+            beside,
         )
+
+    def printed_table(self, section: Section) -> Table | None:
+        """The table that a source prints, where it is one and not a number."""
+        value = section.get("printed")
+        if not isinstance(value, Scalar) or value.style != "|":
+            return None
+        tables = read_tables(value.text, self.file, value.span.line + 1)
+        if len(tables) != 1:
+            problem = f"one printed table is wanted here, but there are {len(tables) or 'none'}"
+            raise DocumentError(problem, value.span, "write it as it is printed, with its header")
+        return tables[0]
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
         """What a question asks of a worksheet of the author's, in a file beside this one."""
@@ -623,6 +666,8 @@ class _Reader:
     def problem(self) -> Problem:
         """The problem, once all pieces were taken."""
         head = self.head
+        if self.inside is not None:
+            raise DocumentError(f"':::{self.inside.name}' never ends", self.inside.span, "write ::: below it")
         title = head.text("title")
         items = self.in_prose()
         if not title:
@@ -631,14 +676,16 @@ class _Reader:
             if first is not None and isinstance(heading, Heading) and heading.level == 1 and heading.points is None:
                 title = heading.markdown
                 del items[first]
-        subtitle = " · ".join(part for part in (head.text("course"), head.text("subtitle")) if part)
         language = head.text("language", "en")
         if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", language):
             raise DocumentError(f"'{language[:40]}' is no language", head.span_of("language"), "write en or de-CH")
-        return Problem(
+        detail = head.text("detail", "normal")
+        if detail not in DETAILS:
+            raise DocumentError(f"'{detail[:40]}' is no detail", head.span_of("detail"), nearest(detail, [*DETAILS]))
+        found = Problem(
             self.file,
             title or Path(self.file).stem,
-            subtitle,
+            head.text("subtitle"),
             head.texts("authors"),
             head.text("date"),
             language,
@@ -646,10 +693,47 @@ class _Reader:
             self.values,
             self.conventions,
             tuple(items),
+            head.text("course"),
+            detail,
+            tuple((key, head.text(key)) for key in head.keys if key not in FRONT_KEYS),
             self.exam,
             (*self.derived_requirements(head), *self.required),
             self.mistakes,
         )
+        check_points(found)
+        return found
+
+
+def check_points(problem: Problem) -> None:
+    """Raises ``DocumentError`` where the points of parts do not add up to those of what they are parts of."""
+    for question in problem.questions:
+        heading, own = question.heading, [ask.points for ask in question.asks]
+        stated = [ask for ask in question.asks if ask.points is not None]
+        if heading is None or heading.points is None:
+            continue
+        together = sum((p for p in own if p is not None), Fraction(0))
+        if stated and None not in own and together != heading.points:
+            raise DocumentError(f"the answers have {together} points together, but the question {heading.points}",
+                                heading.span, "let them add up")  # fmt: skip
+        if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
+            total = sum(line.points for line in rubric)
+            if total != heading.points:
+                raise DocumentError(f"the steps have {total} points together, but the question {heading.points}",
+                                    question.asks[0].section.span_of("rubric"), "let them add up")  # fmt: skip
+    headings = [item for item in problem.items if isinstance(item, Heading)]
+    for number, heading in enumerate(headings):
+        below = []
+        for part in headings[number + 1 :]:
+            if part.level <= heading.level:
+                break
+            below.append(part)
+        last = [n + 1 == len(below) or below[n + 1].level <= part.level for n, part in enumerate(below)]
+        parts = [part.points for part, leaf in zip(below, last, strict=True) if leaf]
+        if heading.points is not None and parts and None not in parts:
+            total = sum(p or 0 for p in parts)
+            if total != heading.points:
+                raise DocumentError(f"the parts have {total} points together, but '{heading.markdown[:60]}' "
+                                    f"{heading.points}", heading.span, "let them add up")  # fmt: skip
 
 
 def _no_table(section: Section) -> Table:

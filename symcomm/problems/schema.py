@@ -49,7 +49,8 @@ _MISTAKE: Schema = {"type": "object", "additionalProperties": False, "required":
 _KEYS: dict[str, tuple[str, Schema]] = {
     "title": ("the title", _TEXT),
     "subtitle": ("the line below the title", _TEXT),
-    "course": ("what the line below the title begins with", _TEXT),
+    "course": ("the course, above the title", _TEXT),
+    "detail": ("how much of each derivation is shown", {"enum": ["brief", "normal", "full"]}),
     "authors": ("one name, or a list", _TEXTS),
     "date": ("the date, as it shall be printed", _TEXT),
     "language": ("a language tag such as en or de-CH", {"type": "string"}),
@@ -116,7 +117,7 @@ def problem_schema() -> Schema:
     questions = [*map(_question, QUANTITIES.values()), _own()]
     defs: Schema = {
         "block": {"oneOf": one},
-        "front_matter": _object(_keys(FRONT_KEYS)),
+        "front_matter": _object(_keys(FRONT_KEYS)) | {"additionalProperties": _TEXT},
         "model": _object(_keys(MODEL_KEYS), ["model"]),
         "printed_model": _object(_keys(MODULE_KEYS), ["model", "module"]),
         "whole_model": _object(_keys(WHOLE_KEYS), ["model", "parts"]),

@@ -13,7 +13,9 @@ from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesErr
 from symcomm.problems.blocks import blamed
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.figures import Figure, draw
+from symcomm.problems.grading import graded
 from symcomm.problems.keys import Known, check_units, convert, merge
+from symcomm.problems.others import others
 from symcomm.problems.printed import compare
 from symcomm.problems.problem import Ask, ModelBlock, Problem
 from symcomm.quantities.declared import Option
@@ -21,6 +23,7 @@ from symcomm.render.document import Answer, Block, Document, Given, Picture
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
+    from symcomm.accounting import Accounting
     from symcomm.derivation import Derivation
     from symcomm.model import Model
 
@@ -150,6 +153,8 @@ def solve(
                 answer = answering.answer(problem, asked, pages=True)
             else:
                 answer = answer_of(problem, asked, models.get(item.model), extra)
+                if problem.detail != "brief":
+                    answer = _with_others(problem, asked, models.get(item.model), extra, answer)
             answers.append(answer)
             if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
                 note = f"Read as {models[item.model].graph.reading('`')}."
@@ -158,7 +163,7 @@ def solve(
             unread.discard(item.model)
             made.append(answer)
             done += 1
-            beside += [(item, len(made) - 1)] if item.printed else []
+            beside += [(item, len(made) - 1)] if item.printed or item.beside else []
         elif isinstance(item, Figure):
             made.append(picture_of(problem, item, models.get(item.model), extra))
         else:
@@ -172,6 +177,7 @@ def solve(
     if progress:
         progress(done, total, "")
     compare(problem, beside, made)
+    made = graded(problem, made)
     return Document(
         problem.title,
         problem.subtitle,
@@ -181,6 +187,9 @@ def solve(
         problem.file,
         problem.notation,
         tuple(made),
+        problem.course,
+        problem.detail,
+        problem.extra,
     )
 
 
@@ -226,7 +235,21 @@ def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tupl
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
-    return Answer(ask.label, derivation, used(derivation, known), quantity, ask.span)
+    stated = used(derivation, known, [item.name for item in ask.given])
+    return Answer(ask.label, derivation, stated, quantity, ask.span, ask.quantity, points=ask.points)
+
+
+def _with_others(
+    problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...], answer: Answer
+) -> Answer:  # fmt: skip
+    """The answer with what it would be under other conventions."""
+    values = _numbers(known_of(problem, ask))
+
+    def again(accounting: Accounting) -> Derivation:
+        return derive(ask.sheet or ask.quantity, model or no_model(problem.notation), dict(ask.options), accounting,
+                      values, ())  # fmt: skip
+
+    return replace(answer, others=others(answer.derivation, values, again))
 
 
 def picture_of(
@@ -246,9 +269,9 @@ def picture_of(
     return Picture(drawn, figure.caption, says, figure.paper, span)
 
 
-def used(derivation: Derivation, known: Iterable[Known]) -> tuple[Given, ...]:
-    """The given values that an answer depends on, in the order they were given."""
-    wanted = {symbol.name for symbol in derivation.expr.free_symbols}
+def used(derivation: Derivation, known: Iterable[Known], stated: Iterable[str] = ()) -> tuple[Given, ...]:
+    """The given values that an answer depends on, or that its question ``stated``, in the order they were given."""
+    wanted = {symbol.name for symbol in derivation.expr.free_symbols} | {*stated}
     found = {item.name: item.quantity for item in known if item.name in wanted}
     for name, value in derivation.given:
         if name in wanted:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
+from symcomm.editions import Edition
 from symcomm.errors import RenderError, nearest
 from symcomm.files import write_files
 from symcomm.render import pictures
@@ -23,30 +24,46 @@ def render(
     *,
     templates: Path | None = None,
     engine: Engine = "typst",
-    solutions: bool = True,
+    edition: Edition = "solution",
     name: str,
 ) -> list[Path]:
     """Writes the document as ``<name>.<format>`` in the folder ``output`` for each format; the paths written.
 
-    The pictures of Markdown and LaTeX stand beside them, as ``<name>-figure-1.svg`` and ``.pdf``.
-    ``solutions=False`` leaves the answers out (the paper). ``templates`` is a folder whose files replace ours of the
-    same name. Nothing is written where any format fails: ``RenderError`` says what is missing or not understood.
+    The pictures of Markdown and LaTeX stand beside them, as ``<name>-figure-1.svg`` and ``.pdf``. The paper has no
+    answers. ``templates`` is a folder whose files replace ours of the same name. Nothing is written where any format
+    fails: ``RenderError`` says what is missing or not understood.
     """
+    return editions(document, formats, output, editions=(edition,), templates=templates, engine=engine, name=name)
+
+
+def editions(
+    document: Document,
+    formats: Collection[str],
+    output: Path,
+    *,
+    editions: Collection[Edition],
+    templates: Path | None = None,
+    engine: Engine = "typst",
+    name: str,
+) -> list[Path]:
+    """Writes several editions of a document, all of them or none: ``homework.pdf``, ``homework-paper.pdf``."""
     unknown = [f for f in formats if f not in FORMATS]
     if unknown:
         raise RenderError(f"unknown format '{unknown[0]}'", hint=nearest(unknown[0], list(FORMATS)))
     if engine not in ("typst", "latex"):
         raise RenderError(f"unknown engine '{engine}'", hint="typst or latex")
     wanted = [f for f in FORMATS if f in formats]
-    stem = safe_name(name)
-    for form in wanted:
-        _keep(document.file, output / f"{stem}.{form}")
-    made = contents(document, wanted, templates=templates, engine=engine, solutions=solutions, name=stem)
-    beside: dict[str, bytes] = {}
-    for form in wanted:
-        if form in ("md", "tex"):  # a PDF and an HTML page hold their pictures
-            beside |= pictures.files(document, form, stem, solutions)
-    return write_files({f"{stem}.{form}": data for form, data in made.items()} | beside, output)
+    files: dict[str, bytes] = {}
+    for edition in editions:
+        stem = safe_name(name) + (f"-{edition}" if edition != "solution" else "")
+        for form in wanted:
+            _keep(document.file, output / f"{stem}.{form}")
+        made = contents(document, wanted, templates=templates, engine=engine, edition=edition, name=stem)
+        files |= {f"{stem}.{form}": data for form, data in made.items()}
+        for form in wanted:
+            if form in ("md", "tex"):  # a PDF and an HTML page hold their pictures
+                files |= pictures.files(document, form, stem, edition)
+    return write_files(files, output)
 
 
 def _keep(source: str, target: Path) -> None:
@@ -66,7 +83,7 @@ def contents(
     *,
     templates: Path | None = None,
     engine: Engine = "typst",
-    solutions: bool = True,
+    edition: Edition = "solution",
     name: str = "document",
 ) -> dict[str, bytes]:
     """The bytes of the document in each format; ``name`` is what its files are called."""
@@ -76,25 +93,33 @@ def contents(
             from symcomm.render import pdf
 
             kind = "tex" if engine == "latex" else "typ"
-            text = source(document, kind, templates=templates, solutions=solutions, name=name)
-            beside = pictures.files(document, kind, name, solutions)
+            text = source(document, kind, templates=templates, edition=edition, name=name)
+            beside = pictures.files(document, kind, name, edition)
             made[form] = pdf.latex_pdf(text, files=beside) if kind == "tex" else pdf.typst_pdf(text, beside)
         else:
-            made[form] = source(document, form, templates=templates, solutions=solutions, name=name).encode()
+            made[form] = source(document, form, templates=templates, edition=edition, name=name).encode()
     return made
 
 
 def source(
-    document: Document, kind: str, *, templates: Path | None = None, solutions: bool = True, name: str = "document"
+    document: Document,
+    kind: str,
+    *,
+    templates: Path | None = None,
+    edition: Edition = "solution",
+    name: str = "document",
 ) -> str:
     """The text of the document in a template's language: ``md``, ``tex``, ``html`` or ``typ``."""
     from symcomm.render.environment import fill
     from symcomm.render.view import page
+    from symcomm.render.words import words
 
     if kind not in ("md", "tex", "html", "typ"):
         raise RenderError(f"there are no templates for '{kind}'")
-    view = page(document, kind, solutions, name)  # type: ignore[arg-type]  # checked just above
-    return fill(kind, f"solution.{kind}.jinja", templates, {"page": view, **_extras(document)})
+    view = page(document, kind, edition, name)  # type: ignore[arg-type]  # checked just above
+    told = words(document.language.strip() or "en", templates)
+    extras = _extras(document) | {"words": told, "logo": ""}
+    return fill(kind, f"solution.{kind}.jinja", templates, {"page": view, **extras})
 
 
 def _extras(document: Document) -> dict[str, object]:
