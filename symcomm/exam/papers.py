@@ -18,6 +18,7 @@ from symcomm.errors import DocumentError
 from symcomm.exam.choices import Choice, DrawAgainError, choices_of
 from symcomm.exam.kept_answers import KeptAnswers
 from symcomm.exam.roster import Student
+from symcomm.exam.rubric import check_credit
 from symcomm.problems.drawing_values import Drawn
 from symcomm.problems.exam_keys import Bounds
 from symcomm.problems.pieces import HeadingPiece
@@ -106,6 +107,7 @@ class Exam:
 
     def check_space(self, students: int) -> None:
         """Raises ``DocumentError`` where there are more students than different papers."""
+        check_credit(self.example, self.template.head)
         settings, space = self.example.exam, self.template.draws.space
         groups = self._groups(self.example)[1]
         if settings.questions > len(groups):
