@@ -606,7 +606,7 @@ class DerivedQuantities:
         by: object = None,
         of: object = None,
         outputs: object = None,
-        slip: Literal["overwrite", "product_rule", "inner_derivative"] | None = None,
+        slip: Literal["adjoint_overwritten", "product_rule_forgotten", "inner_derivative_forgotten"] | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -656,7 +656,7 @@ class DerivedQuantities:
         of: object = None,
         by: object = None,
         outputs: object = None,
-        slip: Literal["overwrite", "product_rule", "inner_derivative"] | None = None,
+        slip: Literal["adjoint_overwritten", "product_rule_forgotten", "inner_derivative_forgotten"] | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

@@ -25,7 +25,7 @@ SYMBOLS = r"""\odot \otimes \oplus \ominus \bigotimes \bigoplus \cap \cup \bigca
 QUESTION = "```symcomm\nask: collective_time\n```\n"
 
 # What has many pictures takes seconds.
-LONG = {"pipeline-chunks", "bert", "ddp-buckets", "communication-accounting", "collectives", "peak"}
+LONG = {"autodiff-traces", "pipeline-chunks", "bert", "ddp-buckets", "communication-accounting", "collectives", "peak"}
 CASES = [pytest.param(p, id=p.stem, marks=[pytest.mark.long] if p.stem in LONG else []) for p in EXAMPLES]
 
 
