@@ -240,5 +240,7 @@ def _refilled(
     told: tuple[Given, ...] = ()
     if pages:
         units = ((one, Quantity(one.value, d.symbol_unit(one.symbol))) for one in numbers)
-        told = used(d, (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units)))
-    return Answer(ask.label, d, told, d.at(**values) if entry.whole else None, ask.span)
+        every = (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units))
+        told = used(d, every, [item.name for item in ask.given])
+    quantity = d.at(**values) if entry.whole else None
+    return Answer(ask.label, d, told, quantity, ask.span, ask.quantity, points=ask.points)

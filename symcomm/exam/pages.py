@@ -63,7 +63,7 @@ def _page(exam: Exam, paper: Paper, blocks: tuple[Block, ...]) -> Document:
     # The title is repeated on every page, so that no loose sheet is without its student.
     return Document(
         f"{problem.title} · {student.id}", " · ".join(part for part in told if part), problem.authors, problem.date,
-        problem.language, problem.file, problem.notation, blocks,
+        problem.language, problem.file, problem.notation, blocks, problem.course, problem.detail, problem.extra,
     )  # fmt: skip
 
 
