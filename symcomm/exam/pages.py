@@ -13,7 +13,7 @@ from symcomm.problems.problem import Ask, ModelBlock
 from symcomm.problems.solve import picture_of, solve
 from symcomm.render.document import Answer, Block, Document, Prose
 
-_ROOM = "." * 70  # where the answer is written
+_ROOM = "." * 60  # where the answer is written
 
 
 def paper_page(exam: Exam, paper: Paper) -> Document:
