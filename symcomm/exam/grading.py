@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
 
 from symcomm.errors import DocumentError, SymcommError, nearest
 from symcomm.exam.key import Key
-from symcomm.exam.papers import Exam, Paper, Part
+from symcomm.exam.papers import Exam, Paper, PaperPart
 from symcomm.exam.rubric import Mark, mark_of
 from symcomm.exam.sheets import Sheet, check_columns
+from symcomm.exam.summary import Decision, Graded, Grades
 from symcomm.exam.verdict import Verdict
 from symcomm.form import evaluate, from_expr
 from symcomm.graph.drafts import size_form
@@ -25,68 +25,6 @@ from symcomm.units import BYTE, ONE, Quantity, Unit
 Progress = Callable[[int, int, str], None]
 _LONGEST = 2_000  # characters of an answer that is worked out
 LINES = re.compile(r"\s*[;\n]\s*")  # what stands between a student's intermediate values and the answer
-
-
-@dataclass(frozen=True)
-class Graded:
-    """One answer with its mark: the question's id and number, what was written, and the key's number and formula."""
-
-    student: str
-    part: Part
-    text: str
-    mark: Mark
-    key: str
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What a person decided on an answer to a question, for everybody who gave it."""
-
-    question: str
-    answer: str
-    points: Fraction
-    says: str = ""
-
-
-@dataclass(frozen=True)
-class Grades:
-    """The marks of a class, in the order of its papers."""
-
-    papers: tuple[Paper, ...]
-    graded: tuple[Graded, ...]
-
-    @cached_property
-    def by_student(self) -> Mapping[str, tuple[Graded, ...]]:
-        """The marks of each student."""
-        found: dict[str, list[Graded]] = {paper.student.id: [] for paper in self.papers}
-        for one in self.graded:
-            found[one.student].append(one)
-        return {name: tuple(marks) for name, marks in found.items()}
-
-    @cached_property
-    def by_question(self) -> Mapping[str, tuple[Graded, ...]]:
-        """The marks of each question by its id."""
-        found: dict[str, list[Graded]] = {}
-        for one in self.graded:
-            found.setdefault(one.part.id, []).append(one)
-        return {name: tuple(found[name]) for name in sorted(found)}
-
-    def points(self, student: str) -> Fraction:
-        """All points of a student."""
-        return sum((one.mark.points for one in self.by_student[student]), Fraction(0))
-
-    def __repr__(self) -> str:
-        return f"<Grades of {len(self.papers)} students, {len(self.graded)} answers>"
-
-    def _repr_html_(self) -> str:
-        from symcomm.exam.summary import html
-
-        return html(self)
-
-    def _repr_markdown_(self) -> str:
-        from symcomm.exam.summary import markdown
-
-        return markdown(self)
 
 
 def grade(
@@ -148,7 +86,7 @@ class Grader:
         return made
 
     def mark(
-        self, paper: Paper, part: Part, text: str, key: Key, right: Mapping[str, Quantity | None],
+        self, paper: Paper, part: PaperPart, text: str, key: Key, right: Mapping[str, Quantity | None],
         own: Mapping[str, Quantity], told: Mapping[str, str],
     ) -> Mark:  # fmt: skip
         """The mark of one answer."""
@@ -182,7 +120,7 @@ class Grader:
             self.seen[about] = key.check(text)
         return self.seen[about]
 
-    def reached(self, part: Part, lines: Sequence[str], key: Key) -> tuple[str, ...]:
+    def reached(self, part: PaperPart, lines: Sequence[str], key: Key) -> tuple[str, ...]:
         """The steps of the rubric whose values stand in some line."""
         d, values = key.derivation, dict(key.given)
         units = {step.name: step.unit for step in d.steps}
@@ -240,7 +178,7 @@ def _same(text: str) -> str:
     return re.sub(r"\s+", "", text).strip("$")
 
 
-def _chosen(part: Part, text: str, problem_share: Callable[[Verdict], Mark]) -> Mark:
+def _chosen(part: PaperPart, text: str, problem_share: Callable[[Verdict], Mark]) -> Mark:
     """The mark of a chosen option, told by its letter or its text."""
     letter = re.fullmatch(r"\s*\(?([A-Ja-j])\)?\.?\s*", text)
     at = ord(letter[1].upper()) - ord("A") if letter else -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from symcomm.exam.papers import Exam, Paper, Part, check_prose
+from symcomm.exam.papers import Exam, Paper, PaperPart, check_prose
 from symcomm.exam.rubric import points_text
 from symcomm.printing import markdown_text
 from symcomm.problems.figures import Figure
@@ -67,7 +67,7 @@ def _page(exam: Exam, paper: Paper, blocks: tuple[Block, ...]) -> Document:
     )  # fmt: skip
 
 
-def _field(part: Part, several: bool, solved: bool = False) -> Iterator[Prose]:
+def _field(part: PaperPart, several: bool, solved: bool = False) -> Iterator[Prose]:
     """The place of an answer: its number, its points where there are several, and its options or room to write."""
     told = [markdown_text(part.ask.label)] if part.ask.label else []
     if several:

@@ -11,13 +11,23 @@ from click.testing import CliRunner
 
 from symcomm.cli import main
 from symcomm.errors import DocumentError
-from symcomm.exam.grading import Decision, grade
+from symcomm.exam.grading import grade
 from symcomm.exam.papers import Exam
 from symcomm.exam.roster import Student
 from symcomm.exam.rubric import mark_of, share_of
 from symcomm.exam.self_test import self_test
 from symcomm.exam.sheets import Sheet, read_sheets
-from symcomm.exam.summary import feedback, grades_csv, html, look_at, look_csv, markdown, read_decisions, summary
+from symcomm.exam.summary import (
+    Decision,
+    feedback,
+    grades_csv,
+    html,
+    look_at,
+    look_csv,
+    markdown,
+    read_decisions,
+    summary,
+)
 from symcomm.exam.verdict import Verdict
 from symcomm.problems.problem import parse_template
 
