@@ -204,34 +204,18 @@ def last(steps: Sequence[Step], name: str) -> tuple[Step, ...]:
     return (*(step for step in steps if step.name != name), next(step for step in steps if step.name == name))
 
 
-def _worth(value: Expr) -> Callable[[Numbers], bool]:
-    return lambda numbers: True
+def _worth(value: Expr) -> Callable[[Numbers], Fraction]:
+    return lambda numbers: numeric.fraction(numeric.number(value))
 
 
-def _primal_witness(trace: EvaluationTrace, number: int) -> Callable[[Numbers], bool]:
-    """Whether the value of a variable is that of the operations done with floating-point numbers of 70 digits."""
-    return lambda numbers: numeric.close(numeric.run(trace)[number], trace[number].value)
+def _primal_witness(trace: EvaluationTrace, number: int) -> Callable[[Numbers], Fraction]:
+    """The value of a variable by the operations done with floating-point numbers of many digits."""
+    return lambda numbers: numeric.fraction(numeric.run(trace)[number])
 
 
-def _slope_witness(trace: EvaluationTrace, of: int, by: int) -> Callable[[Numbers], Fraction | bool]:
-    """Whether a central difference bears the derivative of one variable for another out."""
-
-    def witness(numbers: Numbers) -> Fraction | bool:
-        found = forward_from(trace, by)[of]
-        return numeric.close(numeric.slope(trace, of, by), found)
-
-    return witness
-
-
-def forward_from(trace: EvaluationTrace, by: int) -> dict[int, Expr]:
-    """The derivatives of all variables for one of them, whether it is an input or computed."""
-    import sympy as sp
-
-    found = {v.number: sp.Integer(int(v.number == by)) for v in trace.variables}
-    for v in trace.operations:
-        if v.number != by:
-            found[v.number] = sp.Add(*(p.value * found[p.of] for p in trace.partials(v.number)))
-    return found
+def _slope_witness(trace: EvaluationTrace, of: int, by: int) -> Callable[[Numbers], Fraction]:
+    """The central difference of one variable for another."""
+    return lambda numbers: numeric.fraction(numeric.slope(trace, of, by))
 
 
 __all__ = [

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from symcomm.graph.graph import Graph
 from symcomm.parallel.elimination import PriceTable, cheapest
@@ -97,6 +97,7 @@ class PlacementProblem:
     readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
     known: dict[object, tuple[int, int]] = field(init=False, default_factory=dict)
     tied: dict[int, dict[int, int]] = field(init=False, default_factory=dict)
+    conditions: Any = field(init=False, default=None)  # where the choice is the cheapest, once it was asked for
 
     def __post_init__(self) -> None:
         for number, step in enumerate(self.steps):
@@ -215,8 +216,8 @@ class PlacementProblem:
         if own is not None and summing and (weight or (len(op.inputs) > 1 and not own[1])):
             return [Mode(own[0])]
         passing = [Mode(None, p) for p in self.passes(step, pending)]
-        if own is None and weight and summing and mesh in self.data and passing:
-            return passing  # over the ranks that share the data, gradients of weights are what is summed
+        if own is None and weight and (summing or op.attribute("cast")) and mesh in self.data and passing:
+            return passing  # over the ranks that share the data, gradients of weights are what is summed, not of copies
         cuts = [own[0]] if own is not None else []
         for name, indices in self.operands(step):
             if op.kind != "update" and (name, mesh) in self.shards:

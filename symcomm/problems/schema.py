@@ -12,7 +12,7 @@ from typing import Any
 
 from symcomm.accounting import CONVENTIONS
 from symcomm.problems.figures import FIGURE_KEYS, FIGURES, Kind
-from symcomm.problems.problem import ASK_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, MODULE_KEYS, WHOLE_KEYS
+from symcomm.problems.problem import ASK_KEYS, CONFIG_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, MODULE_KEYS, WHOLE_KEYS
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import DeclaredQuantity, Option
 
@@ -33,7 +33,7 @@ _CHOICES: Schema = {"type": "array", "minItems": 2, "items": _CHOICE}
 _DRAW: Schema = {"anyOf": [_CHOICES, {"type": "object", "additionalProperties": False, "properties": {
     "choices": _CHOICES, "from": _TEXT, "to": _TEXT, "step": _TEXT, "unit": _TEXT, "multiples_of": _TEXT,
     "powers_of": _TEXT, "log_uniform": {"type": "array", "items": _TEXT}, "digits": {"type": "integer"}, "is": _TEXT,
-    **dict.fromkeys(("formulas", "operations", "inputs", "outputs"), {"type": "integer"}),
+    **{name: {"type": "integer", "minimum": 1} for name in ("formulas", "operations", "inputs", "outputs")},
 }}]}  # fmt: skip
 _RULE: Schema = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]}
 
@@ -61,6 +61,8 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "model": ("the name of a model", _TEXT),
     "table": ("which layer table, or the table itself", _TEXT),
     "module": ("a printed PyTorch module instead of a table", {"type": "string"}),
+    "config": ("a configuration (a config.json of transformers) instead of a table", {"type": ["object", "string"]}),
+    "loss": ("whether the cross-entropy of a configuration's head counts", {"enum": ["true", "false", True, False]}),
     "formula": ("one formula instead of a table, with the shapes of its operands", {"type": "string"}),
     "repeat": ("the symbol that says how often the table is stacked", {"type": "string"}),
     "batch": ("a batch axis that the table leaves out", {"type": "string"}),
@@ -99,7 +101,7 @@ _READ: dict[str, Schema] = {
     "quantity": _TEXT,
     "dtype": {"type": "string"},
     "size": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
-    "count": {"type": "integer", "minimum": 0},
+    "count": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^\{\{.*\}\}$"}]},
     "strategy": {"type": ["string", "object"]},
     "schedule": {"type": "string"},
     "links": {"type": ["string", "object"]},
@@ -113,13 +115,14 @@ def problem_schema() -> Schema:
     >>> sorted(problem_schema()["$defs"])[:3]
     ['accounting', 'block', 'draw']
     """
-    kinds = ("model", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
+    kinds = ("model", "configuration", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
     one = [{"$ref": f"#/$defs/{name}"} for name in kinds]
     questions = [*map(_question, QUANTITIES.values()), _own()]
     defs: Schema = {
         "block": {"oneOf": one},
         "front_matter": _object(_keys(FRONT_KEYS)) | {"additionalProperties": _TEXT},
         "model": _object(_keys(MODEL_KEYS), ["model"]),
+        "configuration": _object(_keys(CONFIG_KEYS), ["model", "config"]),
         "printed_model": _object(_keys(MODULE_KEYS), ["model", "module"]),
         "whole_model": _object(_keys(WHOLE_KEYS), ["model", "parts"]),
         "draw": _object(_keys(DRAW_KEYS)) | {"minProperties": 1},

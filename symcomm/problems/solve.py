@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
-from symcomm.problems.blocks import blamed
+from symcomm.problems.answered import contradictions, with_answers
+from symcomm.problems.blocks import blamed, written_at
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.figures import Figure, draw
 from symcomm.problems.grading import graded
@@ -81,7 +82,10 @@ def load_block(block: ModelBlock) -> Model:
             return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         if block.module:
             dtype = section.text("dtype")
-            known = model.load_known(block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype)
+            loss = section.text("loss") == "true"
+            known = model.load_known(
+                block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype, loss=loss
+            )
             if known is None:
                 raise DocumentError("this is no printed module", section.span_of("module"), "as print(model) shows it")
             return replace(known, name=block.name)
@@ -177,7 +181,8 @@ def solve(
     if progress:
         progress(done, total, "")
     compare(problem, beside, made)
-    made = graded(problem, made)
+    made, leaks = with_answers(problem, graded(problem, made))
+    told = tuple(contradictions(problem, made))
     return Document(
         problem.title,
         problem.subtitle,
@@ -190,6 +195,8 @@ def solve(
         problem.course,
         problem.detail,
         problem.extra,
+        leaks,
+        told,
     )
 
 
@@ -233,6 +240,7 @@ def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tupl
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None
     except SymcommError as error:
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
+        error.span = written_at(ask.section, error.span) or error.span
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
     stated = used(derivation, known, [item.name for item in ask.given])
@@ -260,11 +268,16 @@ def picture_of(
     try:
         known = merge(block.values if block else problem.values, figure.given)
         chosen = accounting_of(problem.conventions, figure.conventions, extra)
-        drawn, says = draw(figure, model or no_model(problem.notation), chosen, known)
+        named = {name.strip(): name.strip() for name in str(dict(figure.options).get("models", "")).split(",")}
+        unknown = next((name for name in named if name and name not in problem.models), "")
+        if unknown:
+            raise ValuesError(f"no model is called '{unknown[:60]}'", hint=nearest(unknown, [*problem.models]))
+        several = {name: load_block(problem.models[name]) for name in named if name}
+        drawn, says = draw(figure, model or no_model(problem.notation), chosen, known, several)
     except SymcommError as error:
         words = re.findall(r"'(\w+)'|\ba (forward|backward) time\b", error.message)
-        named = next((w for pair in words for w in pair if w in figure.section), "figure")
-        raise error.at(blamed(figure.section, error.message) or figure.section.span_of(named)) from None
+        word = next((w for pair in words for w in pair if w in figure.section), "figure")
+        raise error.at(blamed(figure.section, error.message) or figure.section.span_of(word)) from None
     span = figure.section.span_of("caption") if figure.caption else figure.span  # of its Markdown
     return Picture(drawn, figure.caption, says, figure.paper, span)
 

@@ -102,6 +102,16 @@ class FunctionCall(Node):
 
 
 @dataclass(frozen=True)
+class Quoted(Node):
+    """A text between quotation marks, which a function reads itself: the subscripts of ``einsum("ij,jk->ik", A, B)``.
+
+    ``span`` is that of the text without the marks.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Family(Node):
     r"""A listed family ``[Q_1, Q_2, \dots, Q_{n_h}]``: ``name`` without an index, ``count`` its last index."""
 
@@ -131,13 +141,15 @@ class Declaration(Node):
     r"""``x \in \mathbb{R}^{B \times L \times D}``: a name and its sizes; families carry ``ranges`` of the cell.
 
     ``domain`` is ``R`` (real), ``Z`` (whole numbers, e.g. token ids) or ``B`` (0/1 masks).
-    A scalar (``\ell \in \mathbb{R}``) has no sizes.
+    A scalar (``\ell \in \mathbb{R}``) has no sizes. ``lent`` sizes are those of the name behind it in a list, where a
+    row above declares this one.
     """
 
     name: Identifier
     sizes: tuple[Node, ...]
     domain: str
     ranges: tuple[Range, ...]
+    lent: bool = False
 
 
 def children(node: Node) -> tuple[Node, ...]:
