@@ -5,7 +5,7 @@ import re
 import pytest
 
 from symcomm import drawing
-from symcomm.drawing import Box, Drawing, rails
+from symcomm.drawing import Box, Drawing, as_svg, rails
 from symcomm.errors import RenderError
 from symcomm.graph.graph import Graph
 from symcomm.model import load
@@ -73,7 +73,7 @@ def test_parts_of_a_graph_that_do_not_hang_together_stand_side_by_side():
 
 
 def test_subscripts_and_superscripts_are_set_small_and_the_line_goes_on_where_it_was():
-    levels = [int(n) for n in re.findall(r'dy="(-?\d+)"', drawing._words("W_up^Q: n_H × D"))]
+    levels = [int(n) for n in re.findall(r'dy="(-?\d+)"', as_svg._words("W_up^Q: n_H × D"))]
     assert sum(levels[:3]) == 0  # up, down, back for W_up^Q
-    assert drawing._words("W^1_e:").count("<tspan") == 3
-    assert drawing._words("a < b") == "a &lt; b"
+    assert as_svg._words("W^1_e:").count("<tspan") == 3
+    assert as_svg._words("a < b") == "a &lt; b"

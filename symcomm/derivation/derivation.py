@@ -53,6 +53,13 @@ def _irrational(number: Expr, unit: Unit) -> Quantity:
 _RUNS, _SEEDS = 3, 40
 
 
+class _Checked(tuple[Step, ...]):
+    """Steps that hold under some relations, with what each name is worth: a copy of their derivation needs no proof."""
+
+    relations: Relations
+    worth: dict[str, Expr]
+
+
 @dataclass(frozen=True)
 class Derivation:
     """Checked steps; the last one's expression is the answer.
@@ -104,6 +111,8 @@ class Derivation:
     @cached_property
     def worth(self) -> dict[str, Expr]:
         """The SymPy expression of every defined name, fully expanded into symbols."""
+        if isinstance(self.steps, _Checked):
+            return dict(self.steps.worth)
         known: dict[str, Expr] = {}
         for step in self.steps:
             if step.relation == ":=":
@@ -270,6 +279,15 @@ class Derivation:
         ``deep`` has the witness of every rule run at tiny sizes, too (at the given ones, where there are any). A step
         without a witness of its own has to lead to one that has.
         """
+        if not (isinstance(self.steps, _Checked) and self.steps.relations == self.relations):
+            proved = _Checked(self.steps)
+            proved.relations, proved.worth = self.relations, self._hold()
+            object.__setattr__(self, "steps", proved)
+        if deep:
+            self._witnessed()
+
+    def _hold(self) -> dict[str, Expr]:
+        """What each name is worth; raises ``DerivationError`` where a name, an identity or a unit does not hold."""
         units: dict[str, Unit] = {}
         known: dict[str, Expr] = {}
         free: set[str] = set()
@@ -299,9 +317,7 @@ class Derivation:
                     raise DerivationError(f"{step.name} is approximated without a condition")
             else:
                 self._proved(step, known[step.name], forms.value(step.form, known))
-
-        if deep:
-            self._witnessed()
+        return known
 
     @property
     def unwitnessed(self) -> tuple[Step, ...]:

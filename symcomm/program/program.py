@@ -14,7 +14,8 @@ from typing import Generic, TypeVar
 from symcomm.accounting import Accounting
 from symcomm.graph.gradient import training
 from symcomm.graph.graph import Graph, Region
-from symcomm.parallel.placement import Compute, plan
+from symcomm.parallel import placement
+from symcomm.parallel.placement import Compute
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.instructions import Program, Turn, home
 from symcomm.program.rewrites import rewrites
@@ -62,12 +63,12 @@ class Same(Generic[Kept]):
 def _program(
     held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
 ) -> Program:
-    # Neither the stages of a pipeline nor what is computed again change what a rank does for one microbatch, and what
-    # is counted does not change what is done.
+    # Neither the stages of a pipeline nor most conventions change what a rank does for one microbatch.
     shared = Accounting(gathered_weights=accounting.gathered_weights,
                         gathered_activations=accounting.gathered_activations)  # fmt: skip
     same = _placed(held, unstaged(strategy), shared, frozen, needed)
-    made = replace(same, plan=replace(same.plan, strategy=strategy), accounting=accounting)
+    plan = same.plan if same.plan.strategy == strategy else replace(same.plan, strategy=strategy)
+    made = replace(same, plan=plan, accounting=accounting)
     for rewrite in rewrites():
         made = rewrite.apply(made)
     return made
@@ -78,11 +79,11 @@ def _placed(
     held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
 ) -> Program:
     """The program as the placement gives it: what every rank does for one microbatch, and what finishes the step."""
-    made = plan(training(held.it, needed, frozen), strategy, accounting)
+    made = placement.plan(training(held.it, needed, frozen), strategy, accounting)
     spared = frozenset[tuple[str, str, str]]()
     if not needed:
         # The first repetition of a region that reads the model's input does without the gradient of that input.
-        first = plan(_without_inputs(held.it, frozen), strategy, accounting)
+        first = placement.plan(_without_inputs(held.it, frozen), strategy, accounting)
         kept = {(c.kind, c.tensor, c.phase) for c in first.collectives}
         spared = frozenset((c.kind, c.tensor, c.phase) for c in made.collectives) - kept
     found, regions = Program(made, accounting, frozen=frozen), {region.name: region for region in made.graph.regions}

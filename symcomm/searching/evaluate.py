@@ -30,6 +30,7 @@ CHUNK = 2**17  # configurations evaluated together: a megabyte an array
 _BITS = 40  # of a number that is compared: 12 digits
 _MARGIN = 1 + 2.0 ** (2 - _BITS)  # what is larger by this much is larger when both are rounded
 _FEW = 2**10  # points that may as well be sorted
+_RUN = 2**8  # values of which the least is looked for together
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,13 @@ def _smallest(values: np.ndarray, most: int) -> np.ndarray:
 
     if not 0 < most < len(values):
         return np.arange(min(most, len(values)))
-    return np.flatnonzero(values <= np.partition(values, most - 1)[most - 1] * _MARGIN)
+    if len(values) <= _RUN * most:
+        return np.flatnonzero(values <= np.partition(values, most - 1)[most - 1] * _MARGIN)
+    # So many runs of values have one that is no larger than this bound: only what is as small can be among them.
+    least = values[: len(values) // _RUN * _RUN].reshape(-1, _RUN).min(axis=1)
+    some = np.flatnonzero(values <= np.partition(least, most - 1)[most - 1] * _MARGIN)
+    found = values[some]
+    return np.asarray(some[found <= np.partition(found, most - 1)[most - 1] * _MARGIN])
 
 
 def nearest(points: Points, most: int) -> Points:
@@ -225,8 +232,10 @@ def _fits(
     import numpy as np
 
     limit = float(task.capacity)
-    fits = np.asarray(memory <= limit)
-    close = np.flatnonzero(sound & (np.abs(memory - limit) <= 1e-9 * limit))
+    fits, nearly = (np.asarray(memory <= limit * (1 + less)) for less in (-1e-9, 1e-9))
+    if np.count_nonzero(fits) == np.count_nonzero(nearly):
+        return fits
+    close = np.flatnonzero(sound & nearly & ~fits)
     decided: dict[tuple[int, ...], bool] = {}
     for at in close:
         place = np.unravel_index(at, shape)

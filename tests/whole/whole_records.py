@@ -19,7 +19,7 @@ import symcomm as sc
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.parallel.strategy import parse_strategy
-from symcomm.quantities.communication.communication import calls
+from symcomm.quantities.communication.call import calls
 from symcomm.setting import Setting
 
 RECORDS: list[dict[str, Any]] = json.loads(

@@ -1,14 +1,18 @@
-"""One call of a strategy as it is counted."""
+"""The calls of a strategy as they are counted: a fold over the turns of its program."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from symcomm.dtypes import row_dtype
 from symcomm.form import Form, num
 from symcomm.graph.graph import Region
+from symcomm.parallel.placement import Collective, Compute
 from symcomm.parallel.strategy import Strategy
-from symcomm.program.instructions import BETWEEN_STAGES
+from symcomm.program.instructions import BETWEEN_STAGES, Program, Send, Turn
+from symcomm.program.program import program
+from symcomm.setting import Setting
 
 if TYPE_CHECKING:
     from sympy import Expr
@@ -40,3 +44,34 @@ class Call:
     def ranks(self, strategy: Strategy) -> Form:
         """The ranks between which it runs: those of a group of the mesh, or the two stages of a pipeline."""
         return num(2) if self.meshes == BETWEEN_STAGES else strategy.ranks(self.meshes)
+
+
+SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
+
+
+def joint(meshes: tuple[str, ...]) -> str:
+    """How a group over some axes of the mesh is called."""
+    return " × ".join(meshes)
+
+
+def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> tuple[Call, ...]:
+    """Every call of one repetition of each region and training iteration; what runs again behind the rest."""
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
+    found = [_counted(made, turn, turn.work, gradient_dtype, setting.dtype) for turn in made.turns
+             if not isinstance(turn.work, Compute)]  # fmt: skip
+    return tuple(sorted(found, key=lambda call: 2 if call.meshes == BETWEEN_STAGES else call.phase == "recompute"))
+
+
+def _counted(made: Program, turn: Turn, work: Collective | Send, gradient_dtype: str | None, dtype: str) -> Call:
+    tensor = made.tensor(work)
+    of = made.graph.tensors.get(tensor.of, tensor)
+    what = {"gradient": "gradient of ", "weight": "weight ", "activation": "activation "}.get(tensor.role, "input ")
+    if isinstance(work, Send):
+        what = "gradient of " if work.phase == "backward" else "activation "
+    elif tensor.name.startswith("new("):
+        what = "updated weight "
+    wide = (gradient_dtype if made.of_weight(work) else None) or of.dtype or dtype
+    if tensor.role == "statistic":
+        of, what, wide = tensor, "statistics ", row_dtype(tensor.dtype or dtype)
+    return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region,
+                turn.every, turn.finishes, turn.once, turn.accumulates, tensor.name)  # fmt: skip

@@ -19,8 +19,7 @@ from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import Same, program, unstaged
-from symcomm.quantities.communication.call import Call
-from symcomm.quantities.communication.communication import calls
+from symcomm.quantities.communication.call import Call, calls
 from symcomm.quantities.counting.flops import counted
 from symcomm.setting import Setting
 

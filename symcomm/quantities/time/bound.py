@@ -15,7 +15,8 @@ from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Amount, Dtype, OpName, Phase, Rates
 from symcomm.quantities.time import time
 from symcomm.quantities.time.machine import RATES, machine
-from symcomm.quantities.time.terms import SECOND, TimeWriter, need
+from symcomm.quantities.time.term_texts import need
+from symcomm.quantities.time.terms import SECOND, TimeWriter
 from symcomm.quantities.witnesses import largest, over
 from symcomm.setting import Setting, Work
 from symcomm.units import Quantity

@@ -15,7 +15,8 @@ from symcomm.form import Form, Ratio, Sym, Total, product
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.time import time
-from symcomm.quantities.time.terms import Terms, TimeWriter, need
+from symcomm.quantities.time.term_texts import need
+from symcomm.quantities.time.terms import Terms, TimeWriter
 from symcomm.setting import Setting
 from symcomm.units import ONE, Unit
 

@@ -67,9 +67,7 @@ def derive(
     strategy: StrategyOption,
     devices: Annotated[Whole, Meaning("the number of devices, or its symbol")],
     least: Annotated[Literal["communication", "batch"], Meaning("what is made small")] = "communication",
-    want: Annotated[
-        Literal["split", "least"], Meaning("the size of the first axis, or what is least there")
-    ] = "split",
+    want: Annotated[Literal["split", "least"], Meaning("the size of the first axis, or what is least there")] = "split",
     numbers: Annotated[Literal["real", "whole"], Meaning("over the real numbers, or the divisors")] = "real",
     phase: MeshPhase = "forward",
     links: Links | None = None,

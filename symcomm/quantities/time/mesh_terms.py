@@ -12,10 +12,11 @@ from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.pipeline import check_divisible
-from symcomm.quantities.communication.communication import joint
+from symcomm.quantities.communication.call import joint
 from symcomm.quantities.counting.load import load
 from symcomm.quantities.time.links import by_axis, levels, linked
-from symcomm.quantities.time.terms import SECOND, TimeWriter, exhibit, need, touched
+from symcomm.quantities.time.term_texts import exhibit, need, touched
+from symcomm.quantities.time.terms import SECOND, TimeWriter
 from symcomm.setting import Setting, Work
 
 PHASES = {

@@ -126,9 +126,7 @@ def derive(
     setting: NoModel,
     want: Annotated[str, OneOf(dict.fromkeys((*WANTED, *schedule_time.WANTED))), Meaning("what is asked for")] = "time",
     stages: Annotated[str | None, Meaning("the times of uneven stages of a pass, such as 6 ms, 2 ms")] = None,
-    per: Annotated[
-        Literal["batch", "chunk"], Meaning("whether these are for the whole batch or one chunk")
-    ] = "batch",
+    per: Annotated[Literal["batch", "chunk"], Meaning("whether these are for the whole batch or one chunk")] = "batch",
     schedule: ScheduleName | None = None,
     **options: Unpack[ScheduleTimes],
 ) -> Derivation:
@@ -158,7 +156,11 @@ def derive(
     if want == "utilisation":
         busy = step("n_busy", M, ONE, "work", "Each stage works in `m` slots.")
         last = step(
-            "u", Ratio(forms.Sym("n_busy"), forms.Sym("n_slot")), ONE, "definition", "Busy slots over all slots.",
+            "u",
+            Ratio(forms.Sym("n_busy"), forms.Sym("n_slot")),
+            ONE,
+            "definition",
+            "Busy slots over all slots.",
             witness=lambda numbers: numbers["m"] / _ran(numbers),
         )
         base = slots(setting)

@@ -32,9 +32,7 @@ KINDS = ("strong", "weak", "speedup")
 def derive(
     setting: Setting,
     strategy: StrategyOption,
-    kind: Annotated[
-        Literal["strong", "weak", "speedup"], Meaning("at one batch, or at one batch a rank")
-    ] = "strong",
+    kind: Annotated[Literal["strong", "weak", "speedup"], Meaning("at one batch, or at one batch a rank")] = "strong",
     over: Annotated[str, Meaning("the symbol that counts the ranks, where the strategy has several")] = "",
     microbatches: Microbatches | None = None,
     dtype: Dtype | None = None,

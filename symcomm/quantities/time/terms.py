@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-from symcomm.derivation import Exhibit, Numbers, Step
+from symcomm.derivation import Numbers, Step
 from symcomm.dtypes import element_bytes, said_bytes
-from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Total, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel.strategy import Strategy
-from symcomm.quantities.communication.call import Call
-from symcomm.quantities.communication.communication import SHORT, joint
+from symcomm.quantities.communication.call import SHORT, Call, joint
 from symcomm.quantities.communication.wire import Wire, two_levels, wire
 from symcomm.quantities.counting.flops import each_entry, looped, shown
-from symcomm.quantities.counting.flops import touched as flops_touched
 from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
 from symcomm.quantities.time.links import levels, slowest, spot, two_links
 from symcomm.quantities.time.machine import Machine, MachineLink
+from symcomm.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
 from symcomm.quantities.witnesses import number, often, passes, ring, size, together
 from symcomm.setting import Setting, Work, slug, times
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
@@ -125,7 +123,7 @@ class TimeWriter:
         cuts = dict.fromkeys(mesh for m in members for _, mesh in m.cuts)
         many = [m for m in cuts if self.strategy.sizes[m] != num(1)]
         how = each_entry(graph, [m.op for m in members], self.setting.accounting.flops)
-        shared = f"; the ranks of {_listed(many)} share them" if many else ""
+        shared = f"; the ranks of {listed(many)} share them" if many else ""
         again = ", computed again" if members[0].again else ""
         return f"{what[0].upper()}{what[1:]}{again}: {how}{shared}."
 
@@ -141,7 +139,11 @@ class TimeWriter:
             sizes = tuple(m.elements for m in members)
             form = product(num(count), sizes[0] if len(sizes) == 1 else Total(sizes))
             name = self.work.define(
-                f"m_{_USES[use][0]}^{phase}", form, ELEMENT, _USES[use][1], _moved_text(use, phase, count, members)
+                f"m_{USE_TEXTS[use][0]}^{phase}",
+                form,
+                ELEMENT,
+                USE_TEXTS[use][1],
+                moved_text(use, phase, count, members),
             )
             bytes_of.setdefault(dtype, []).append(self.often(region, name))
         if TRAFFIC[self.setting.accounting.traffic].collectives:
@@ -181,14 +183,14 @@ class TimeWriter:
             if f"n_{name}" in self.work.known:
                 name += f",{joint(meshes)}"
             n = self.work.define(
-                f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind, _call_text(members)
+                f"n_{name}", sizes[0] if len(sizes) == 1 else Total(sizes), ELEMENT, kind, call_text(members)
             )
             for link, cost in over:
                 part = f"{name},{link.name}" if len(over) > 1 else name
-                text = f"{cost.how} {_LINKS[how.link][1]}"
+                text = f"{cost.how} {LINK_TEXTS[how.link][1]}"
                 text += f" This is what goes over the links {spot(link.name)}." if len(over) > 1 else ""
                 through = self.work.define(
-                    f"c_{part}", product(cost.through(how.link), n), ELEMENT, _LINKS[how.link][0], text
+                    f"c_{part}", product(cost.through(how.link), n), ELEMENT, LINK_TEXTS[how.link][0], text
                 )
                 for used in (link.name, *meshes):
                     self.steps_of.setdefault(used, set()).add(through.name)  # type: ignore[attr-defined]  # a name
@@ -277,7 +279,7 @@ class TimeWriter:
                 Ratio(done, machine.sustained(self.rate())),
                 SECOND,
                 "computing",
-                _sustained("Operations over the peak rate", machine),
+                sustained("Operations over the peak rate", machine),
                 witness=partial(self.computes, load, machine.sustained(self.rate())),
             )
         if moved is not None:
@@ -286,7 +288,7 @@ class TimeWriter:
                 Ratio(moved, machine.sustained(machine.memory)),
                 SECOND,
                 "memory",
-                _sustained("Bytes over the bandwidth of the memory", machine),
+                sustained("Bytes over the bandwidth of the memory", machine),
                 witness=partial(self.moves, load),
             )
         network, sending = self.network(sent, f"t_network{tag}", tag, [c for _, c in load.calls])
@@ -424,106 +426,3 @@ COMBINED: dict[str, Callable[[Terms], tuple[Form, str]]] = {
     "serial": lambda terms: (_sum(terms.every), "the terms one after the other."),
     "per_op": _per_op,
 }
-
-_LINKS = {
-    "full_duplex": ("one direction", "The busier direction of the link counts."),
-    "bidirectional": ("both directions", "Sent and received are added."),
-}
-_USES = {
-    "weight": ("W", "load weights"),
-    "activation": ("x", "load activations"),
-    "saved": ("saved", "reload activations"),
-    "gradient": ("dx", "load gradients"),
-    "result": ("y", "write results"),
-    "weight_gradient": ("dW", "accumulate gradients"),
-}
-
-
-def _listed(words: list[str]) -> str:
-    quoted = [f"`{w}`" for w in words]
-    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + f" and {quoted[-1]}"
-
-
-def _moved_text(use: str, phase: str, times: int, members: list[Moved]) -> str:
-    names = list(
-        dict.fromkeys(
-            f"{m.tensor.split('·')[0]}"
-            + ")" * ("·" in m.tensor and "d(" in m.tensor and not m.tensor.split("·")[0].endswith(")"))
-            for m in members
-        )
-    )
-    what = _listed(names[:6]) + (" and more" if len(names) > 6 else "")
-    when = {"fwd": "the forward pass", "bwd": "the backward pass", "again": "the recomputation"}[phase]
-    verb = {"result": "writes", "weight_gradient": "writes"}.get(use, "reads")
-    if use == "weight_gradient" and times == 2:
-        verb = "adds to (reads and writes)"
-    if use == "saved":
-        verb = "reads once more"
-    return f"What {when} {verb}: {what}."
-
-
-def _call_text(members: list[Call]) -> str:
-    first = members[0]
-    names = _listed(list(dict.fromkeys(c.tensor for c in members))[:6])
-    head = f"{len(members)} calls of {first.kind}" if len(members) > 1 else f"One {first.kind}"
-    same = {c.what.strip() for c in members}
-    of = f"{same.pop()} {names}" if len(same) == 1 else names
-    why = {c.why.replace(f"`{c.tensor}`", "it") for c in members}
-    said = f" {next(iter(why))[0].upper()}{next(iter(why))[1:]}." if len(why) == 1 else ""
-    return f"{head}: {of}.{said}"
-
-
-def _sustained(text: str, machine: Machine) -> str:
-    return f"{text}, of which a part is sustained." if machine.utilisation is not None else f"{text}."
-
-
-def touched(setting: Setting, load: Load) -> list[str]:
-    """The conventions that change a time."""
-    found = list(flops_touched(setting, load.graph, [o.op for o in load.ops]))
-    found += ["traffic", "time"] if load.ops else ["time"]
-    if setting.accounting.rate != "of_format":
-        found.append("rate")
-    if any(o.phase == "backward" for o in load.ops):
-        found += ["input_gradient"] if not setting.graph.repeat else []
-        found += ["recomputation"] if setting.accounting.recomputation != "activations_kept" else []
-    if load.calls:
-        how, kinds = setting.accounting, {c.kind for _, c in load.calls}
-        found += ["rings"] if any(wire(kind, how.algorithm, num(2), how.rings).own_links for kind in kinds) else []
-        found += ["algorithm", "link", *(["traffic"] if TRAFFIC[setting.accounting.traffic].collectives else [])]
-    if any(c.kind == "all-gather" and c.what.startswith("weight") for _, c in load.calls):
-        found.append("gathered_weights")
-    if any(
-        c.kind in ("all-gather", "all-to-all") and not c.what.startswith(("weight", "updated")) for _, c in load.calls
-    ):
-        found.append("gathered_activations")
-    return found
-
-
-def exhibit(setting: Setting, load: Load) -> Exhibit:
-    """What one rank computes: the part of each axis that a strategy cuts, and the ops it is cut in."""
-    rows: dict[tuple[str, str, Form], list[str]] = {}
-    for one in load.ops:
-        axes = load.graph.index_axes(one.op)
-        cuts: dict[int, list[str]] = {}
-        for index, mesh in one.cuts:
-            cuts.setdefault(index, []).append(mesh)
-        for index, meshes in cuts.items():
-            axis = load.graph.axes[axes[index]]
-            part = Ratio(setting.written(axis.size), product(*(load.strategy.sizes[m] for m in meshes)))
-            rows.setdefault((f"`{axis.label}`", ", ".join(meshes), part), []).append(shown(load.graph, one.op))
-    every = list(dict.fromkeys(shown(load.graph, one.op) for one in load.ops))
-    return Exhibit(
-        "What one rank computes",
-        ("axis", "cut over", "part of a rank", "in the ops"),
-        tuple(
-            (axis, mesh, part, "all" if list(dict.fromkeys(ops)) == every else ", ".join(dict.fromkeys(ops)))
-            for (axis, mesh, part), ops in rows.items()
-        ),
-    )
-
-
-def need(found: Form | None, what: str) -> Form:
-    """The form, or the error that there is nothing to time. Raises ``ValuesError``."""
-    if found is None:
-        raise ValuesError(f"there is nothing to time in {what}", hint="choose another phase or strategy")
-    return found

@@ -16,7 +16,8 @@ from symcomm.quantities.counting.load import ONE_DEVICE, load
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, Frozen, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.time.links import linked
-from symcomm.quantities.time.terms import Terms, TimeWriter, exhibit, need, touched
+from symcomm.quantities.time.term_texts import exhibit, need, touched
+from symcomm.quantities.time.terms import Terms, TimeWriter
 from symcomm.setting import Setting, Work
 
 PHASES = {

@@ -1,0 +1,99 @@
+"""The time of one repetition of a region, pass by pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from symcomm.form import Form, Total
+from symcomm.graph.graph import Region
+from symcomm.quantities.counting.load import Load, OpLoad
+from symcomm.quantities.time.terms import SECOND, Terms, TimeWriter
+from symcomm.quantities.witnesses import together
+from symcomm.setting import Work, mark
+
+
+@dataclass(frozen=True)
+class RegionTime:
+    """The times of one repetition of a region and one microbatch, and of the end of the batch.
+
+    ``work`` are those of the pieces of work that are timed apart: a whole microbatch (``""``), or its forward ``F`` and
+    its backward ``D``, or ``B`` and ``W``, the gradients of the input and of the weights. ``alone`` are those without
+    collectives, ``network`` those of the calls. ``last`` is the time of the last piece of work where the reduction of
+    gradients runs beside it.
+    """
+
+    region: Region
+    work: Mapping[str, Form]
+    alone: Mapping[str, Form]
+    network: Mapping[str, Form]
+    end: Form | None = None
+    last: Form | None = None
+    end_network: Form | None = None
+
+
+WORK = {
+    "": "forward and backward", "F": "forward", "D": "backward", "B": "gradients of its input",
+    "W": "gradients of its weights",
+}  # fmt: skip
+
+
+def _piece(inner: Load, letter: str) -> Load:
+    """What a rank does in a piece of work of one microbatch; collectives of a backward are with its first piece."""
+    if letter in ("", "F", "D"):
+        return inner.of(*{"": ("forward", "backward"), "F": ("forward",), "D": ("backward",)}[letter])
+    back = inner.of("backward")
+    tensors = back.graph.tensors
+
+    def of_weight(op: OpLoad) -> bool:
+        made = tensors[op.op.output]
+        return made.role == "gradient" and tensors[made.of].role == "weight"
+
+    ops = tuple(op for op in back.ops if of_weight(op) == (letter == "W"))
+    return replace(back, ops=ops, calls=back.calls if letter == "B" else ())
+
+
+def region_time(writer: TimeWriter, every: Load, region: Region, letters: str, parts: bool) -> RegionTime:
+    """The steps to the times of one repetition of a region."""
+    work, lone = writer.work, len(every.regions) == 1
+    mine = every.region(region.name)
+    end = mine.of("end")
+    label = "" if lone else mark(region)
+    what = "One layer and microbatch" if region.times else f"The {region.name}, one microbatch"
+    times: dict[str, Form] = {}
+    alone: dict[str, Form] = {}
+    network: dict[str, Form] = {}
+    terms = Terms()
+    for letter in letters or ("",):
+        tag = f"_{','.join(filter(None, (letter, label)))}" if letter or label else ""
+        terms = writer.terms(_piece(mine, letter), tag)
+        one = writer.time(f"t{tag or '_layer'}", terms, f"{what}, {WORK[letter]}")
+        local = writer.local(f"t_alone{tag}", terms, f"{what} without its collectives") if parts else None
+        for found, form in ((times, one), (alone, local), (network, terms.network)):
+            if form is not None:
+                found[letter] = form
+    if writer.setting.accounting.gradient_sync == "with_backward" and bool(every.of("end").calls):
+        beside = writer.terms(replace(mine, ops=(), calls=end.calls), f"_sync{label}")
+        together = joined(work, terms, beside)
+        last = writer.time(f"t_last{tag}", together, "The last microbatch, with the reduction of the gradients")
+        return RegionTime(region, times, alone, network, None, last, beside.network)
+    ends = writer.terms(end, f"_end{label}" if lone else f"_end,{label}")
+    whose = "one layer" if region.times else f"the {region.name}"
+    name = "t_end" if lone else f"t_end,{label}"
+    return RegionTime(region, times, alone, network, writer.time(name, ends, f"The end of the batch, {whose}"),
+                      end_network=ends.network)  # fmt: skip
+
+
+def joined(work: Work, terms: Terms, beside: Terms) -> Terms:
+    """The terms of two loads that run side by side."""
+
+    def both(a: Form | None, b: Form | None, name: str) -> Form | None:
+        if a is None or b is None:
+            return a if b is None else b
+        return work.define(name, Total((a, b)), SECOND, "add", "Both together.", witness=together([a, b]))
+
+    return replace(
+        terms,
+        memory=both(terms.memory, beside.memory, "t_memory,last"),
+        network=both(terms.network, beside.network, "t_network,last"),
+    )

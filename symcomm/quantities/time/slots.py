@@ -1,0 +1,253 @@
+"""The time of a step from those of its regions: the slots of a pipeline, or one pass after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from symcomm.derivation import Numbers, Witness
+from symcomm.form import Form, Largest, Num, Ratio, Total, negative, num, product
+from symcomm.graph.graph import Region
+from symcomm.program import pipeline
+from symcomm.program.closed_forms import ClosedForm
+from symcomm.program.schedules import find
+from symcomm.program.uneven import APART, WHOLE, Makespan, makespan
+from symcomm.quantities.counting.load import Load
+from symcomm.quantities.time.region_time import WORK, RegionTime
+from symcomm.quantities.time.term_texts import need
+from symcomm.quantities.time.terms import SECOND, TimeWriter
+from symcomm.quantities.witnesses import largest, number, over, together
+from symcomm.units import ONE
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a schedule is timed: in ``slots`` of a whole microbatch, or pieces of work apart, by their ``letters``.
+
+    A rank's share of the layers is ``share`` stages.
+    """
+
+    said: str
+    sizes: Mapping[str, Form]
+    letters: str = ""
+    slots: ClosedForm | None = None
+    share: Form = Num(Fraction(1))  # noqa: RUF009  # frozen
+
+
+def add_times(terms: Sequence[Form]) -> Form:
+    return terms[0] if len(terms) == 1 else Total(tuple(terms))
+
+
+class Pipe:
+    """Writes the time of all microbatches and of the end of the batch, of the kinds of stages that there are."""
+
+    def __init__(
+        self, writer: TimeWriter, found: Sequence[RegionTime], kinds: Mapping[str, pipeline.Held], run: Run, p: Form,
+        between: Load,
+    ) -> None:  # fmt: skip
+        self.writer, self.work, self.found, self.kinds, self.run = writer, writer.work, found, kinds, run
+        self.shown = {**run.sizes, "p": p}  # the sizes as they are written
+        self.where = list(dict.fromkeys(condition for held in kinds.values() for condition in held.where))
+        self.notes: list[str] = []
+        self.slots: Form = run.sizes["m"]
+        self.ordered = False
+        ties = replace(between, calls=tuple((p, c) for p, c in between.calls if c.kind != "send"))
+        sends = replace(between, calls=tuple((p, c) for p, c in between.calls if c.kind == "send"))
+        apart = {"F": sends.of("forward"), "DB"[run.letters == APART]: sends.of("backward")}
+        self.sent: dict[str, Form] = {}
+        for letter, part in apart.items() if run.letters else (("", sends),):
+            if part.calls:
+                tag = f"_send,{letter}" if letter else "_send"
+                self.sent[letter] = need(writer.terms(part, tag).network, "the messages of a pipeline")
+        self.tie = writer.terms(ties, "_tie").network if ties.calls else None
+
+    # -- one stage -------------------------------------------------------------------------------
+
+    def together(self, name: str, kind: str, forms_of: Sequence[tuple[Region, Form | None]], text: str) -> Form | None:
+        """What the regions of a stage take one after the other, each as often as it stands there."""
+        held = self.kinds[kind]
+        mine = [(held.times(region), form) for region, form in forms_of if form is not None
+                and (kind == "only" or region.name in held.regions)]  # fmt: skip
+        if self.run.letters and self.run.share != num(1):
+            repeated = {region.name for region, _ in forms_of if region.times}
+            mine = [
+                (Ratio(held.times(region), self.run.share) if region.name in repeated else num(1), form)
+                for region, form in forms_of if form is not None and (kind == "only" or region.name in held.regions)
+            ]  # fmt: skip
+        terms = [product(count, form) for count, form in mine]
+        if len(terms) == 1 and mine[0][0] == num(1) and kind == "only":
+            return terms[0]
+        return (
+            self.work.define(name, add_times(terms), SECOND, "repeat", text, witness=_repeated(mine)) if terms else None
+        )
+
+    def slot(self, name: str, time: Form, letter: str) -> Form:
+        """The time of a stage for a piece of work, with its message."""
+        if letter not in self.sent:
+            return time
+        overlaps = self.writer.setting.accounting.time == "overlap"
+        form = Largest((time, self.sent[letter])) if overlaps else Total((time, self.sent[letter]))
+        text = "A stage computes one microbatch and sends what it made"
+        text += " at the same time." if overlaps else ", one after the other."
+        both = (time, self.sent[letter])
+        return self.work.define(name, form, SECOND, "slot of the pipeline", text,
+                                witness=largest(both) if overlaps else together(both))  # fmt: skip
+
+    def ends(self, name: str, what: str) -> Form | None:
+        """The end of the batch: of the stage that it takes longest, and what stages add up between them."""
+        of = [(one.region, getattr(one, what)) for one in self.found]
+        each = [self.together(f"{name},{kind}" if len(self.kinds) > 1 else name, kind, of,
+                              "The end of the batch, all that a stage holds.") for kind in self.kinds]  # fmt: skip
+        known = list(dict.fromkeys(form for form in each if form is not None))
+        tie = [] if self.tie is None else [self.tie]
+        longest = [Largest(tuple(known)) if len(known) > 1 else known[0]] if known else []
+        return add_times([*longest, *tie]) if longest or tie else None
+
+    # -- all stages ------------------------------------------------------------------------------
+
+    def step(self, ordered: bool) -> Form:
+        """The time of a step; ``ordered`` says that no stage holds more than the first one and the last one do."""
+        self.ordered = ordered
+        total = self.apart() if self.run.letters else self.even()
+        end = self.ends("t_ends", "end")
+        total += [end] if end is not None else []
+        text = "All microbatches" + (", then the end of the batch." if end is not None else ".")
+        return self.work.define("T_step", add_times(total), SECOND, "add", text, witness=together(total))
+
+    def even(self) -> list[Form]:
+        """The slots of stages that are alike."""
+        work, run, v = self.work, self.run, self.run.sizes["v"]
+        of = [(one.region, one.work.get("")) for one in self.found]
+        slot = self.together("t_stage", "only", of, "All layers of a rank, one microbatch.")
+        assert slot is not None
+        if run.slots is not None:
+            self.where += run.slots.said(run.sizes).conditions
+            if v != num(1):
+                slot = work.define("t_chunk", Ratio(slot, v), SECOND, "chunks", "The layers of a rank are in chunks.",
+                                   witness=over(slot, v))  # fmt: skip
+            text = "The last stage gets its first microbatch after p - 1 slots."
+            self.slots = work.define("n_slots", run.slots.said(self.shown).form, ONE, run.said, text,
+                                     witness=self.followed([num(1) for _ in WHOLE], WHOLE, slots=2))  # fmt: skip
+        whole = self.slot("t_slot", slot, "")
+        if not any(one.last for one in self.found):
+            return [product(self.slots, whole)]
+        of = [(one.region, one.last or one.work.get("")) for one in self.found]
+        last = self.together("t_stage,last", "only", of, "All layers of a rank, the last microbatch.")
+        assert last is not None
+        last = self.slot("t_slot,last", last, "")
+        return [*([product(Total((self.slots, num(-1))), whole)] if self.slots != num(1) else []), last]
+
+    def times(self, name: str, what: str, messages: bool) -> dict[tuple[str, str], Form]:
+        """The time of each piece of work on each kind of stage."""
+        found: dict[tuple[str, str], Form] = {}
+        for letter in self.run.letters:
+            of = [(one.region, getattr(one, what).get(letter)) for one in self.found]
+            for kind in self.kinds:
+                text = f"{_stage_said(kind)}, one microbatch, {WORK[letter]}."
+                form = self.together(f"{name}{letter},{kind}", kind, of, text) or Num(Fraction(0), SECOND)
+                found[letter, kind] = self.slot(f"{name}slot,{letter},{kind}", form, letter) if messages else form
+        return found
+
+    def makespan(self, times: Mapping[tuple[str, str], Form], tails: Sequence[Form] = ()) -> ClosedForm:
+        """The time of all microbatches, under the schedule."""
+        run = self.run
+        said = run.said, run.letters, len(self.kinds)
+        rest = [*times.values()], self.ordered and "middle" in self.kinds, tails
+        settled = makespan(*said, run.sizes, *rest)
+        self.where += [condition for condition in settled.conditions if condition not in self.where]
+        return makespan(*said, self.shown, *rest)
+
+    def apart(self) -> list[Form]:
+        """The longest way through the events of a schedule, its pieces of work timed apart."""
+        letter, times = self.run.letters[-1], self.times("t_", "work", True)
+        tails: list[Form] = []
+        if any(one.last is not None for one in self.found):
+            of = [(one.region, one.last or one.work.get(letter)) for one in self.found]
+            for kind in self.kinds:
+                last = self.together(f"t_{letter},{kind},last", kind, of, f"{_stage_said(kind)}, the last microbatch.")
+                assert last is not None
+                last = self.slot(f"t_slot,{letter},{kind},last", last, letter)
+                form = Total((last, negative(times[letter, kind])))
+                tails.append(self.work.define(f"t_more,{kind}", form, SECOND, "reduction of gradients",
+                                              "What the last microbatch takes longer.",
+                                              witness=_longer(last, times[letter, kind])))  # fmt: skip
+        found = self.makespan(times, tails)
+        text = f"The longest way through the events; {found.cases} simulated sizes agree."
+        if not found.cases:
+            text = "The events are followed one by one: the sizes, then the times of the stages for each piece of work."
+        if "+" in find(self.run.said).kinds:
+            self.notes.append("A forward and a backward that overlap are taken to last as long as one after the other.")
+        if len(self.kinds) == 3 and "middle" in self.kinds:
+            self.notes.append("The stages are at least two; the first and the last one hold more than layers.")
+        return [self.work.define("T_pipeline", found.form, SECOND, self.run.said, text,
+                                 witness=self.followed([*times.values(), *tails], tails=bool(tails)))]  # fmt: skip
+
+    def followed(
+        self, times: Sequence[Form], letters: str | None = None, slots: int = 1, tails: bool = False
+    ) -> Witness:
+        """The events of a batch one by one, at the times of its pieces of work."""
+        run, kinds = self.run, 1 if letters else len(self.kinds)
+        rule = Makespan(run.said, SECOND, run.said, letters or run.letters, kinds, tails)
+
+        def makespan(numbers: Numbers) -> Fraction:
+            given = (*(run.sizes[size] for size in "pmv"), *times)
+            return rule.number(tuple(number(form, numbers) for form in given)) / slots
+
+        return makespan
+
+    # -- parts of the time -----------------------------------------------------------------------
+
+    def without_network(self) -> Form | None:
+        """The step if nothing had to be sent."""
+        return self.part("T_alone", "alone", "without the network", "The step if nothing had to be sent.")
+
+    def network_alone(self) -> Form | None:
+        """All that is sent, as it follows one another."""
+        text = "All calls of the step, as they follow one another on one rank."
+        return self.part("T_network", "network", "all that is sent", text)
+
+    def part(self, name: str, what: str, rule: str, text: str) -> Form | None:
+        """The step of a part of what is done."""
+        sent = self.sent if what == "network" else {}
+        end = self.ends(f"{name},end", "end_network") if what == "network" else None
+        terms: list[Form] = []
+        witness: Witness | None = None
+        if any(getattr(one, what) for one in self.found) or sent:
+            if self.run.letters:
+                times = self.times(f"{name},", what, False)
+                if sent:
+                    times = {at: Total((form, sent[at[0]])) if at[0] in sent else form for at, form in times.items()}
+                terms, witness = [self.makespan(times).form], self.followed([*times.values()])
+            else:
+                v = self.run.sizes["v"]
+                rounds = self.slots if v == num(1) else Ratio(self.slots, v)
+                held = self.kinds["only"]
+                parts = [(held.times(one.region), getattr(one, what).get("")) for one in self.found]
+                terms = [product(product(rounds, count), form) for count, form in parts if form is not None]
+                terms += [product(self.slots, form) for form in sent.values()]
+                busy = [(product(rounds, count), form) for count, form in parts]
+                witness = _repeated([*busy, *((self.slots, form) for form in sent.values())])
+        terms += [end] if end is not None else []
+        counted = _one_by_one(witness, end)
+        return self.work.define(name, add_times(terms), SECOND, rule, text, witness=counted) if terms else None
+
+
+def _one_by_one(first: Witness | None, end: Form | None) -> Witness:
+    """What one witness counts, and the end of the batch."""
+    return lambda numbers: (first(numbers) if first else 0) + (number(end, numbers) if end is not None else 0)
+
+
+def _longer(last: Form, usual: Form) -> Witness:
+    return lambda numbers: number(last, numbers) - number(usual, numbers)
+
+
+def _repeated(parts: Iterable[tuple[Form, Form | None]]) -> Witness:
+    """Times that follow one another, each so many times."""
+    several = [(count, form) for count, form in parts if form is not None]
+    return lambda numbers: sum((number(n, numbers) * number(form, numbers) for n, form in several), Fraction(0))
+
+
+def _stage_said(kind: str) -> str:
+    said = {"first": "The first stage", "middle": "A stage between", "last": "The last stage", "only": "A stage"}
+    return said.get(kind, f"Stage {kind}")
