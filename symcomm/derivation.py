@@ -271,6 +271,8 @@ def worked_out(form: Form, numbers: Numbers) -> Fraction:
         return forms.evaluate(form, known)
     except IrrationalError:
         near = sp.N(forms.value(form, {name: rational(number) for name, number in known.items()}), 40)
+        if not near.is_Float:
+            raise ValuesError(f"{near} is not a real number") from None
         return Fraction(str(near))
 
 
