@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _EVENTS = 1_000_000  # of a run that is made one by one
 _NEAR = Fraction(1, 10**15)  # of a number that a search or a small step finds
-_DIGITS, _TURNS = 300, 200  # of a search for the least
+_DIGITS, _TURNS = 120, 120  # of a search for the least
 
 
 def chain(chunks: Fraction, links: Fraction, size: Fraction, rate: Fraction, latency: Fraction) -> Fraction:
@@ -99,13 +99,19 @@ def slope(found: Fraction, numbers: Numbers, cost: Form, over: Form) -> bool:
 
 
 def _lowest(numbers: Numbers, cost: Form, over: Form, other: Form, held: Form) -> tuple[mpf, mpf]:
-    """Where a formula is least, and how little that is, while ``other`` is what ``held`` says; by dividing in three."""
+    """Where a formula is least, and how little that is, while ``other`` is what ``held`` says."""
+    name, bound = _name(over), _name(other)
+    form = forms.substitute(cost, lambda s: held if s.name == bound else s)
+    return _valley(form, name, tuple((n, numbers[n]) for n in forms.names(form) if n != name))
+
+
+@lru_cache(maxsize=64)
+def _valley(form: Form, name: str, numbers: tuple[tuple[str, Fraction], ...]) -> tuple[mpf, mpf]:
+    """The place of the least of a formula over a symbol, and its worth, by dividing in three."""
     import mpmath
     import sympy as sp
 
-    name, bound = _name(over), _name(other)
-    form = forms.substitute(cost, lambda s: held if s.name == bound else s)
-    known = {n: rational(numbers[n]) for n in forms.names(form) if n != name}
+    known = {n: rational(value) for n, value in numbers}
     worth: Callable[[Any], mpf] = sp.lambdify(symbol(name), forms.value(form, known), "mpmath")
     with mpmath.workdps(_DIGITS):
         low, high = mpmath.mpf(-1000), mpmath.mpf(1000)  # powers of e: along them the formula has one valley
