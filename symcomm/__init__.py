@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from symcomm.accounting import Accounting
     from symcomm.derivation import Derivation, Reason, Step
     from symcomm.errors import SymcommError
-    from symcomm.problems.load import load
-    from symcomm.problems.problem import Problem, read_problem
-    from symcomm.problems.solve import solve
     from symcomm.fitting import fit
     from symcomm.hardware.devices import Device, device, devices
     from symcomm.hardware.paths import wiring
@@ -46,6 +43,9 @@ if TYPE_CHECKING:
         Zero2,
         parse_strategy,
     )
+    from symcomm.problems.load import load
+    from symcomm.problems.problem import Problem, read_problem
+    from symcomm.problems.solve import solve
     from symcomm.quantities.time.bound import judge
     from symcomm.quantities.time.peak_rate import balance
     from symcomm.searching.run import search

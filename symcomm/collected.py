@@ -16,6 +16,7 @@ from symcomm.errors import IrrationalError, ValuesError
 from symcomm.form import (
     Applied,
     BinaryOnes,
+    Called,
     Ceiling,
     Floor,
     Form,
@@ -254,6 +255,8 @@ def _shape(form: Form) -> tuple[Form, tuple[Form, ...]]:
             return Power(*names), inside
         case Logarithm(_, base):
             return Logarithm(names[0], base), inside
+        case Called(function):
+            return Called(function, names), inside
         case Ceiling() | Floor() | Root() | BinaryOnes():
             return type(form)(names[0]), inside
     raise TypeError(f"no monomials for {type(form).__name__}")

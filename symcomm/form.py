@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from symcomm import notation
 from symcomm.errors import DerivationError, IrrationalError, ValuesError
@@ -173,6 +173,59 @@ class Applied(Form):
     arguments: tuple[Form, ...]
 
 
+# What a function of real numbers is worth, by its name; ``pi`` and ``e`` are functions of nothing.
+FUNCTIONS: dict[str, Callable[..., Expr]] = {
+    **{name: lambda u, name=name: getattr(_sympy(), name)(u) for name in ("sin", "cos", "tan", "exp", "tanh")},
+    "abs": lambda u: _sympy().Abs(u),
+    "sigmoid": lambda u: 1 / (1 + _sympy().exp(-u)),
+    "sign": lambda u: _sympy().sign(u),
+    "greater": lambda a, b: _sympy().Heaviside(a - b, 0),
+    "pi": lambda: _sympy().pi,
+    "e": lambda: _sympy().E,
+}
+
+
+@dataclass(frozen=True)
+class Called(Form):
+    """A function by its name: one of ``FUNCTIONS``, ``[a > b]`` (``greater``), or one of tensors (``softmax``).
+
+    >>> value(Called("abs", (num(-2),)))
+    2
+    """
+
+    function: str
+    arguments: tuple[Form, ...] = ()
+
+
+@dataclass(frozen=True)
+class Transposed(Form):
+    """A matrix whose last two axes have changed places; it is worth something to tensors only."""
+
+    inside: Form
+
+
+@dataclass(frozen=True)
+class Elementwise(Form):
+    """A product of tensors element by element; it is worth something to tensors only."""
+
+    factors: tuple[Form, ...]
+
+
+@dataclass(frozen=True)
+class Related(Form):
+    """Two forms with a relation between them, as a cell of a table; it is not worth a number."""
+
+    left: Form
+    right: Form
+    relation: str = "="
+
+
+def _sympy() -> Any:
+    import sympy
+
+    return sympy
+
+
 def num(value: int | Fraction, unit: Unit = ONE) -> Num:
     """A number as a form."""
     return Num(Fraction(value), unit)
@@ -258,6 +311,8 @@ def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:
                 return sp.log(go(inside), base) if base else sp.log(go(inside))
             case Applied(rule, arguments):
                 return _function(rule)(*(go(one) for one in arguments))
+            case Called(function, arguments) if function in FUNCTIONS:
+                return FUNCTIONS[function](*(go(one) for one in arguments))
         raise TypeError(f"no value for {type(f).__name__}")
 
     return cast("Expr", go(form))
@@ -354,9 +409,21 @@ def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
                 return _whole_logarithm(go(inside), base)
             case Applied(rule, arguments):
                 return rule.number(tuple(map(go, arguments)))
+            case Called(function, arguments) if function in FUNCTIONS:
+                return _rational(function, FUNCTIONS[function](*(_exact(go(one)) for one in arguments)))
         raise TypeError(f"no value for {type(f).__name__}")
 
     return go(form)
+
+
+def _exact(number: Fraction) -> Expr:
+    return _sympy().Rational(number.numerator, number.denominator)
+
+
+def _rational(function: str, number: Expr) -> Fraction:
+    if not number.is_Rational:
+        raise IrrationalError(f"{function} gives {number}, which is not a rational number")
+    return Fraction(int(number.p), int(number.q))
 
 
 _ONES = "ones"
@@ -462,7 +529,7 @@ def unit_of(form: Form, units: Mapping[str, Unit]) -> Unit:
                 return Unit(tuple((b, p // 2) for b, p in unit.powers))
             case Ceiling(inside) | Floor(inside):
                 return go(inside)
-            case Logarithm() | BinaryOnes():
+            case Logarithm() | BinaryOnes() | Called():
                 return ONE
             case Applied(rule):
                 return rule.unit
@@ -541,6 +608,10 @@ def from_expr(expr: Expr) -> Form:
             return Floor(go(e.args[0]))
         if isinstance(e, sp.log):
             return Logarithm(go(e.args[0]))
+        if e in (sp.pi, sp.E):
+            return Called("pi" if e == sp.pi else "e")
+        if isinstance(e, (sp.sin, sp.cos, sp.tan, sp.exp, sp.tanh, sp.Abs, sp.sign)):
+            return Called(type(e).__name__.lower(), tuple(go(a) for a in e.args))
         if (rule := getattr(e.func, "rule", None)) is not None:
             return Applied(rule, tuple(go(a) for a in e.args))
         if e.is_Function and str(e.func) == _ONES:

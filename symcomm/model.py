@@ -23,9 +23,9 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.kept import derived
 from symcomm.quantities.methods import DerivedQuantities
-from symcomm.quantities.setting import Setting
 from symcomm.readers.blueprint import Blueprint, PartGraph
 from symcomm.readers.reading import Leaves, read, read_text
+from symcomm.setting import Setting
 from symcomm.text.finder import layer_tables
 from symcomm.text.formula import parse_layer
 from symcomm.text.table import Table, as_text

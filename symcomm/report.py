@@ -109,7 +109,7 @@ def op_rows(model: Model) -> list[dict[str, Any]]:
     A weight counts where it is first used; FLOPs are those of the matrix products, as ``flops`` counts them.
     """
     from symcomm.quantities.counting.flops import counted
-    from symcomm.quantities.setting import Setting
+    from symcomm.setting import Setting
 
     graph = model.graph
     setting = Setting(graph, dtype=model.dtype, notation=model.notation, values=model.values)

@@ -9,11 +9,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from symcomm.plots.curves import plot_costs
 from symcomm.problems.problem import read_problem
 from symcomm.problems.solve import no_model
-from symcomm.plots.curves import plot_costs
 from symcomm.quantities.communication.collective_table import times
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 
 HERE = Path(__file__).parent
 

@@ -168,7 +168,7 @@ def _written(made: Derivation, form: str, values: dict[str, Fraction]) -> str:
         from symcomm import report
 
         return json.dumps(report.derivation(made, values), indent=2, ensure_ascii=False)
-    from symcomm import printing
+    from symcomm.derivation.writing import written
 
     known = made.relations.complete(dict(made.given) | values)
-    return printing.derivation(made, form, known)  # type: ignore[arg-type]  # click checked the name
+    return written(made, form, known)  # type: ignore[arg-type]  # click checked the name

@@ -20,7 +20,7 @@ _EVERY = 2000  # so many whole numbers are compared one by one
 
 def bounds(expr: Expr, x: Symbol, at: Fraction, digits: int = _DIGITS) -> Any:
     """An interval that holds the value of an expression at a fraction; raises ``ValuesError`` where it is not real."""
-    from mpmath import iv  # type: ignore[import-untyped]
+    from mpmath import iv
 
     before = iv.dps
     iv.dps = digits

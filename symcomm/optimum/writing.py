@@ -13,7 +13,7 @@ from symcomm.notation import Notation
 from symcomm.units import ONE, Unit
 
 if TYPE_CHECKING:
-    from symcomm.quantities.setting import Setting
+    from symcomm.setting import Setting
 
 SECOND = Unit.parse("second")
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PARTIAL", "Collective", "CollectiveKind", "Compute", "Layout", "Part", "Plan", "RunPhase",
-    "check_divisible", "cut_axes", "place", "plan", "update_ops",
+    "check_cuts", "cut_axes", "place", "plan", "update_ops",
 ]  # fmt: skip
 
 
@@ -417,18 +417,12 @@ def cut_axes(graph: Graph, strategy: Strategy) -> Iterator[tuple[Tensor, Axis, t
             yield tensor, graph.axes[tensor.axes[position]], tuple(meshes)
 
 
-def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
-    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size.
-
-    The stages of a pipeline must divide the layers as well.
-    """
+def check_cuts(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
+    """Raises ``StrategyError`` where a mesh axis of known size does not divide a cut axis of known size."""
     from symcomm.form import evaluate, from_expr, names
     from symcomm.parallel.divisible import uneven
-    from symcomm.parallel.pipeline import check_stages
 
     sizes = strategy.sizes
-    if strategy.pipeline is not None:
-        check_stages(graph, strategy.pipeline, values)
     if not any({*names(size)} <= values.keys() for size in sizes.values()):
         return
     for tensor, axis, meshes in cut_axes(graph, strategy):

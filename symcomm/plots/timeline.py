@@ -21,7 +21,7 @@ from symcomm.quantities.memory.peak_memory import KINDS
 from symcomm.quantities.memory.region_memory import RegionMemory, StepOptions, add
 from symcomm.quantities.memory.state_memory import recipe_of
 from symcomm.quantities.memory.step_memory import StepMemory
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 
 _LAYERS, _POINTS = 400, 60_000
 # Each kind has its colour, whichever kinds there are.

@@ -1,4 +1,4 @@
-r"""One printer for forms, names, quantities and derivations; a record a dialect: LaTeX, Typst, MathML, plain text.
+r"""One printer for forms, names and quantities; a record a dialect: LaTeX, Typst, MathML, plain text.
 
 What a formula says is decided once, in ``_Printer``: where a dot stands, what is put in parentheses, what is a
 subtraction. A ``Dialect`` only spells these decisions. The symbolic line and the substituted line are one call with
@@ -14,21 +14,6 @@ and without ``names``, so they cannot disagree.
 
 from __future__ import annotations
 
-from symcomm.printing.derivations import (
-    DerivationDialect,
-    PrintedLine,
-    derivation,
-    html_sentence,
-    html_table,
-    lines,
-    markdown_maths,
-    markdown_sentence,
-    markdown_table,
-    math_element,
-    numbers,
-    result,
-    substituted,
-)
 from symcomm.printing.dialects import LATEX, MATHML, PLAIN, TYPST, Dialect, DialectName
 from symcomm.printing.escape import html_text, markdown_text, printable, tex_text, typst_string
 from symcomm.printing.forms import PRINTERS, Names, broken, mathml, name_in, plain, tall, tex, typst, width
@@ -45,8 +30,7 @@ from symcomm.printing.quantities import (
     said,
     tex_text_unit,
 )
-from symcomm.printing.sentences import sentence
-from symcomm.printing.tables import cell_maths, to_the_right
+from symcomm.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
 
 __all__ = [
     "GREEK_LETTERS",
@@ -57,30 +41,22 @@ __all__ = [
     "PRINTERS",
     "RELATIONS",
     "TYPST",
-    "DerivationDialect",
     "Dialect",
     "DialectName",
     "Glyph",
     "Names",
-    "PrintedLine",
     "Said",
     "Written",
     "amounts",
     "broken",
-    "cell_maths",
-    "derivation",
     "html_sentence",
-    "html_table",
     "html_text",
-    "lines",
     "markdown_maths",
     "markdown_sentence",
-    "markdown_table",
     "markdown_text",
     "math_element",
     "mathml",
     "name_in",
-    "numbers",
     "plain",
     "printable",
     "quantity_in",
@@ -88,15 +64,12 @@ __all__ = [
     "quantity_plain",
     "quantity_tex",
     "quantity_typst",
-    "result",
     "said",
     "sentence",
-    "substituted",
     "tall",
     "tex",
     "tex_text",
     "tex_text_unit",
-    "to_the_right",
     "typst",
     "typst_string",
     "width",

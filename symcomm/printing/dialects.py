@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,10 +39,14 @@ class Dialect:
     function: Callable[[str], str]
     based: Callable[[str, str], str]
     apply: str
+    odot: str
+    transposed: Callable[[str], str]
+    fenced: Callable[[str, str, str], str]
+    relations: Mapping[str, str]
     flat: bool = False
 
 
-_FUNCTIONS = ("max", "min", "ln", "log")  # what LaTeX and Typst have commands for
+_FUNCTIONS = ("max", "min", "ln", "log", "sin", "cos", "tan", "exp", "tanh")  # what LaTeX and Typst have commands for
 
 
 def _tex_glyph(g: Glyph) -> str:
@@ -115,7 +119,7 @@ def _typst_glyph(g: Glyph) -> str:
 
 def _typst_scripts(base: str, lower: str, upper: str, primes: int, accent: str) -> str:
     if accent:
-        base = {"hat": "hat", "bar": "macron", "tilde": "tilde"}[accent] + f"({base})"
+        base = {"hat": "hat", "bar": "macron", "tilde": "tilde", "dot": "dot"}[accent] + f"({base})"
     upper = " ".join(p for p in (upper, " ".join(["prime"] * primes)) if p)
     return base + (f"_({lower})" if lower else "") + (f"^({upper})" if upper else "")
 
@@ -164,7 +168,7 @@ def _mathml_glyph(g: Glyph) -> str:
 
 def _mathml_scripts(base: str, lower: str, upper: str, primes: int, accent: str) -> str:
     if accent:
-        mark = {"hat": "^", "bar": "¯", "tilde": "~"}[accent]
+        mark = {"hat": "^", "bar": "¯", "tilde": "~", "dot": "˙"}[accent]
         base = f'<mover accent="true">{_row(base)}<mo>{mark}</mo></mover>'
     upper += f"<mo>{'′' * primes}</mo>" if primes else ""
     if lower and upper:
@@ -211,6 +215,10 @@ LATEX = Dialect(
     function=lambda name: f"\\{name}" if name in _FUNCTIONS else rf"\operatorname{{{name}}}",
     based=lambda name, base: f"\\{name}_{{{base}}}",
     apply="",
+    odot=r" \odot ",
+    transposed=lambda inside: f"{inside.strip()}^{{\\top}}",
+    fenced=lambda left, inside, right: rf"\left{left}{inside}\right{right}",
+    relations={"=": " = ", ">": " > ", "≈": r" \approx ", "∈": r" \in "},
 )
 
 TYPST = Dialect(
@@ -237,6 +245,10 @@ TYPST = Dialect(
     function=lambda name: name if name in _FUNCTIONS else f'op("{name}")',
     based=lambda name, base: f"{name}_({base})",
     apply=" ",
+    odot=" dot.o ",
+    transposed=lambda inside: f"{inside.strip()}^top",
+    fenced=lambda left, inside, right: f"lr({left} {inside} {right})",
+    relations={"=": " = ", ">": " > ", "≈": " approx ", "∈": " in "},
 )
 
 MATHML = Dialect(
@@ -262,6 +274,10 @@ MATHML = Dialect(
     function=lambda name: f"<mi>{name}</mi>",
     based=lambda name, base: f"<msub><mi>{name}</mi><mn>{base}</mn></msub>",
     apply="<mo>&#x2061;</mo>",
+    odot="<mo>⊙</mo>",
+    transposed=lambda inside: f"<msup>{_row(inside)}<mo>⊤</mo></msup>",
+    fenced=lambda left, inside, right: f"<mrow><mo>{left}</mo>{inside}<mo>{right}</mo></mrow>",
+    relations={"=": "<mo>=</mo>", ">": "<mo>&gt;</mo>", "≈": "<mo>≈</mo>", "∈": "<mo>∈</mo>"},
 )
 
 PLAIN = Dialect(
@@ -287,5 +303,9 @@ PLAIN = Dialect(
     function=lambda name: name,
     based=lambda name, base: f"{name}_{base}",
     apply="",
+    odot=" ⊙ ",
+    transposed=lambda inside: f"{inside}ᵀ",
+    fenced=lambda left, inside, right: f"{left}{inside}{right}",
+    relations={"=": " = ", ">": " > ", "≈": " ≈ ", "∈": " ∈ "},
     flat=True,
 )

@@ -11,7 +11,9 @@ from symcomm import form as forms
 from symcomm.form import (
     Applied,
     BinaryOnes,
+    Called,
     Ceiling,
+    Elementwise,
     Floor,
     Form,
     Largest,
@@ -20,10 +22,12 @@ from symcomm.form import (
     Power,
     Product,
     Ratio,
+    Related,
     Root,
     Smallest,
     Sym,
     Total,
+    Transposed,
 )
 from symcomm.notation import Notation
 from symcomm.printing.dialects import LATEX, MATHML, PLAIN, TYPST, Dialect, DialectName
@@ -262,11 +266,38 @@ class _Printer:
                 head = self.go(Sym("T_" + "".join(filter(str.isalnum, rule.name)))).text
                 text = head + d.apply + d.parens(d.comma.join(o.text for o in outs_), tall)
                 return _Out(text, _ATOM if d.flat else _POWER, False, tall, sum(o.width + 0.5 for o in outs_) + 2.4)
+            case Called(name, ()):
+                return self.name(name)
+            case Called(name, arguments):
+                return self.called(name, [self.go(one) for one in arguments])
+            case Transposed(inside):
+                out = self.at_least(self.go(inside), _ATOM)
+                return _Out(d.transposed(out.text), _POWER, False, out.tall, out.width + 0.5)
+            case Elementwise(factors):
+                outs_ = [self.at_least(self.go(f), _PRODUCT) for f in factors]
+                text = d.odot.join(o.text for o in outs_)
+                return _Out(text, _PRODUCT, False, any(o.tall for o in outs_), sum(o.width + 1.4 for o in outs_))
+            case Related(left, right, relation):
+                a, b = self.go(left), self.go(right)
+                text = a.text + d.relations[relation] + b.text
+                return _Out(text, _SUM, False, a.tall or b.tall, a.width + b.width + 1.6)
             case BinaryOnes(inside):
                 out = self.go(inside)
                 text = d.function("ones") + d.apply + d.parens(out.text, out.tall)
                 return _Out(text, _ATOM if d.flat else _POWER, False, out.tall, out.width + 2.9)
         raise TypeError(f"no printing of {type(form).__name__}")
+
+    def called(self, name: str, arguments: Sequence[_Out]) -> _Out:
+        """A function with its arguments: ``|x|``, ``[a > b]``, or the name before parentheses."""
+        d, tall = self.d, any(o.tall for o in arguments)
+        width = sum(o.width + 0.5 for o in arguments) + 1.0
+        if name in ("abs", "greater"):
+            pair = ("|", "|") if name == "abs" else ("[", "]")
+            inside = d.relations[">"].join(o.text for o in arguments)
+            return _Out(d.fenced(pair[0], inside, pair[1]), _ATOM, False, tall, width + 1.0)
+        head = self.spell(written("sigma")) if name == "sigmoid" and not d.flat else d.function(name)
+        text = head + d.apply + d.parens(d.comma.join(o.text for o in arguments), tall)
+        return _Out(text, _ATOM if d.flat else _POWER, False, tall, width + 0.5 * len(name))
 
     def small(self, form: Form) -> _Out:
         """The form in small type, where a fraction is written with a slash to stay readable."""

@@ -55,6 +55,8 @@ _FONTS = {
     "mathtt": "mono",
 }
 _ACCENTS = {"hat": "hat", "widehat": "hat", "bar": "bar", "overline": "bar", "tilde": "tilde", "widetilde": "tilde"}
+_ACCENTS["dot"] = "dot"
+_COMBINING = {"\u0307": "dot", "\u0304": "bar", "\u0302": "hat", "\u0303": "tilde"}
 
 
 def _glyph(word: str) -> Glyph:
@@ -86,7 +88,9 @@ def written(name: str, latex: str = "") -> Written:
         if found is not None:
             return found
     base, lower, upper, primes = split_name(name)
-    return Written((_glyph(base or name),), _script(lower), _script(upper), len(primes))
+    accent = _COMBINING.get(base[-1:], "")  # v with a dot above it is a letter and a mark
+    base = base[:-1] if accent else base
+    return Written((_glyph(base or name),), _script(lower), _script(upper), len(primes), accent)
 
 
 def _read_latex_name(latex: str) -> Written | None:

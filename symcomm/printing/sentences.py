@@ -9,12 +9,13 @@ from fractions import Fraction
 from symcomm.form import Form, Num, Power, Product, Sym
 from symcomm.notation import Notation
 from symcomm.printing.dialects import DialectName
+from symcomm.printing.escape import html_text, markdown_text
 from symcomm.printing.forms import DIALECTS, print_form
 from symcomm.printing.quantities import RELATIONS
 
 _QUOTED = re.compile(r"`([^`\n]{1,80})`|\$(?=\S)([^$\n]{1,80})(?<=\S)\$(?!\d)")
 _NUMBER = re.compile(r"(\d{1,40}(?:\.\d{1,20})?)(?:\^(?:(\d{1,4})|\{(\d{1,4})\}))?")
-_SIZE = re.compile(r"(\d{1,6})?([^\W\d][\w^'*,+\-]{0,79})")
+_SIZE = re.compile(r"(\d{1,6})?([^\W\d][\w^'*,+\-\u0302-\u0307]{0,79})")
 
 
 def sentence(
@@ -48,6 +49,44 @@ def sentence(
         printed = [print_form(DIALECTS[dialect], side, None, notation) for side in sides if side is not None]
         out.append(maths(RELATIONS[dialect]["="].join(printed) if dialect == "mathml" else " = ".join(printed), said))
     return "".join([*out, escape(text[end:])])
+
+
+def markdown_maths(latex: str) -> str:
+    r"""LaTeX for ``$...$`` in Markdown, where some readers take a backslash before a comma for an escape.
+
+    >>> markdown_maths(r"12\,884")
+    '$12\\thinspace 884$'
+    """
+    return "$" + latex.replace(r"\,", r"\thinspace ").replace("  ", " ").strip() + "$"
+
+
+def math_element(content: str, alt: str = "", display: bool = False) -> str:
+    """MathML content in its ``math`` element; ``alt`` is read where maths is not, ``display`` makes fractions large.
+
+    >>> math_element("<mn>7</mn>", "7")
+    '<math xmlns="http://www.w3.org/1998/Math/MathML" alttext="7"><mn>7</mn></math>'
+    """
+    block = ' displaystyle="true"' if display else ""
+    label = f' alttext="{html_text(alt)}"' if alt else ""
+    return f'<math xmlns="http://www.w3.org/1998/Math/MathML"{block}{label}>{content}</math>'
+
+
+def markdown_sentence(text: str, notation: Notation | None = None) -> str:
+    """A sentence in Markdown.
+
+    >>> markdown_sentence("`D` * 2")
+    '$D$ \\\\* 2'
+    """
+    return sentence("latex", text, markdown_text, lambda printed, _: markdown_maths(printed), notation)
+
+
+def html_sentence(text: str, notation: Notation | None = None) -> str:
+    """A sentence in HTML.
+
+    >>> html_sentence("1 < 2")
+    '1 &lt; 2'
+    """
+    return sentence("mathml", text, html_text, math_element, notation)
 
 
 def _form(text: str) -> Form | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from symcomm.errors import DocumentError, Span, SymcommError, nearest
+from symcomm.problems.references import BRACES, Lookup, fill
 from symcomm.units import Quantity
 
 SIZE_LIMIT = 100_000  # characters of one block
@@ -197,6 +198,24 @@ def plain(value: Value) -> Any:
     return value.text.strip()
 
 
+def filled(value: Value, lookup: Lookup) -> Value:
+    """The value with what its references stand for; every place is that of the reference.
+
+    >>> from symcomm.problems.references import Told, of_values
+    >>> plain(filled(section_of("strategy: tensor({{ k }})", "t.md"), of_values({"k": Told("8")})))
+    {'strategy': 'tensor(8)'}
+    """
+    if isinstance(value, Scalar):
+        return replace(value, text=fill(value.text, value.span, lookup)) if "{{" in value.text else value
+    if isinstance(value, Listing):
+        return replace(value, items=tuple(filled(item, lookup) for item in value.items))
+    return replace(value, entries=tuple((_filled_key(k, lookup), filled(v, lookup)) for k, v in value.entries))
+
+
+def _filled_key(key: Scalar, lookup: Lookup) -> Scalar:
+    return replace(key, text=fill(key.text, key.span, lookup))
+
+
 def blamed(value: Value, message: str) -> Span | None:
     """The place of the word that a message quotes, if it stands in the value.
 
@@ -275,8 +294,10 @@ def read(text: str, source: Source, what: str = "a block") -> Value:
         raise DocumentError(
             f"{what} has {len(text):,} characters; at most {SIZE_LIMIT:,} are read", source.span(0, 0, 3)
         )
-    try:
-        value = _build(yaml.parse(text, Loader=yaml.SafeLoader), source, what)
+    try:  # braces of a reference are no mapping of YAML: they are read as a word that takes the same room
+        hidden: list[str] = []
+        text = BRACES.sub(lambda found: _word(hidden, found[0]), text)
+        value = _build(yaml.parse(text, Loader=yaml.SafeLoader), source, what, hidden)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         span = source.span(mark.line, mark.column, mark.column + 1) if mark else source.span(0, 0, 1)
@@ -289,6 +310,19 @@ def read(text: str, source: Source, what: str = "a block") -> Value:
     if value is None:
         raise DocumentError(f"{what} is empty", source.span(0, 0, 3))
     return value
+
+
+_WORD = re.compile("\u02a0([0-9]+)\u02a0")
+
+
+def _word(hidden: list[str], reference: str) -> str:
+    hidden.append(reference)
+    return f"\u02a0{len(hidden) - 1:0{len(reference) - 2}d}\u02a0"
+
+
+def _shown(text: str, hidden: Sequence[str]) -> str:
+    """A text of YAML with its references as they were written."""
+    return _WORD.sub(lambda w: hidden[int(w[1])] if int(w[1]) < len(hidden) else w[0], text) if hidden else text
 
 
 def _hint(problem: str | None) -> str:
@@ -312,7 +346,7 @@ class _Open:
         self.values: list[Value] = []
 
 
-def _build(events: Iterator[Any], source: Source, what: str) -> Value | None:
+def _build(events: Iterator[Any], source: Source, what: str, hidden: Sequence[str] = ()) -> Value | None:
     import yaml
 
     stack: list[_Open] = []
@@ -342,8 +376,8 @@ def _build(events: Iterator[Any], source: Source, what: str) -> Value | None:
             stack.append(_Open(event.start_mark, isinstance(event, yaml.MappingStartEvent)))
             continue
         if isinstance(event, yaml.ScalarEvent):
-            done = Scalar(event.value, span, event.style or "")
-            strange = next((c for c in event.value if not c.isprintable() and c not in "\n\t"), "")
+            done = Scalar(_shown(event.value, hidden), span, event.style or "")
+            strange = next((c for c in done.text if not c.isprintable() and c not in "\n\t"), "")
             if strange:
                 raise DocumentError(f"{what} has the character U+{ord(strange):04X}, which cannot be shown", span)
         else:

@@ -46,7 +46,7 @@ def derive(
         if symbol in sizes and value.denominator != 1:
             raise ValuesError(f"{symbol} is {value}, but a size is a whole number")
     if not isinstance(quantity, str):
-        from symcomm.quantities.setting import Setting
+        from symcomm.setting import Setting
 
         return quantity.derive(Setting(known.graph, accounting, known.dtype, known.notation, known.values), **options)
     return known.derive(quantity, accounting=accounting, asked=asked, **options)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.dtypes import formats
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError
+from symcomm.notation import Notation
 from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section
-from symcomm.notation import Notation
 from symcomm.quantities.declared import Option
+from symcomm.text.table import PlacedText
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def plain_name(text: str) -> str:
     return text.removeprefix("\\")
 
 
-def _symbol_name(key: Scalar) -> str:
+def symbol_name(key: Scalar) -> str:
+    """The name of a symbol as a key spells it."""
     from symcomm import notation
 
     name = plain_name(key.text)
@@ -60,7 +62,7 @@ def symbol_key(section: Section, key: str) -> str:
         return ""
     if not isinstance(value, Scalar):
         raise blocks.wrong_type(key, "the name of a symbol", value)
-    return _symbol_name(value)
+    return symbol_name(value)
 
 
 def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Known, ...]]:
@@ -71,7 +73,7 @@ def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Know
     latex, meanings = dict(over.latex), dict(over.meanings)
     known: list[Known] = []
     for key, value in symbols.entries:
-        name = _symbol_name(key)
+        name = symbol_name(key)
         if name != key.text:
             latex[name] = key.text.strip().strip("$").strip()
         if isinstance(value, Listing):
@@ -98,7 +100,7 @@ def read_values(section: Section, key: str, read: Callable[[Scalar], Quantity]) 
         return ()
     known: dict[str, Known] = {}
     for name_key, value in values.entries:
-        name = _symbol_name(name_key)
+        name = symbol_name(name_key)
         if not isinstance(value, Scalar):
             raise blocks.wrong_type(name, "a number with a unit", value)
         if value.is_nothing:
@@ -178,6 +180,8 @@ def read_option(section: Section, option: Option) -> Any:
     """One option of a quantity, as the type that its kind asks for."""
     value = section.get(option.name)
     assert value is not None
+    if option.kind == "formula" and isinstance(value, Scalar):
+        return PlacedText.at(value.text.strip("\n"), value.span)
     try:
         return convert(blocks.plain(value), option)
     except SymcommError as error:
@@ -212,6 +216,8 @@ def convert(value: Any, option: Option) -> Any:
 
         find(str(value))
         return str(value)
+    if kind == "formula" and isinstance(value, dict):
+        return value
     if kind == "links" and isinstance(value, dict):
         return {str(axis): convert(one, Option(f"{name}: {axis}", "text", "a link")) for axis, one in value.items()}
     if isinstance(value, (list, dict)):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symcomm.errors import DocumentError, Span
 from symcomm.problems.blocks import Source
+from symcomm.problems.references import Lookup, fill
 from symcomm.text.finder import layer_tables, read_tables
 from symcomm.text.latex_table import BEGIN
 from symcomm.text.table import Table, as_layer_table
@@ -51,9 +52,11 @@ class HeadingPiece:
 
 @dataclass(frozen=True)
 class TablePiece:
-    """A layer table that stands in the text."""
+    """A layer table that stands in the text, and the lines that hold it."""
 
     table: Table
+    markdown: str = ""
+    line: int = 1
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,18 @@ class BlockPiece:
 
 
 Piece = ProsePiece | HeadingPiece | TablePiece | BlockPiece
+
+
+def filled(piece: Piece, lookup: Lookup) -> Piece:
+    """A heading, prose or a layer table with what its references stand for."""
+    match piece:
+        case ProsePiece(markdown, span) | HeadingPiece(_, markdown, _, span) if "{{" in markdown:
+            return replace(piece, markdown=fill(markdown, span, lookup))
+        case TablePiece(table, markdown, line) if "{{" in markdown:
+            place = Span(table.file, line, markdown.split("\n", 1)[0], 0, 0)
+            found = layer_tables(fill(markdown, place, lookup), table.file, line)
+            return replace(piece, table=found[0]) if found else piece
+    return piece
 
 
 def read_text(path: Path) -> str:
@@ -184,7 +199,7 @@ def _special(lines: list[str], file: str) -> Iterator[tuple[int, int, Piece]]:
         if fence is not None and fence.map:
             start, stop = fence.map
             claimed.add(start)
-        yield start, stop, TablePiece(table)
+        yield start, stop, TablePiece(table, "\n".join(lines[start:stop]), start + 1)
     for token in fences:
         if _language(token) == TABLE and token.map and token.map[0] not in claimed:
             span = _line_span(lines, token, file)

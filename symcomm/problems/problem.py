@@ -7,18 +7,39 @@ refused with the line and column of the key, before anything is derived.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
+from symcomm.problems.drawing_values import Draws, read_draws
+from symcomm.problems.exam_keys import (
+    ASK_EXAM_KEYS,
+    BOUND_KEYS,
+    ExamKeys,
+    ExamSettings,
+    read_bounds,
+    read_exam_keys,
+    read_settings,
+)
 from symcomm.problems.figures import FIGURE_LIMIT, Figure, read_figure
 from symcomm.problems.formula import formula_table
-from symcomm.problems.keys import Known, merge, read_conventions, read_option, read_symbols, read_values, symbol_key
-from symcomm.notation import Notation
+from symcomm.problems.keys import (
+    Known,
+    merge,
+    read_conventions,
+    read_option,
+    read_symbols,
+    read_values,
+    symbol_key,
+    symbol_name,
+)
+from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
 from symcomm.render.document import Heading, LayerTable, Prose
 from symcomm.text.finder import layer_tables
 from symcomm.text.table import Table
@@ -27,14 +48,18 @@ from symcomm.units import Quantity
 if TYPE_CHECKING:
     from symcomm.quantities.declared import DeclaredQuantity
 
-FRONT_KEYS = ("title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype")
+FRONT_KEYS = (
+    "title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype", "draw", "require",
+    "exam",
+)  # fmt: skip
+DRAW_KEYS = ("draw", "require")  # of a block of its own
 MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
     "axes", "layers_before",
 )  # fmt: skip
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
-ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed")
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", *ASK_EXAM_KEYS)
 
 
 @dataclass(frozen=True)
@@ -80,6 +105,7 @@ class Ask:
     section: Section
     printed: Quantity | None = None
     sheet: DeclaredQuantity | None = None
+    exam: ExamKeys = field(default_factory=ExamKeys)
 
     @property
     def span(self) -> Span:
@@ -111,7 +137,8 @@ Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure
 class Problem:
     """A problem file that was read and checked; nothing is derived yet.
 
-    ``items`` are its pieces in order; ``values`` are the numbers that hold for all its models.
+    ``items`` are its pieces in order; ``values`` are the numbers that hold for all its models. ``required`` are answers
+    that nobody is asked for, and whose bounds a paper has to keep.
     """
 
     file: str
@@ -124,6 +151,8 @@ class Problem:
     values: tuple[Known, ...]
     conventions: tuple[tuple[str, str], ...]
     items: tuple[Item, ...] = field(repr=False)
+    exam: ExamSettings = field(default_factory=ExamSettings)
+    required: tuple[Ask, ...] = ()
 
     @cached_property
     def models(self) -> dict[str, ModelBlock]:
@@ -139,6 +168,23 @@ class Problem:
     def asks(self) -> tuple[Ask, ...]:
         """Everything that is asked for, in order."""
         return tuple(item for item in self.items if isinstance(item, Ask))
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """What each ask is called, in order: its ``id``, else the number of its heading, with a letter where there are
+        several, else the words of the heading.
+
+        >>> parse_problem("## 2.1 Peak (3 points)\\n```symcomm\\nask: peak_rate\\n```\\n").ids
+        ('2.1',)
+        """
+        found: list[str] = []
+        for number, question in enumerate(self.questions, start=1):
+            words = question.heading.markdown if question.heading else ""
+            told = re.match(r"\W*(?:(?:Question|Problem|Exercise|Task)\s+)?(\d+(?:\.\d+)*)", words, re.IGNORECASE)
+            name = told[1] if told else re.sub(r"\W+", "-", words.lower()).strip("-")[:40] or str(number)
+            several = len(question.asks) > 1
+            found += [ask.exam.id or name + letters(at) * several for at, ask in enumerate(question.asks)]
+        return tuple(name if name not in found[:n] else f"{name}.{n + 1}" for n, name in enumerate(found))
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
@@ -157,12 +203,25 @@ class Problem:
         return tuple(found)
 
 
+def letters(number: int) -> str:
+    """What parts are counted by: a, b, ..., z, aa.
+
+    >>> letters(1), letters(26)
+    ('b', 'aa')
+    """
+    return letters(number // 26 - 1) + "abcdefghijklmnopqrstuvwxyz"[number % 26] if number >= 0 else ""
+
+
 # -- reading ----------------------------------------------------------------------------------------
+
+
+def _said(known: Known) -> Told:
+    return Told.of(known.quantity, known.span.word if "{{" not in known.span.word else "")
 
 
 def read_problem(path: str | Path) -> Problem:
     """The problem in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
-    return parse_problem(pieces.read_text(Path(path)), str(path))
+    return read_template(path).problem()
 
 
 def parse_problem(text: str, file: str = "<text>") -> Problem:
@@ -171,6 +230,50 @@ def parse_problem(text: str, file: str = "<text>") -> Problem:
     >>> parse_problem("---\\ntitle: Homework 2\\n---\\nWords.").title
     'Homework 2'
     """
+    return parse_template(text, file).problem()
+
+
+@dataclass(frozen=True)
+class Template:
+    """A problem file whose references to drawn values are still open: its front matter, and its pieces in order.
+
+    A fenced block stands for the values in it.
+    """
+
+    file: str
+    head: Section
+    parts: tuple[pieces.Piece | Value, ...] = field(repr=False)
+
+    @cached_property
+    def draws(self) -> Draws:
+        """What each paper draws for itself."""
+        found = [value for part in self.parts if not isinstance(part, PIECES) for value in _sections(part)]
+        return read_draws([self.head, *(section for section in found if _is_draw(section))])
+
+    def problem(self, drawn: Mapping[str, Told] | None = None) -> Problem:
+        """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
+
+        Without ``drawn`` it has the values of an example.
+
+        >>> made = parse_template("A model of {{ D }} columns.").problem({"D": Told("4096")})
+        >>> made.items[0].markdown
+        'A model of 4096 columns.'
+        """
+        if drawn is None:
+            drawn = self.draws.draw("", "example")
+        reader = _Reader(self.file, self.head, drawn)
+        for part in self.parts:
+            reader.take(part)
+        return reader.problem()
+
+
+def read_template(path: str | Path) -> Template:
+    """The template in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
+    return parse_template(pieces.read_text(Path(path)), str(path))
+
+
+def parse_template(text: str, file: str = "<text>") -> Template:
+    """The template in a text; ``file`` names it in errors."""
     text = pieces.one_line_end(text)
     front = pieces.front_matter(text, file)
     head = blocks.read(front[0], front[1], "the front matter") if front and front[0].strip() else None
@@ -180,27 +283,52 @@ def parse_problem(text: str, file: str = "<text>") -> Problem:
         raise DocumentError("the front matter must be a mapping of keys to values", head.span)
     head = replace(head, what="the front matter")
     head.only(FRONT_KEYS)
-    reader = _Reader(file, head)
-    for piece in pieces.pieces(text, file):
-        reader.take(piece)
-    return reader.problem()
+    return Template(file, head, tuple(_read_block(piece) for piece in pieces.pieces(text, file)))
+
+
+PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece)
+
+
+def _sections(value: Value) -> list[Section]:
+    inside = value.items if isinstance(value, Listing) else (value,)
+    return [item for item in inside if isinstance(item, Section)]
+
+
+def _is_draw(section: Section) -> bool:
+    return not {"ask", "model", "figure"} & {*section.keys} and bool({*DRAW_KEYS} & {*section.keys})
+
+
+def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
+    if not isinstance(piece, pieces.BlockPiece):
+        return piece
+    if not piece.yaml.strip():
+        raise DocumentError("this block is empty", piece.span, "it starts with model:, ask: or figure:")
+    return blocks.read(piece.yaml, piece.source, "this block")
 
 
 class _Reader:
     """Reads the pieces of one file in order; a block may refer to the tables and models before it."""
 
-    def __init__(self, file: str, head: Section) -> None:
-        self.file, self.head = file, head
+    def __init__(self, file: str, head: Section, drawn: Mapping[str, Told]) -> None:
+        filled = blocks.filled(head, of_values(drawn, final=True))
+        assert isinstance(filled, Section)
+        self.file, self.head, self.drawn = file, filled, drawn
+        head = filled
         self.items: list[Item] = []
         self.tables: list[Table] = []
         self.models: dict[str, ModelBlock] = {}
         self.notation, self.values = read_symbols(head, Notation())
         self.conventions = read_conventions(head)
+        self.exam = read_settings(head)
+        self.required: tuple[Ask, ...] = ()
         self.dtype = head.text("dtype")
 
-    def take(self, piece: pieces.Piece) -> None:
-        """Adds one piece."""
-        match piece:
+    def take(self, piece: pieces.Piece | Value) -> None:
+        """Adds one piece, in which the values known so far stand for their references."""
+        if isinstance(piece, (Scalar, Listing, Section)):
+            self.block(blocks.filled(piece, self.known()))
+            return
+        match pieces.filled(piece, self.known(final=isinstance(piece, pieces.TablePiece))):
             case pieces.ProsePiece(markdown, span):
                 self.items.append(Prose(markdown, span))
             case pieces.HeadingPiece(level, markdown, points, span):
@@ -208,10 +336,45 @@ class _Reader:
             case pieces.TablePiece(table):
                 self.tables.append(table)
                 self.items.append(LayerTable(table))
-            case pieces.BlockPiece(yaml, source, span):
-                if not yaml.strip():
-                    raise DocumentError("this block is empty", span, "it starts with model:, ask: or figure:")
-                self.block(blocks.read(yaml, source, "this block"))
+
+    def known(self, final: bool = True) -> Lookup:
+        """What references stand for: drawn values, and those that were given so far."""
+        said = {item.name: _said(item) for item in self.values}
+        said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
+        return of_values({**said, **self.drawn}, final=final)
+
+    def in_prose(self) -> list[Item]:
+        """The items, with all values that are given in the document in their prose.
+
+        Raises ``DocumentError`` for a value that is told in prose and not the same everywhere.
+        """
+        said: dict[str, Told] = {}
+        models = [item.values for item in self.items if isinstance(item, ModelBlock)]
+        asks = [item.given for item in self.items if isinstance(item, Ask)]
+        several: dict[str, tuple[Known, Known]] = {}
+        first: dict[str, Known] = {}
+        for known in (one for group in (self.values, *models, *asks) for one in group):
+            if first.setdefault(known.name, known).quantity != known.quantity:
+                several.setdefault(known.name, (first[known.name], known))
+            said[known.name] = _said(known)
+        lookup = of_values({**said, **self.drawn}, final=True)
+
+        def once(reference: Reference) -> Told | None:
+            if not reference.topic and reference.name in several and reference.name not in self.drawn:
+                one, other = several[reference.name]
+                raise DocumentError(
+                    f"{reference.name} is {one.span.word} in line {one.span.line} and {other.span.word} in line "
+                    f"{other.span.line}", reference.span, "write the number that is meant",
+                )  # fmt: skip
+            return lookup(reference)
+
+        def told(item: Item) -> Item:
+            match item:
+                case Prose(markdown, span) | Heading(_, markdown, _, span) if "{{" in markdown:
+                    return replace(item, markdown=fill(markdown, span, once))
+            return item
+
+        return [told(item) for item in self.items]
 
     def block(self, value: Value) -> None:
         if isinstance(value, Listing):
@@ -221,6 +384,9 @@ class _Reader:
                 self.block(item)
         elif not isinstance(value, Section):
             raise DocumentError("a block holds keys and values", value.span, "it starts with model:, ask: or figure:")
+        elif _is_draw(value):
+            replace(value, what="this draw").only(DRAW_KEYS)
+            self.required += self.derived_requirements(value)
         elif "figure" in value:
             if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
                 raise DocumentError(f"more than {FIGURE_LIMIT} figures in one document", value.span_of("figure"))
@@ -235,6 +401,19 @@ class _Reader:
             close = nearest(word, ["ask", "model", "figure"])
             hint = close if close.startswith("did") else "it starts with model:, ask: or figure:"
             raise DocumentError("this block is neither a model nor a question", key, hint)
+
+    def derived_requirements(self, section: Section) -> tuple[Ask, ...]:
+        """What ``require`` says of answers: questions of nobody, with bounds."""
+        rules = section.get("require")
+        found = []
+        for rule in rules.items if isinstance(rules, Listing) else () if rules is None else (rules,):
+            if isinstance(rule, Section):
+                bounds = replace(rule, entries=tuple(e for e in rule.entries if e[0].text in BOUND_KEYS))
+                asked = replace(rule, entries=tuple(e for e in rule.entries if e[0].text not in BOUND_KEYS))
+                rule.need("ask")
+                made = self.ask(replace(asked, what="this requirement"))
+                found.append(replace(made, exam=replace(made.exam, bounds=read_bounds(bounds))))
+        return tuple(found)
 
     # -- models --------------------------------------------------------------------------------
 
@@ -366,7 +545,8 @@ class _Reader:
             wanted.check(dict(options))
         except ValuesError as error:
             raise error.at(section.span_of("ask")) from None
-        given = read_values(section, "given", blocks.quantity)
+        follows, numbers = _follows(section)
+        given = read_values(numbers, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
         return Ask(
             name,
@@ -379,6 +559,7 @@ class _Reader:
             section,
             section.quantity("printed"),
             sheet,
+            read_exam_keys(section, follows),
         )
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
@@ -400,7 +581,7 @@ class _Reader:
         """The problem, once all pieces were taken."""
         head = self.head
         title = head.text("title")
-        items = list(self.items)
+        items = self.in_prose()
         if not title:
             first = next((n for n, item in enumerate(items) if isinstance(item, Heading)), None)
             heading = items[first] if first is not None else None
@@ -422,4 +603,22 @@ class _Reader:
             self.values,
             self.conventions,
             tuple(items),
+            self.exam,
+            (*self.derived_requirements(head), *self.required),
         )
+
+
+def _follows(section: Section) -> tuple[tuple[tuple[str, str, Span], ...], Section]:
+    """The given symbols whose numbers are earlier answers, and the section without them."""
+    given = section.get("given")
+    if not isinstance(given, Section):
+        return (), section
+    kept, follows = [], []
+    for key, value in given.entries:
+        found = [*references(value.text, value.span)] if isinstance(value, Scalar) and "{{" in value.text else []
+        if found and isinstance(value, Scalar) and found[0].topic == "answer" and value.text.strip().endswith("}}"):
+            follows.append((symbol_name(key), found[0].name, value.span))
+        else:
+            kept.append((key, value))
+    entries = [(k, replace(given, entries=tuple(kept)) if v is given else v) for k, v in section.entries]
+    return tuple(follows), replace(section, entries=tuple(entries))

@@ -12,7 +12,7 @@ from typing import Any
 
 from symcomm.accounting import CONVENTIONS
 from symcomm.problems.figures import FIGURE_KEYS, FIGURES, Kind
-from symcomm.problems.problem import ASK_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS
+from symcomm.problems.problem import ASK_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import DeclaredQuantity, Option
 
@@ -21,6 +21,20 @@ _TEXT: Schema = {"type": ["string", "number"]}
 _TEXTS: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 _MEANING: Schema = {"type": "object", "additionalProperties": False, "properties": {
     "meaning": _TEXT, "value": _TEXT, "latex": _TEXT}}  # fmt: skip
+
+_SHARE: Schema = {"type": ["number", "string"]}
+_YES: Schema = {"enum": ["yes", "no", True, False]}
+_BOUNDS: Schema = {"type": "object", "additionalProperties": False, "properties": {
+    "at_least": _TEXT, "at_most": _TEXT, "digits": {"type": "integer"}, "steps": {"type": "integer"}}}  # fmt: skip
+_LINE: Schema = {"type": "object", "additionalProperties": False, "required": ["step", "points"], "properties": {
+    "step": {"type": "string"}, "points": _SHARE, "says": _TEXT}}  # fmt: skip
+_CHOICE: Schema = {"anyOf": [_TEXT, {"type": "object", "additionalProperties": _TEXT}]}
+_CHOICES: Schema = {"type": "array", "minItems": 2, "items": _CHOICE}
+_DRAW: Schema = {"anyOf": [_CHOICES, {"type": "object", "additionalProperties": False, "properties": {
+    "choices": _CHOICES, "from": _TEXT, "to": _TEXT, "step": _TEXT, "unit": _TEXT, "multiples_of": _TEXT,
+    "powers_of": _TEXT, "log_uniform": {"type": "array", "items": _TEXT}, "digits": {"type": "integer"}, "is": _TEXT,
+}}]}  # fmt: skip
+_RULE: Schema = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]}
 
 # One row a key; several blocks share some.
 _KEYS: dict[str, tuple[str, Schema]] = {
@@ -50,11 +64,24 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "points": ("the points of this answer", {"type": "integer", "minimum": 0}),
     "given": ("further numbers, with units", {"type": "object", "additionalProperties": _TEXT}),
     "printed": ("what a source prints as the answer", _TEXT),
+    "id": ("what references and answer sheets call this answer", {"type": "string"}),
+    "choices": ("ask with this many options to choose from", {"type": "integer", "minimum": 2, "maximum": 10}),
+    "bounds": ("what the answer of a drawn question has to keep to", _BOUNDS),
+    "rubric": ("the points of each step", {"type": "array", "items": _LINE}),
+    "credit": ("the share of its points that a wrong answer earns, for all or for each mistake",
+               {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]}),
+    "draw": ("values that each paper draws for itself", {"type": "object", "additionalProperties": _DRAW}),
+    "require": ("what drawn values have to satisfy",
+                {"anyOf": [_RULE, {"type": "array", "items": _RULE}]}),
+    "exam": ("how papers are made", {"type": "object", "additionalProperties": False, "properties": {
+        "questions": {"type": "integer", "minimum": 0}, "shuffle": _YES, "alike": _YES,
+        "credit": {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]}}}),
     "caption": ("Markdown below the picture", _TEXT),
     "paper": ("whether the paper shows it as well, and not the solution only", {"enum": ["yes", "no"]}),
 }
 _READ: dict[str, Schema] = {
     "text": _TEXT,
+    "formula": {"type": ["string", "object"]},
     "quantity": _TEXT,
     "dtype": {"type": "string"},
     "size": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
@@ -70,15 +97,16 @@ def problem_schema() -> Schema:
     """The schema of a block; that of the front matter is its definition ``front_matter``.
 
     >>> sorted(problem_schema()["$defs"])[:3]
-    ['accounting', 'block', 'drawn']
+    ['accounting', 'block', 'draw']
     """
-    one = [{"$ref": f"#/$defs/{name}"} for name in ("model", "whole_model", "question", "figure")]
+    one = [{"$ref": f"#/$defs/{name}"} for name in ("model", "whole_model", "question", "figure", "draw")]
     questions = [*map(_question, QUANTITIES.values()), _own()]
     defs: Schema = {
         "block": {"oneOf": one},
         "front_matter": _object(_keys(FRONT_KEYS)),
         "model": _object(_keys(MODEL_KEYS), ["model"]),
         "whole_model": _object(_keys(WHOLE_KEYS), ["model", "parts"]),
+        "draw": _object(_keys(DRAW_KEYS)) | {"minProperties": 1},
         "question": {"type": "object", "required": ["ask"], "oneOf": questions},
         "figure": {"type": "object", "required": ["figure"], "oneOf": [_figure(k) for k in FIGURES.values()]},
         "drawn": {"oneOf": [_drawn(declared) for declared in QUANTITIES.values()]},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,6 +110,7 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     made: list[Block] = []
     total, done = len(problem.asks), 0
     beside: list[tuple[Ask, int]] = []
+    answers: list[Answer] = []
     unread: set[str] = set()  # models of which nothing has been told
     for item in problem.items:
         if isinstance(item, ModelBlock):
@@ -118,7 +119,9 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
         elif isinstance(item, Ask):
             if progress:
                 progress(done, total, item.label or item.quantity)
-            answer = _answer(problem, item, models.get(item.model), extra)
+            before = {name: one.quantity for name, one in zip(problem.ids, answers, strict=False)}
+            answer = answer_of(problem, item, models.get(item.model), extra, carried(item, before))
+            answers.append(answer)
             if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
                 note = f"Read as {models[item.model].graph.reading('`')}."
                 derived = replace(answer.derivation, notes=(*answer.derivation.notes, note))
@@ -152,9 +155,35 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     )
 
 
-def _answer(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...]) -> Answer:
+def carried(ask: Ask, before: Mapping[str, Quantity | None]) -> tuple[Known, ...]:
+    """The given numbers of a question that are answers of earlier ones; ``before`` has these by their ids.
+
+    Raises ``DocumentError`` for an answer that is not there or has no number.
+    """
+    made = []
+    for symbol, name, span in ask.exam.follows:
+        if name not in before:
+            hint = nearest(name, [*before]) if before else "no question stands before this one"
+            raise DocumentError(f"no question before this one is called '{name[:40]}'", span, hint)
+        quantity = before[name]
+        if quantity is None:
+            raise DocumentError(f"the answer of {name} has no number", span)
+        made.append(Known(symbol, quantity, span))
+    return tuple(made)
+
+
+def known_of(problem: Problem, ask: Ask, carried: Iterable[Known] = ()) -> tuple[Known, ...]:
+    """All numbers that are known to a question: its model's, its own, and those carried over from earlier answers."""
     block = problem.models.get(ask.model)
-    known = merge(block.values if block else problem.values, ask.given)
+    return merge(block.values if block else problem.values, ask.given, carried)
+
+
+def answer_of(
+    problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...] = (),
+    carried: Iterable[Known] = (),
+) -> Answer:  # fmt: skip
+    """The answer to one question of a problem, whose model was loaded."""
+    known = known_of(problem, ask, carried)
     chosen = accounting_of(problem.conventions, ask.conventions, extra)
     values = _numbers(known)
     try:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 # Options that cannot be said as "unknown phase 'x'".
 _NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", "count", "numbers")
-GROUPS = ("counting", "memory", "communication", "time", "fitting")  # the order in which they are told
+# The order in which they are told.
+GROUPS = ("counting", "memory", "communication", "time", "fitting", "differentiation")
 
 
 # -- what an annotation may say -----------------------------------------------------------------------------

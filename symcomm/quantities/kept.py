@@ -20,10 +20,10 @@ from symcomm.derivation import Derivation
 from symcomm.errors import SymcommError
 from symcomm.form import Form, Num, Sym, evaluate, names
 from symcomm.graph.graph import Graph
-from symcomm.parallel.pipeline import check_stages
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
+from symcomm.program.pipeline import check_stages
 from symcomm.program.program import Same, unstaged
-from symcomm.quantities.setting import Setting, cuts
+from symcomm.setting import Setting, cuts
 from symcomm.units import Quantity
 
 # What is derived from the degrees as forms; it neither compares them nor solves for them.
@@ -110,7 +110,7 @@ def derived(quantity: str, setting: Setting, options: Options, derive: Derive) -
     if not known.settled:
         known.settled = True
         with suppress(SymcommError):  # a node of so many ranks, for one, needs the number of each degree
-            found = derive(replace(setting, named=setting.named | degrees.keys(), checks=[]), **symbolic)
+            found = derive(replace(setting, named=setting.named | degrees.keys(), checks=()), **symbolic)
             known.by_symbols = found if _agree(known.first, found, known.degrees) else None
     if known.by_symbols is None:
         return derive(setting, **options)

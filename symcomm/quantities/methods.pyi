@@ -565,3 +565,27 @@ class DerivedQuantities:
         accounting: _Accounting = None,
     ) -> Derivation:
         """The compute-optimal parameters and tokens of a fitted loss, and what follows from them."""
+
+    def forward_mode(
+        self,
+        formulas: str,
+        point: str | None = None,
+        by: object = None,
+        of: object = None,
+        outputs: object = None,
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The derivatives of formulas for an input by forward mode, as a table of primals and tangents."""
+
+    def reverse_mode(
+        self,
+        formulas: str,
+        point: str | None = None,
+        of: object = None,
+        by: object = None,
+        outputs: object = None,
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The derivatives of an output of formulas by reverse mode, as a table of primals and adjoints."""

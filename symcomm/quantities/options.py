@@ -10,7 +10,7 @@ from symcomm.parallel.strategy import Strategy
 from symcomm.program.schedules import USUAL_SCHEDULE
 from symcomm.quantities.declared import Meaning, OneOf, Reads
 from symcomm.quantities.recipes import RECIPES
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 
 
 def _devices() -> Iterable[str]:

@@ -48,9 +48,19 @@ ESCAPES: dict[str, Callable[[str], str]] = {
 }
 
 
+def _templates() -> Path:
+    """The folder of our templates: beside the package in a clone, inside it where a wheel was installed."""
+    package = Path(__file__).parents[1]
+    inside = package / "templates"
+    return inside if inside.is_dir() else package.parent / "templates"
+
+
+TEMPLATES = _templates()
+
+
 def environment(form: str, templates: Path | None) -> Environment:
     """The environment of one format; ``templates`` is a folder whose files come before ours of the same name."""
-    from jinja2 import ChoiceLoader, FileSystemLoader, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
     from markupsafe import Markup
 
@@ -63,7 +73,7 @@ def environment(form: str, templates: Path | None) -> Environment:
             return Markup(str(value))  # noqa: S704  (digits mean the same everywhere)
         return value if hasattr(value, "__html__") else Markup(escape(str(value)))  # noqa: S704  (escaped here)
 
-    ours = PackageLoader("symcomm", "templates")
+    ours = FileSystemLoader(TEMPLATES)
     made = ImmutableSandboxedEnvironment(
         loader=ChoiceLoader([FileSystemLoader(templates), ours]) if templates else ours,
         block_start_string="<%",

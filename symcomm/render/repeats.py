@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from symcomm import printing
 from symcomm.derivation import Derivation
+from symcomm.derivation.writing import lines
 
 # Fewer steps than these are read again faster than they are looked up.
 FEWEST = 4
@@ -43,15 +43,15 @@ def repeats(derivations: Sequence[Derivation]) -> tuple[Repeat | None, ...]:
     seen: list[list[tuple[object, ...]]] = []
     found: list[Repeat | None] = []
     for derivation in derivations:
-        lines: list[tuple[object, ...]] = [
-            (n.step.name, n.relation, n.form, n.reason, n.condition) for n in printing.lines(derivation)
+        shown: list[tuple[object, ...]] = [
+            (n.step.name, n.relation, n.form, n.reason, n.condition) for n in lines(derivation)
         ]
         best: Repeat | None = None
         for number, earlier in enumerate(seen, 1):
-            pairs = zip(lines[:-1], earlier, strict=False)
-            same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(lines) - 1, len(earlier)))
+            pairs = zip(shown[:-1], earlier, strict=False)
+            same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(shown) - 1, len(earlier)))
             if same >= FEWEST and (best is None or same > best.steps):
                 best = Repeat(same, number)
-        seen.append(lines)
+        seen.append(shown)
         found.append(best)
     return tuple(found)

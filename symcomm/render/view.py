@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from symcomm import printing
-from symcomm.derivation import Exhibit
+from symcomm.derivation import Exhibit, writing
+from symcomm.derivation.tables import cell_maths, to_the_right
 from symcomm.errors import Span
 from symcomm.form import Form, Sym, names
 from symcomm.notation import Notation
@@ -224,7 +225,7 @@ def answer_view(answer: Answer, writer: _PageWriter, number: str = "", repeat: R
     """One answer in the writer's format."""
     d = answer.derivation
     writer = _PageWriter(writer.kind, _merged(writer.notation, d.notation))
-    lines = printing.lines(d)
+    lines = writing.lines(d)
     if repeat:
         lines = lines[repeat.steps :]
         lines = (replace(lines[0], name=lines[0].step.name), *lines[1:])
@@ -241,7 +242,7 @@ def answer_view(answer: Answer, writer: _PageWriter, number: str = "", repeat: R
     # After an approximation, the exact answer says again what it is.
     name = d.answer.name if d.steps[-1] != d.answer else ""
     if found:
-        used = printing.substituted(d, found)
+        used = writing.substituted(d, found)
         if used:
             needed = printing.width(d.answer.form, used, writer.notation)
             wide = needed > beside
@@ -281,11 +282,11 @@ def _merged(document: Notation, derivation: Notation) -> Notation:
 def _numbers(answer: Answer, given: Mapping[str, Fraction]) -> dict[str, Fraction] | None:
     if answer.quantity is None:
         return None
-    found = printing.result(answer.derivation, given)
+    found = writing.result(answer.derivation, given)
     return found[0] if found else None
 
 
-def _step(line: printing.PrintedLine, writer: _PageWriter, beside: float, room: float) -> StepView:
+def _step(line: writing.PrintedLine, writer: _PageWriter, beside: float, room: float) -> StepView:
     wide = printing.width(line.form, None, writer.notation) > beside
     row = writer.row(line.name, line.relation, line.form, room if wide else beside)
     return StepView(line.number, row, writer.sentence(line.reason), line.rule, writer.sentence(line.condition), wide)
@@ -297,10 +298,10 @@ def _given(given: Given, writer: _PageWriter) -> GivenView:
 
 def _exhibit(exhibit: Exhibit, writer: _PageWriter) -> TableView:
     def cell(value: str | Form | Quantity) -> str | Markup:
-        found = printing.cell_maths(writer.dialect, value, writer.notation)
+        found = cell_maths(writer.dialect, value, writer.notation)
         if found is None:
             return writer.sentence(str(value))
-        maths = writer.maths(found, printing.cell_maths("text", value) or "")
+        maths = writer.maths(found, cell_maths("text", value) or "")
         # LaTeX seldom finds a place to break a formula in a narrow column; there it is set smaller.
         fitted = wide and writer.kind == "tex" and isinstance(value, Form)
         return writer.markup(rf"\fit{{{maths}}}") if fitted else maths
@@ -310,7 +311,7 @@ def _exhibit(exhibit: Exhibit, writer: _PageWriter) -> TableView:
         if isinstance(value, Form):
             characters = int(1.9 * printing.width(value, None, writer.notation)) + 1
             return characters, min(24, characters)
-        text = printing.cell_maths("text", value) or str(value)
+        text = cell_maths("text", value) or str(value)
         parts = text.split(" = ") if isinstance(value, Quantity) else text.split()
         return len(text), max(map(len, parts), default=0)
 
@@ -320,5 +321,5 @@ def _exhibit(exhibit: Exhibit, writer: _PageWriter) -> TableView:
     wide = sum(longest) + 3 * len(columns) > _TABLE_CHARACTERS or len(exhibit.rows) > _TABLE_ROWS
     rows = tuple(tuple(cell(c) for c in row) for row in exhibit.rows)
     needed = [max(part for _, part in column) for column in measured]
-    right = printing.to_the_right(exhibit)
+    right = to_the_right(exhibit)
     return TableView(writer.sentence(exhibit.title), exhibit.columns, rows, wide, _shares(longest, needed), right)

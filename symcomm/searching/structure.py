@@ -23,20 +23,20 @@ from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Largest, Ratio, Sym, Total, num, product
 from symcomm.graph.axis_roles import batch_axes
-from symcomm.parallel import pipeline
 from symcomm.parallel.placement import cut_axes
 from symcomm.parallel.strategy import Strategy
+from symcomm.program import pipeline
 from symcomm.program.program import Same
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.communication import buckets
 from symcomm.quantities.communication.communication import Call, joint
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
-from symcomm.quantities.setting import Setting, mark
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time import time as layer_time
 from symcomm.quantities.time.links import links_of
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
+from symcomm.setting import Setting, mark
 from symcomm.units import Unit
 
 if TYPE_CHECKING:

@@ -102,6 +102,42 @@ def single(text: str, file: str = "<text>", column: str = "") -> Cell:
     return Cell(text, file, 1, text, 0, column)
 
 
+class PlacedText(str):
+    """Text that knows where it stands: ``span`` is the place of its first line.
+
+    >>> text = PlacedText("a = 1; b = 2")
+    >>> [cell.text for cell in PlacedText.cells_of(text)]
+    ['a = 1', ' b = 2']
+    """
+
+    span: Span | None = None
+
+    @classmethod
+    def at(cls, text: str, span: Span) -> PlacedText:
+        """Text at a place: in the line of the span, or in the lines below it where it does not stand there."""
+        made = cls(text)
+        made.span = span
+        return made
+
+    @staticmethod
+    def cells_of(text: str) -> list[Cell]:
+        """The pieces of a text between line ends and semicolons, each with its place where the text has one."""
+        span = text.span if isinstance(text, PlacedText) else None
+        inside = -1 if span is None or "\n" in text else span.text.find(text)
+        found: list[Cell] = []
+        for number, line in enumerate(text.split("\n")):
+            start = 0
+            for piece in line.split(";"):
+                if span is None:
+                    found.append(Cell(piece, "<text>", number + 1, line, start))
+                elif inside >= 0:
+                    found.append(Cell(piece, span.file, span.line, span.text, inside + start))
+                else:  # a block of lines stands below the mark that begins it
+                    found.append(Cell(piece, span.file, span.line + number + 1, line, start))
+                start += len(piece) + 1
+        return found
+
+
 def trimmed(cell: Cell) -> Cell:
     """The cell without the white space around its text."""
     text = cell.text.strip()

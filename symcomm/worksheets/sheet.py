@@ -26,7 +26,7 @@ from symcomm.worksheets.runs import RUNS, witness
 if TYPE_CHECKING:
     from sympy import Expr
 
-    from symcomm.quantities.setting import Setting
+    from symcomm.setting import Setting
 
 _TOLD = r"\{(~?)([^{}]+)\}"  # a number in a sentence
 _TERMS, _DEGREE = 2000, 1000  # of a line with all names written out
@@ -48,7 +48,7 @@ class Worksheet:
     """A worksheet that was read: a quantity that needs no model, and with ``line`` one of its lines.
 
     >>> from symcomm.graph.graph import Graph
-    >>> from symcomm.quantities.setting import Setting
+    >>> from symcomm.setting import Setting
     >>> text = "# Area|## Symbols|- a [count]: a side|## Lines|- A := a^2|  square: Side by side.".replace("|", chr(10))
     >>> str(parse_worksheet(text, "area.md").ask("A").derive(Setting(Graph("no model", {}, {}, ()))).at(a=3))
     '9'

@@ -19,8 +19,8 @@ from symcomm import load
 from symcomm.collectives.algorithms import algorithm, share
 from symcomm.derivation import Derivation
 from symcomm.errors import AccountingError, SymcommError, ValuesError
-from symcomm.problems.deriving import no_model
 from symcomm.form import Sym, evaluate, num
+from symcomm.problems.deriving import no_model
 from symcomm.units import Quantity, Unit
 
 GOLDEN = {

@@ -31,7 +31,7 @@ from symcomm.form import (
 )
 from symcomm.parallel.strategy import parse_strategy
 from symcomm.quantities import QUANTITIES, kept
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 from symcomm.units import ONE
 
 LLAMA = sc.load({

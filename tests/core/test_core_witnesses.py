@@ -14,9 +14,9 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Numbers, Reason, Step
 from symcomm.errors import DerivationError, ValuesError
+from symcomm.form import Ceiling, Floor, Form, Largest, Product, Ratio, Smallest, Sym, Total, num, product
 from symcomm.problems.problem import read_problem
 from symcomm.problems.solve import solve
-from symcomm.form import Ceiling, Floor, Form, Largest, Product, Ratio, Smallest, Sym, Total, num, product
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.witnesses import passes, ring
 from symcomm.units import ONE

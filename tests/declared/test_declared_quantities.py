@@ -158,7 +158,7 @@ from typing import Annotated, Literal
 from symcomm.derivation import Derivation
 from symcomm.form import num, product
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.setting import Setting, Work
+from symcomm.setting import Setting, Work
 from symcomm.units import ONE
 
 

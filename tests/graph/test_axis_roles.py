@@ -14,8 +14,9 @@ from symcomm.graph.axis_roles import batch_axes, paired_axes, sequence_axes, voc
 from symcomm.graph.gradient import backward
 from symcomm.graph.graph import Graph, Region
 from symcomm.notation import Notation, axis_role
-from symcomm.parallel.placement import check_divisible, plan
+from symcomm.parallel.placement import plan
 from symcomm.parallel.strategy import parse_strategy
+from symcomm.program.pipeline import check_divisible
 
 HEAD = "Computation\tInput\tOutput\n"
 FFN = (

@@ -15,7 +15,7 @@ from symcomm.form import evaluate
 from symcomm.graph.gradient import backward
 from symcomm.graph.graph import Graph, Op
 from symcomm.quantities.counting.flops import is_matrix_product, matrix_flops
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 
 HEAD = "| Computation | Input | Output |\n|---|---|---|\n"
 

@@ -10,10 +10,10 @@ import pytest
 
 from symcomm.accounting import Accounting
 from symcomm.errors import AccountingError, DocumentError, SymcommError, ValuesError
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import solve
 from symcomm.hardware.devices import Device, device, devices, known_devices
 from symcomm.model import Model
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.solve import solve
 from symcomm.quantities.time.peak_rate import balance
 from symcomm.units import Quantity, Unit
 

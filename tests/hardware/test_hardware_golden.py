@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from symcomm.problems.problem import read_problem
-from symcomm.problems.solve import solve
 from symcomm.hardware.paths import Wiring, wiring
 from symcomm.hardware.topology import read_topology
+from symcomm.problems.problem import read_problem
+from symcomm.problems.solve import solve
 from symcomm.quantities.time.peak_rate import balance
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from symcomm.accounting import Accounting
 from symcomm.errors import DocumentError, SymcommError, TableError, ValuesError
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import solve
 from symcomm.hardware.matrix import LEGEND
 from symcomm.hardware.paths import wiring
 from symcomm.hardware.topology import Topology, nvlinks, rank, read_topology
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.solve import solve
 
 DAMAGED = (Path(__file__).parent.parent / "data" / "topology_damaged.md").read_text(encoding="utf-8")
 

@@ -14,9 +14,9 @@ import whole_models as models
 from symcomm.collectives.algorithms import algorithm
 from symcomm.collectives.cost import Case
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.problems.deriving import no_model
 from symcomm.form import Sym, evaluate, num
 from symcomm.model import model_of_parts
+from symcomm.problems.deriving import no_model
 from symcomm.quantities.memory.allocated_memory import block
 
 ENTRIES = json.loads((tables.DATA / "golden_memory_measured.json").read_text(encoding="utf-8"))

@@ -11,10 +11,10 @@ import symcomm as sc
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Reason, Step
 from symcomm.errors import AccountingError, ValuesError
-from symcomm.problems.deriving import no_model
 from symcomm.form import Ceiling, Form, Power, Product, Ratio, Sym, Total, num, product
 from symcomm.optimum.crossover import crossover, crossovers, envelope
 from symcomm.optimum.sign_changes import Crossing
+from symcomm.problems.deriving import no_model
 from symcomm.units import ONE, Unit
 
 N, X = Sym("n"), Sym("x", whole=False)

@@ -13,9 +13,9 @@ from mpmath import mp, mpf
 
 import symcomm as sc
 from symcomm.errors import ValuesError
-from symcomm.problems.deriving import no_model
 from symcomm.optimum import patience
 from symcomm.optimum.crossover import crossovers
+from symcomm.problems.deriving import no_model
 
 UNSURE = "more often than is listed"
 

@@ -15,8 +15,8 @@ from symcomm.identity import identical
 from symcomm.optimum.minimum import minimise
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.communication import bucket_cap, buckets
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import pipeline_time
+from symcomm.setting import Setting
 from symcomm.worksheets import built_in
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -19,8 +19,8 @@ from symcomm.notation import amount
 from symcomm.optimum import candidates
 from symcomm.optimum.minimum import maximise, minimise
 from symcomm.quantities.communication import buckets
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import pipeline_time
+from symcomm.setting import Setting
 from symcomm.worksheets import built_in
 
 sys.path.insert(0, str(Path(__file__).parent))

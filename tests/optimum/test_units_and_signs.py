@@ -8,9 +8,9 @@ import pytest
 
 import symcomm as sc
 from symcomm.errors import ValuesError
-from symcomm.problems.deriving import no_model
 from symcomm.form import Num, Power, Ratio, Root, Sym, num, product, total
 from symcomm.optimum.minimum import minimise
+from symcomm.problems.deriving import no_model
 from symcomm.units import BYTE, Unit
 
 SECOND = Unit.parse("second")

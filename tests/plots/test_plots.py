@@ -13,11 +13,11 @@ import pytest
 import symcomm as sc
 from symcomm.accounting import Accounting
 from symcomm.errors import RenderError, SymcommError, ValuesError
-from symcomm.problems.deriving import derive, no_model
 from symcomm.plots.figure import words, written
 from symcomm.plots.optimum import break_even_plot, crossover_plot, optimum_plot, sensitivity_plot
 from symcomm.plots.schedule import says, schedule_plot
 from symcomm.plots.timeline import timeline, timeline_plot
+from symcomm.problems.deriving import derive, no_model
 from symcomm.program.events import Times
 from symcomm.program.schedules import run
 from symcomm.units import Unit

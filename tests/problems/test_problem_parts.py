@@ -5,9 +5,9 @@ import re
 import pytest
 
 from symcomm.errors import SymcommError
+from symcomm.model import Model
 from symcomm.problems.problem import parse_problem
 from symcomm.problems.solve import load_model, solve
-from symcomm.model import Model
 from symcomm.render import source
 
 HEAD = "| Computation | Input | Output |\n|---|---|---|\n"

@@ -10,8 +10,8 @@ import pytest
 
 from symcomm.accounting import Accounting
 from symcomm.errors import SymcommError
-from symcomm.problems.deriving import derive, no_model
 from symcomm.form import Sym, evaluate, value
+from symcomm.problems.deriving import derive, no_model
 from symcomm.program import closed_forms
 from symcomm.program.closed_forms import HOP, OVERHEAD, PAIR, conditions, cone, held, measures, time
 from symcomm.program.events import Times, simulate

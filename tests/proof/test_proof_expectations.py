@@ -13,8 +13,9 @@ from proof_tables import LAYERS, graph
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError
 from symcomm.form import value
-from symcomm.parallel.placement import Collective, Plan, check_divisible, plan
+from symcomm.parallel.placement import Collective, Plan, plan
 from symcomm.parallel.strategy import parse_strategy
+from symcomm.program.pipeline import check_divisible
 
 
 def planned(layer: str, strategy: str, accounting: Accounting | None = None) -> Plan:

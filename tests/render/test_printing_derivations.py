@@ -7,9 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from symcomm import printing
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.derivation import Derivation, Exhibit, Reason, Step, writing
 from symcomm.form import Num, Power, Product, Root, Sym, num, product
 from symcomm.units import BYTE, ONE, Quantity, Unit
 
@@ -37,7 +36,7 @@ ALL_REDUCE = Derivation(
 
 
 def test_text() -> None:
-    assert printing.derivation(ALL_REDUCE, "text", {"N_layer": Fraction(32), "D": Fraction(4096)}) == (
+    assert writing.written(ALL_REDUCE, "text", {"N_layer": Fraction(32), "D": Fraction(4096)}) == (
         "bytes all-reduced\n"
         "  convention communication: payload. "
         "Bytes are those of the full tensor a collective works on, counted once per call.\n"
@@ -62,7 +61,7 @@ def test_text() -> None:
 
 
 def test_latex_is_one_align() -> None:
-    text = printing.derivation(ALL_REDUCE.with_given(N_layer=32, D=4096), "latex")
+    text = writing.written(ALL_REDUCE.with_given(N_layer=32, D=4096), "latex")
     lines = text.splitlines()
     assert lines[0] == r"\begin{align*}"
     assert lines[1] == r"P &= 12\,D^{2} && \text{Six matrices.} \\"
@@ -97,9 +96,9 @@ def test_a_number_that_is_not_rational_is_said_exactly_and_read_as_a_decimal() -
 
 
 @pytest.mark.parametrize("kind", ["text", "latex", "markdown", "html"])
-def test_a_title_is_only_text(kind: printing.DerivationDialect) -> None:
+def test_a_title_is_only_text(kind: writing.DerivationDialect) -> None:
     d = Derivation("<i>*x*</i> \\input{x}", Accounting(), (Step("a", Sym("A"), ONE, Reason("r", "<u> \\def $x$")),))
-    text = printing.derivation(d, kind)
+    text = writing.written(d, kind)
     if kind in ("markdown", "html"):
         assert "<i>" not in text.replace("\\<i", "")
         assert "<u>" not in text.replace("\\<u", "")

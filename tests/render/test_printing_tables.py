@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from symcomm import printing
-from symcomm.derivation import Exhibit
+from symcomm.derivation import Exhibit, writing
+from symcomm.derivation.tables import to_the_right
 from symcomm.errors import RenderError
-from symcomm.problems.problem import parse_problem
-from symcomm.problems.solve import solve
 from symcomm.form import Num, Product, Ratio, Sym, Total, num, product
 from symcomm.notation import Notation
 from symcomm.printing.quantities import quantity_tex
+from symcomm.problems.problem import parse_problem
+from symcomm.problems.solve import solve
 from symcomm.render import render, write
 from symcomm.render.pdf import typst_pdf
 from symcomm.units import BYTE, Quantity, Unit
@@ -31,7 +32,7 @@ TIMES = Exhibit(
 
 
 def test_a_long_fraction_is_its_reading_and_a_fraction_of_symbols_stands_on_the_line() -> None:
-    assert printing.markdown_table(TIMES, Notation())[2:] == [
+    assert writing.markdown_table(TIMES, Notation())[2:] == [
         "| B | cut over | part | time |",
         "| ---: | --- | --- | ---: |",
         r"| $25\thinspace 301$ | tensor | $F/Y$ | $\approx 2.999\ \text{ms}$ |",
@@ -40,14 +41,14 @@ def test_a_long_fraction_is_its_reading_and_a_fraction_of_symbols_stands_on_the_
 
 
 def test_columns_of_numbers_are_set_to_the_right_in_html() -> None:
-    page = printing.html_table(TIMES, Notation())
+    page = writing.html_table(TIMES, Notation())
     assert page.count('<td style="text-align:right">') == 4  # two columns of two rows
     assert "<mfrac>" not in page
 
 
 def test_a_column_with_words_or_with_several_readings_stays_to_the_left() -> None:
     rows = (("never", Quantity(Fraction(10**9), BYTE)), ("22 020.7", Quantity(Fraction(10**6), BYTE)))
-    assert printing.to_the_right(Exhibit("", ("least", "bytes"), rows)) == (False, False)
+    assert to_the_right(Exhibit("", ("least", "bytes"), rows)) == (False, False)
 
 
 def test_a_leading_factor_of_one_is_not_written() -> None:

@@ -13,10 +13,10 @@ from time_models import block
 
 from symcomm.derivation import Derivation
 from symcomm.errors import AccountingError, StrategyError, SymcommError, ValuesError
-from symcomm.problems.problem import read_problem
-from symcomm.problems.solve import solve
 from symcomm.form import evaluate, from_expr
 from symcomm.parallel.strategy import parse_strategy
+from symcomm.problems.problem import read_problem
+from symcomm.problems.solve import solve
 from symcomm.quantities.time.links import by_axis
 from symcomm.render.document import Answer
 

@@ -20,7 +20,7 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.parallel.strategy import parse_strategy
 from symcomm.quantities.communication.communication import calls
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 
 RECORDS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "golden_whole_models.json").read_text(encoding="utf-8")

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation
 from symcomm.errors import DocumentError, SymcommError, ValuesError
+from symcomm.graph.graph import Graph
 from symcomm.problems.problem import read_problem
 from symcomm.problems.solve import solve
-from symcomm.graph.graph import Graph
 from symcomm.quantities import QUANTITIES
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 from symcomm.units import Unit
 from symcomm.worksheets import Worksheet, built_in, parse_worksheet, read_worksheet
 

@@ -22,8 +22,8 @@ from symcomm.form import Num, Ratio, Sym, product
 from symcomm.optimum.writing import SECOND, Name, known, meanings, step
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Amount, Dtype
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.witnesses import elements, often
+from symcomm.setting import Setting
 from symcomm.units import BYTE, Quantity
 
 MIB = 2**20

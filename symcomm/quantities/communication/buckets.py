@@ -23,8 +23,8 @@ from symcomm.optimum.witnesses import no_better_beside
 from symcomm.optimum.writing import SECOND, Name, continued, known, made, step
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import NoModel
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.witnesses import over
+from symcomm.setting import Setting
 from symcomm.units import BYTE, ONE, Quantity
 
 ROWS = (

@@ -31,7 +31,7 @@ def derive(
     The bus bandwidth can be compared with that of a link, whatever the number of ranks.
 
     >>> from symcomm.graph.graph import Graph
-    >>> from symcomm.quantities.setting import Setting
+    >>> from symcomm.setting import Setting
     >>> from symcomm.accounting import Accounting
     >>> setting = Setting(Graph("no model", {}, {}, ()), Accounting.of("busbw"))
     >>> str(derive(setting, payload="8 GB", ranks=8, time="1/4 s").at())

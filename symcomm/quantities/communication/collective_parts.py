@@ -17,8 +17,8 @@ from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import AccountingError, DerivationError, ValuesError, nearest
 from symcomm.form import Ceiling, Form, Num, Product, Ratio, Sym, evaluate, product
 from symcomm.notation import Notation
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.witnesses import number, ring
+from symcomm.setting import Setting
 from symcomm.units import BYTE, ONE, Quantity, Unit
 
 SECOND = Unit.parse("second")

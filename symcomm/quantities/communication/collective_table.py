@@ -18,8 +18,8 @@ from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.communication import collective_time
 from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.options import CallNumbers, CollectiveName, Directions, ElementDtype, NoModel
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.witnesses import number
+from symcomm.setting import Setting
 from symcomm.units import BYTE, Quantity
 
 _NEEDED = ("payload", "ranks", "latency", "bandwidth")

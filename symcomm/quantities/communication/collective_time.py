@@ -24,7 +24,7 @@ def derive(
     ``ValuesError`` for numbers that make no sense, ``AccountingError`` for an algorithm that cannot run the collective.
 
     >>> from symcomm.graph.graph import Graph
-    >>> from symcomm.quantities.setting import Setting
+    >>> from symcomm.setting import Setting
     >>> ring = derive(Setting(Graph("no model", {}, {}, ())), payload="8 MB", ranks=8, latency="20 us",
     ...               bandwidth="100 GB/s")
     >>> str(ring.at())

@@ -19,15 +19,15 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Region
-from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
+from symcomm.program import pipeline
 from symcomm.program.program import Program, program
 from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
-from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.witnesses import number, over, passes, ring, size, together
+from symcomm.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT, ONE
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def derive(
         hint = f"pipeline(..., microbatches={microbatches})"
         raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
-    setting.check_divisible(strategy)
+    setting = setting.divided(strategy)
     setting = setting.freeze(frozen)
     every = calls(setting, strategy, gradient_dtype)
     if microbatches is not None and not any(_repeated(c, setting.accounting) for c in every):

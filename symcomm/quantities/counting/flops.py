@@ -17,8 +17,8 @@ from symcomm.graph.graph import Graph, Op, Region
 from symcomm.graph.ops import MAP, operations
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Frozen, OpName
-from symcomm.quantities.setting import Setting, Work, mark, slug, times
 from symcomm.quantities.witnesses import loops, number, often, passes
+from symcomm.setting import Setting, Work, mark, slug, times
 from symcomm.units import FLOP
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from symcomm.form import Form, Ratio, Total
 from symcomm.graph.graph import Region
 from symcomm.quantities.counting import flops, traffic
 from symcomm.quantities.options import Dtype, OpName
-from symcomm.quantities.setting import Setting, Work, times
 from symcomm.quantities.witnesses import over
+from symcomm.setting import Setting, Work, times
 from symcomm.units import FLOP, Unit
 
 

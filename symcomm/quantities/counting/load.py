@@ -23,7 +23,7 @@ from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.communication.communication import Call, calls
 from symcomm.quantities.counting.flops import counted
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")
 

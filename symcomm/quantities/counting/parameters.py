@@ -12,8 +12,8 @@ from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Total, num
 from symcomm.graph.graph import Graph, Region, Tensor
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.setting import Setting, Work, mark, times
 from symcomm.quantities.witnesses import often, passes, size
+from symcomm.setting import Setting, Work, mark, times
 from symcomm.units import PARAMETER
 
 if TYPE_CHECKING:

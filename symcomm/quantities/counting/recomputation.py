@@ -21,9 +21,9 @@ from symcomm.program.rewrites.recomputation import run_again
 from symcomm.quantities.counting.flops import counted, looped, row_totals, touched
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Recomputation, StrategyOption
-from symcomm.quantities.setting import Setting, Work, mark, times
 from symcomm.quantities.witnesses import often
 from symcomm.quantities.witnesses import size as length
+from symcomm.setting import Setting, Work, mark, times
 from symcomm.units import BYTE, FLOP, ONE
 
 COUNTS = ("flops", "hardware_flops", "all-reduces", "bytes")

@@ -9,8 +9,8 @@ from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.form import product
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype
-from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.witnesses import elements
+from symcomm.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT
 
 

@@ -15,8 +15,8 @@ from symcomm.graph.graph import Graph, Op, Region
 from symcomm.quantities.counting.flops import counted, touched
 from symcomm.quantities.counting.load import uses
 from symcomm.quantities.options import Dtype, OpName
-from symcomm.quantities.setting import Setting, Work, slug, times
 from symcomm.quantities.witnesses import elements, often
+from symcomm.setting import Setting, Work, slug, times
 from symcomm.units import BYTE
 
 

@@ -12,8 +12,8 @@ from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Power, Ratio, Root, Total, negative, num, product
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import NoModel
-from symcomm.quantities.setting import Work
 from symcomm.quantities.witnesses import number, over
+from symcomm.setting import Work
 from symcomm.units import ONE, Quantity, Unit
 
 WANTED = {
@@ -42,7 +42,7 @@ def derive(
     two). Raises ``ValuesError`` for numbers that do not go together.
 
     >>> from symcomm.graph.graph import Graph
-    >>> from symcomm.quantities.setting import Setting
+    >>> from symcomm.setting import Setting
     >>> setting = Setting(Graph("no model", {}, {}, ()))
     >>> str(derive(setting, "deviation", "0 B, 0 B, 3 B").at())
     '√(2) B ≈ 1.41421 B'

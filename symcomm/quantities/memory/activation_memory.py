@@ -12,8 +12,8 @@ from symcomm.derivation import Condition, Derivation, Exhibit, Numbers
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.graph import Region
-from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree
+from symcomm.program import pipeline
 from symcomm.program.closed_forms import chunks_of, held_on
 from symcomm.program.events import simulate
 from symcomm.program.schedules import USUAL_SCHEDULE, find
@@ -30,8 +30,8 @@ from symcomm.quantities.options import (
     StageNumber,
     StrategyOption,
 )
-from symcomm.quantities.setting import Setting, Work, mark, slug
 from symcomm.quantities.witnesses import number, size, together
+from symcomm.setting import Setting, Work, mark, slug
 from symcomm.units import BYTE, ONE
 
 NOTHING: Form = Num(Fraction(0), BYTE)

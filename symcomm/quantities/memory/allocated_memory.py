@@ -15,8 +15,8 @@ from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.saved import held_outside, saved_tensors, storage
 from symcomm.quantities.options import Amount, Dtype, Held
-from symcomm.quantities.setting import Setting, Work, named, slug
 from symcomm.quantities.witnesses import size as length
+from symcomm.setting import Setting, Work, named, slug
 from symcomm.units import BYTE
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.rewrites.recomputation import RERUN
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 
 LAYERS_AGAIN = "The layers that are repeated are computed again; what stands before and behind them is not."
 
@@ -35,7 +35,7 @@ def training(
     that there are not and for groups of layers that do not go with the rest.
     """
     if strategy is not None:
-        setting.check_divisible(strategy)
+        setting = setting.divided(strategy)
     setting = setting.in_format(dtype).freeze(frozen)
     if again is None:  # the accounting may say so for every question
         again = RERUN[setting.accounting.recomputation]

@@ -16,14 +16,15 @@ from symcomm.accounting import CONVENTIONS
 from symcomm.derivation import Condition, Derivation, Numbers, Reason, Step, Witness, exact, put
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
-from symcomm.parallel import pipeline
-from symcomm.parallel.placement import check_divisible, cut_axes
+from symcomm.parallel.placement import cut_axes
 from symcomm.parallel.strategy import SHARDS, Strategy, parse_strategy
+from symcomm.program import pipeline
+from symcomm.program.pipeline import check_divisible
 from symcomm.program.program import ONE_RANK
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory import activation_memory, state_memory
 from symcomm.quantities.options import Amount, CapacityIs, Frozen, RecipeName, Recomputation, StrategyOption
-from symcomm.quantities.setting import Setting, Work
+from symcomm.setting import Setting, Work
 from symcomm.units import BYTE, ONE, Quantity
 
 if TYPE_CHECKING:

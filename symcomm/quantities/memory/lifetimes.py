@@ -19,7 +19,7 @@ from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.recomputed_steps import RecomputedSteps, Turn, phase_of
 from symcomm.quantities.memory.saved import Saved, keeper, storage
 from symcomm.quantities.memory.state_memory import Recipe
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 
 SAVED, PASSING, GRADIENT = "saved", "temporaries", "gradients"
 TENSORS = ("input", "activation")  # of what is kept; the rest are masks, indices and statistics beside a tensor

@@ -12,9 +12,9 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Sym, evaluate, names
-from symcomm.parallel.pipeline import stage_count
 from symcomm.parallel.strategy import PipelineCut
 from symcomm.program.closed_forms import chunks_of
+from symcomm.program.pipeline import stage_count
 from symcomm.program.program import ONE_RANK
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.declared import Meaning, Reads
@@ -39,7 +39,7 @@ from symcomm.quantities.options import (
     StageNumber,
     StrategyOption,
 )
-from symcomm.quantities.setting import Setting, Work, named
+from symcomm.setting import Setting, Work, named
 from symcomm.units import BYTE, Quantity
 
 KINDS = {

@@ -14,7 +14,7 @@ from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.lifetimes import Lifetimes, bytes_of_weight
 from symcomm.quantities.memory.recomputed_steps import made_by
 from symcomm.quantities.memory.state_memory import Recipe
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 from symcomm.units import BYTE
 
 

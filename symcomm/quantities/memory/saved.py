@@ -27,7 +27,7 @@ from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Pla
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import program
 from symcomm.program.rewrites.recomputation import has_scores, rerun_ops
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 from symcomm.text.formula import parse_answer
 
 if TYPE_CHECKING:

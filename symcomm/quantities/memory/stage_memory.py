@@ -9,13 +9,13 @@ from fractions import Fraction
 
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
-from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import PipelineCut
+from symcomm.program import pipeline
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.region_memory import NOTHING, StepOptions, add
 from symcomm.quantities.memory.step_memory import Base, Snapshot, StepMemory
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
 _OWN = ("saved activations", "temporaries")

@@ -13,9 +13,9 @@ from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import ValuesError
 from symcomm.form import Ceiling, Form, Num, Ratio, Total, num, product
 from symcomm.graph.graph import Graph, Tensor
-from symcomm.parallel import pipeline
 from symcomm.parallel.placement import place
 from symcomm.parallel.strategy import Placed, Strategy, resolve
+from symcomm.program import pipeline
 from symcomm.program.schedules import find
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory.allocated_memory import REQUEST, block
@@ -23,9 +23,9 @@ from symcomm.quantities.memory.asked import placed
 from symcomm.quantities.options import Frozen, RecipeName, ScheduleName, StageNumber, StrategyOption
 from symcomm.quantities.recipes import Recipe as Recipe
 from symcomm.quantities.recipes import recipe_of as recipe_of
-from symcomm.quantities.setting import Setting, Work, mark
 from symcomm.quantities.witnesses import number, passes
 from symcomm.quantities.witnesses import size as length
+from symcomm.setting import Setting, Work, mark
 from symcomm.units import BYTE, PARAMETER, Unit
 
 

@@ -11,7 +11,7 @@ from symcomm.parallel.strategy import resolve
 from symcomm.program.program import program
 from symcomm.quantities.memory.region_memory import NOTHING, Fresh, RegionMemory, StepOptions, add
 from symcomm.quantities.memory.saved import held_outside, storage
-from symcomm.quantities.setting import Setting
+from symcomm.setting import Setting
 from symcomm.units import BYTE
 
 

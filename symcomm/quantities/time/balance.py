@@ -10,11 +10,11 @@ from symcomm.form import Form, Ratio, Sym
 from symcomm.quantities.counting.load import ONE_DEVICE
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Clock, Fma, NoModel, Roofs, Units
-from symcomm.quantities.setting import Work
 from symcomm.quantities.time import peak_rate
 from symcomm.quantities.time.machine import machine
 from symcomm.quantities.time.terms import TimeWriter
 from symcomm.quantities.witnesses import over
+from symcomm.setting import Work
 from symcomm.units import Unit
 
 

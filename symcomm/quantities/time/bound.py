@@ -13,11 +13,11 @@ from symcomm.quantities.counting import tensor_size
 from symcomm.quantities.counting.load import ONE_DEVICE
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Amount, Dtype, OpName, Phase, Rates
-from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import time
 from symcomm.quantities.time.machine import RATES, machine
 from symcomm.quantities.time.terms import SECOND, TimeWriter, need
 from symcomm.quantities.witnesses import largest, over
+from symcomm.setting import Setting, Work
 from symcomm.units import Quantity
 
 ANSWERS = ("least_time", "implied_rate", "implied_bandwidth")

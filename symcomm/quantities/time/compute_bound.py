@@ -15,12 +15,12 @@ from symcomm.graph.axis_roles import batch_axes
 from symcomm.parallel.strategy import Strategy
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption
-from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import mesh_terms, time
 from symcomm.quantities.time.inequality import solve
 from symcomm.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.quantities.time.terms import SECOND
 from symcomm.quantities.witnesses import over as quotient
+from symcomm.setting import Setting, Work
 from symcomm.units import ONE, Quantity
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, Total, product
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import time
 from symcomm.quantities.time.terms import Terms, TimeWriter, need
+from symcomm.setting import Setting
 from symcomm.units import ONE, Unit
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from fractions import Fraction
 from symcomm.derivation import Condition
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.form import Form, Largest, Smallest, Sym, evaluate, names, num, product
-from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import Strategy, degree
-from symcomm.quantities.setting import Setting
+from symcomm.program import pipeline
 from symcomm.quantities.time.machine import ONE_LINK, RATES, Machine, MachineLink, Rate, checked, machine
+from symcomm.setting import Setting
 from symcomm.units import Quantity
 
 PIPE, NODE, LEVELS = "pipe", "node", ("inside", "between")

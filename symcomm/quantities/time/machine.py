@@ -12,8 +12,8 @@ from symcomm.derivation import Condition, exact
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
-from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.witnesses import over
+from symcomm.setting import Setting, Work
 from symcomm.units import ONE, Quantity, Unit
 
 

@@ -20,7 +20,6 @@ from symcomm.optimum.writing import continued
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption, Whole
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import crossover, inequality, mesh_terms, time
 from symcomm.quantities.time.compute_bound import NUMBERS, variable
 from symcomm.quantities.time.links import by_axis, new_symbols
@@ -28,6 +27,7 @@ from symcomm.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.quantities.time.terms import SECOND
 from symcomm.quantities.witnesses import largest, number, together
 from symcomm.quantities.witnesses import over as quotient
+from symcomm.setting import Setting
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from functools import partial
 from symcomm.derivation import Exhibit
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num
-from symcomm.parallel.placement import check_divisible
 from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.program.pipeline import check_divisible
 from symcomm.quantities.communication.communication import joint
 from symcomm.quantities.counting.load import load
-from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time.links import by_axis, levels, linked
 from symcomm.quantities.time.terms import SECOND, TimeWriter, exhibit, need, touched
+from symcomm.setting import Setting, Work
 
 PHASES = {
     "forward": (("forward",), "the forward pass"),

@@ -15,8 +15,8 @@ from symcomm.hardware.devices import device as find
 from symcomm.notation import Notation
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import Clock, Fma, NoModel, Units
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.witnesses import over
+from symcomm.setting import Setting
 from symcomm.units import Quantity, Unit
 from symcomm.worksheets import built_in
 

@@ -22,8 +22,8 @@ from symcomm.program.orders import forward_only
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import NoModel, ScheduleName, ScheduleTimes
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import schedule_time
+from symcomm.setting import Setting
 from symcomm.units import ONE, Quantity, Unit
 
 ROWS = (

@@ -12,11 +12,11 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Ratio, Smallest, Sym, evaluate, from_expr, names, num, product
 from symcomm.quantities.counting.load import Load
 from symcomm.quantities.options import Dtype, Frozen, OpName, Phase, Rates, StrategyOption
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.time import time
 from symcomm.quantities.time.machine import RATES
 from symcomm.quantities.time.terms import TimeWriter
 from symcomm.quantities.witnesses import number, over
+from symcomm.setting import Setting
 from symcomm.units import Unit
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from symcomm.quantities.options import (
     ScheduleName,
     StrategyOption,
 )
-from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time.links import PIPE, by_axis
 from symcomm.quantities.witnesses import over as quotient
+from symcomm.setting import Setting, Work
 from symcomm.units import ONE
 
 KINDS = ("strong", "weak", "speedup")
@@ -100,4 +100,5 @@ def derive(
     title = f"{title} of {placed.name.lower()} over {over}"
     made = setting.derivation(title, work.steps, many.touched, notes=many.notes)
     where = tuple(dict.fromkeys((*one.where, *many.where)))
-    return replace(made, given=tuple({**dict(made.given), **dict(many.given)}.items()), where=where)
+    given = tuple({**dict(made.given), **dict(many.given)}.items())
+    return replace(made, given=given, where=where, checks=(*one.checks, *many.checks))

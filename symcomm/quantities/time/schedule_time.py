@@ -18,8 +18,8 @@ from symcomm.program.closed_forms import FORWARD, HOP, INPUT, OVERHEAD, PAIR, WE
 from symcomm.program.events import Execution, Times, simulate
 from symcomm.program.orders import Schedule, in_flight
 from symcomm.program.schedules import find, run
-from symcomm.quantities.setting import Setting
 from symcomm.quantities.witnesses import number, over
+from symcomm.setting import Setting
 from symcomm.units import ONE, Quantity
 
 # The shares: one time over another, and what that is.

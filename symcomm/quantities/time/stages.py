@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from symcomm.derivation import Derivation
 from symcomm.errors import StrategyError
-from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import parse_strategy
+from symcomm.program import pipeline
 from symcomm.quantities.options import StrategyOption
-from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.witnesses import together
+from symcomm.setting import Setting, Work
 from symcomm.units import Unit
 
 

@@ -13,8 +13,8 @@ from symcomm.derivation import Condition, Derivation, Numbers, Witness
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Largest, Num, Ratio, Total, negative, num, product
 from symcomm.graph.graph import Graph, Region
-from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
+from symcomm.program import pipeline
 from symcomm.program.closed_forms import ClosedForm, chunks_of
 from symcomm.program.closed_forms import slots as slots_of
 from symcomm.program.schedules import USUAL_SCHEDULE, find
@@ -31,11 +31,11 @@ from symcomm.quantities.options import (
     ScheduleName,
     StrategyOption,
 )
-from symcomm.quantities.setting import Setting, Work, mark
 from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import SECOND, Terms, TimeWriter, exhibit, need, touched
 from symcomm.quantities.time.time import with_rates
 from symcomm.quantities.witnesses import largest, number, over, together
+from symcomm.setting import Setting, Work, mark
 from symcomm.units import ONE
 
 ANSWERS = ("step", "exposed", "hidden", "network")
@@ -117,7 +117,7 @@ def write(
     if cut is None and (schedule is not None or chunks is not None):
         raise StrategyError("'schedule' and 'chunks' belong to a pipeline", hint="such as pipeline(8, microbatches=32)")
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
-    setting.check_divisible(chosen)
+    setting = setting.divided(chosen)
     micro = microbatched(setting, m)
     every = load(micro, chosen, gradient_dtype)
     between = [(p, c) for p, c in every.calls if c.meshes == ("pipe",)]

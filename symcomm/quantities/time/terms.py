@@ -18,10 +18,10 @@ from symcomm.quantities.communication.wire import Wire, two_levels, wire
 from symcomm.quantities.counting.flops import looped, shown
 from symcomm.quantities.counting.flops import touched as flops_touched
 from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
-from symcomm.quantities.setting import Setting, Work, slug, times
 from symcomm.quantities.time.links import levels, slowest, spot, two_links
 from symcomm.quantities.time.machine import Machine, MachineLink
 from symcomm.quantities.witnesses import number, often, passes, ring, size, together
+from symcomm.setting import Setting, Work, slug, times
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 SECOND = Unit.parse("second")

@@ -14,8 +14,8 @@ from symcomm.derivation import Derivation, exact
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes, sequence_axes
-from symcomm.parallel import pipeline
 from symcomm.parallel.strategy import Strategy, degree
+from symcomm.program import pipeline
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.counting import flops, parameters, recomputation
 from symcomm.quantities.declared import Meaning
@@ -31,7 +31,6 @@ from symcomm.quantities.options import (
     StrategyOption,
     Whole,
 )
-from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.machine import Rate, checked
@@ -39,6 +38,7 @@ from symcomm.quantities.time.terms import SECOND, TimeWriter
 from symcomm.quantities.time.time import with_rates
 from symcomm.quantities.witnesses import number as value
 from symcomm.quantities.witnesses import over, passes, together
+from symcomm.setting import Setting, Work
 from symcomm.units import FLOP, ONE, Quantity, Unit
 
 TOKEN, DEVICE = Unit.parse("token"), Unit.parse("device")
@@ -169,6 +169,7 @@ def derive(
     if needs_time:
         made = step_time.write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks)
         work, writer = made.work, made.writer
+        setting = replace(setting, checks=made.setting.checks)
         fields += made.fields
     else:
         mach = linked(setting, placed, rates, number)

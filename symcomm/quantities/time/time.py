@@ -15,9 +15,9 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.counting.load import ONE_DEVICE, load
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, Frozen, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
-from symcomm.quantities.setting import Setting, Work
 from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.terms import Terms, TimeWriter, exhibit, need, touched
+from symcomm.setting import Setting, Work
 
 PHASES = {
     "forward": ("forward",),
@@ -42,7 +42,7 @@ def write(
         raise ValuesError(f"unknown phase '{phase[:40]}'", hint=nearest(phase, [*PHASES]))
     setting = setting.in_format(dtype)
     placed = parse_strategy(strategy) if isinstance(strategy, str) else strategy or ONE_DEVICE
-    setting.check_divisible(placed)
+    setting = setting.divided(placed)
     every = load(setting, placed, gradient_dtype)
     part = every.of(*PHASES[phase]).row(setting, op)
     made = linked(setting, placed, rates)

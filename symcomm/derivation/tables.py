@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
+from symcomm.derivation.steps import Exhibit
 from symcomm.form import Form
 from symcomm.irrational import Irrational
 from symcomm.notation import Notation
@@ -13,9 +13,6 @@ from symcomm.printing.dialects import DialectName
 from symcomm.printing.forms import inline
 from symcomm.printing.quantities import amounts, said
 from symcomm.units import Quantity
-
-if TYPE_CHECKING:
-    from symcomm.derivation import Exhibit
 
 _NUMBER = re.compile(r"[-+−]?\d[\d\s]*(\.\d+)?(\s?%)?")
 _LONG = re.compile(r"\d{5,40}")
@@ -54,7 +51,6 @@ def _ways(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], ..
 def to_the_right(exhibit: Exhibit) -> tuple[bool, ...]:
     """Which columns hold numbers alone, each said in one way: they are set to the right.
 
-    >>> from symcomm.derivation import Exhibit
     >>> to_the_right(Exhibit("Times", ("op", "ms"), (("y", "1 728.0"), ("h", "0.5"))))
     (False, True)
     """

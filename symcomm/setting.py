@@ -18,9 +18,9 @@ from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, num, product
 from symcomm.graph.graph import Graph, Op, Region, bare
 from symcomm.notation import Notation
-from symcomm.parallel.pipeline import check_stages
-from symcomm.parallel.placement import check_divisible, cut_axes
+from symcomm.parallel.placement import check_cuts, cut_axes
 from symcomm.parallel.strategy import Strategy
+from symcomm.program.pipeline import check_divisible, check_stages
 from symcomm.program.program import Same
 from symcomm.units import Unit
 
@@ -38,6 +38,8 @@ class Setting:
     notation: Notation = field(default_factory=Notation)
     values: Mapping[str, Fraction] = field(default_factory=dict)
     frozen: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()  # what the options of a question name
+    checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)  # of later numbers
 
     def freeze(self, said: str | Iterable[str] | None) -> Setting:
         """The same with weights that are not trained; ``W*`` means all whose names begin with W.
@@ -56,13 +58,14 @@ class Setting:
         if found and len(found) == len(weights):
             raise ValuesError("all weights are frozen: there is nothing to train", hint="leave out some of 'frozen'")
         return replace(self, frozen=frozenset(found))
-    named: frozenset[str] = frozenset()  # what the options of a question name
-    checks: list[Callable[[Mapping[str, Fraction]], None]] = field(default_factory=list, compare=False)
 
-    def check_divisible(self, strategy: Strategy) -> None:
-        """Raises ``StrategyError`` where a degree does not divide a size, as soon as both are known."""
+    def divided(self, strategy: Strategy) -> Setting:
+        """The same with the degrees of a strategy held against the sizes that they divide, now and in its derivations.
+
+        Raises ``StrategyError`` where one does not divide a size, both known.
+        """
         check_divisible(self.graph, strategy, self.values)
-        self.checks.append(partial(_check_sizes, self.graph, strategy))
+        return replace(self, checks=(*self.checks, partial(_check_sizes, self.graph, strategy)))
 
     def in_format(self, dtype: str | None) -> Setting:
         """The same in other number formats: one for all, or ``X=fp8, Y=fp32``; as it is where none is said."""
@@ -145,7 +148,7 @@ class Setting:
         return Derivation(
             title, self.accounting, tuple(steps), tuple(dict.fromkeys(touched)), self.graph.relations, tuple(exhibits),
             tuple(self.values.items()), self.notation, tuple(notes), sizes=self.symbols, named=self.named,
-            checks=tuple(self.checks),
+            checks=self.checks,
         )  # fmt: skip
 
     def worth(self, form: Form, known: Mapping[str, Expr]) -> Expr:
@@ -187,7 +190,7 @@ def _check_sizes(graph: Graph, strategy: Strategy, known: Mapping[str, Fraction]
     for size, parts in cuts(Same(graph), strategy):
         form = Ratio(size, product(*parts))
         if {*forms.names(form)} <= known.keys() and forms.evaluate(form, known).denominator != 1:
-            check_divisible(graph, strategy, known)  # says which tensor it is
+            check_cuts(graph, strategy, known)  # says which tensor it is
 
 
 @lru_cache(maxsize=64)

@@ -11,185 +11,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting, Convention
 from symcomm.collected import Collected, collect
-from symcomm.errors import AccountingError, DerivationError, IrrationalError, Span, ValuesError, nearest
-from symcomm.form import Form
+from symcomm.derivation.numbers import Numbers, worked_out
+from symcomm.derivation.relations import Relations, exact, rational
+from symcomm.derivation.steps import Condition, Exhibit, Step
+from symcomm.derivation.writing import written
+from symcomm.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest
 from symcomm.identity import UndecidedError, identical
 from symcomm.irrational import Irrational
 from symcomm.notation import Notation
+from symcomm.printing.forms import plain
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
     from sympy import Expr
-
-Relation = Literal[":=", "=", "≈"]
-
-
-# What a step must be worth at some numbers, by a brute-force run; or whether such a run bears it out.
-Witness = Callable[["Numbers"], "Fraction | int | bool"]
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a step holds: the rule's short name, one sentence, and the table cell it comes from, if any.
-
-    The ``witness`` of a rule knows what the step is worth without its formula; ``check(deep=True)`` asks it.
-    """
-
-    rule: str
-    text: str
-    source: Span | None = None
-    witness: Witness | None = field(default=None, compare=False, repr=False)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Reason, (self.rule, self.text, self.source)  # what a witness runs stays where it was made
-
-
-@dataclass(frozen=True)
-class Step:
-    """One line: ``name relation form`` in a unit, with its reason.
-
-    ``:=`` a rule says so and defines the name; ``=`` algebra, checked; ``≈`` holds under ``condition`` only and
-    never enters an exact answer.
-    """
-
-    name: str
-    form: Form
-    unit: Unit
-    reason: Reason
-    relation: Relation = ":="
-    condition: str = ""
-
-
-Comparison = Literal["<=", ">=", "="]
-RELATIONS: tuple[Comparison, ...] = ("<=", ">=", "=")
-
-
-@dataclass(frozen=True)
-class Condition:
-    """What has to hold of the symbols for a closed form to be right: two forms, and ``<=``, ``>=`` or ``=`` between.
-
-    >>> print(Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))))
-    m >= 2·p
-    """
-
-    left: Form
-    relation: Comparison
-    right: Form
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The symbols in it."""
-        return forms.names(forms.Total((self.left, self.right)))
-
-    def holds(self, values: Mapping[str, Fraction]) -> bool:
-        """Whether it holds for numbers; all names in it need one."""
-        a, b = forms.evaluate(self.left, values), forms.evaluate(self.right, values)
-        return a == b or (a < b if self.relation == "<=" else a > b and self.relation == ">=")
-
-    def __str__(self) -> str:
-        from symcomm.printing import plain
-
-        return f"{plain(self.left)} {self.relation} {plain(self.right)}"
-
-
-@dataclass(frozen=True)
-class Exhibit:
-    """A small table beside the steps, such as the list of collectives; cells are text or forms."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | Form | Quantity, ...], ...]
-
-
-@dataclass(frozen=True)
-class Relations:
-    """Equations that hold between symbols, such as ``D = n_H H``: each eliminates the symbol on its left.
-
-    >>> str(Relations((("D", forms.product(forms.Sym("n_H"), forms.Sym("H"))),)).expand(forms.value(forms.Sym("D"))))
-    'H*n_H'
-    """
-
-    equations: tuple[tuple[str, Form], ...] = ()
-
-    def expand(self, expr: Expr) -> Expr:
-        """The expression without the eliminated symbols."""
-        from symcomm.notation import symbol
-
-        for name, right in reversed(self.equations):
-            if expr.has(symbol(name)):
-                expr = expr.xreplace({symbol(name): forms.value(right)})
-        return expr
-
-    def gather(self, expr: Expr) -> Expr:
-        """The expression with a whole right-hand side written as its symbol: ``n_H H`` becomes ``D``."""
-        import sympy as sp
-
-        from symcomm.notation import symbol
-
-        def one(term: Expr, left: Expr, right: dict[Expr, Expr], scale: Expr) -> Expr:
-            coefficient, rest = term.as_coeff_Mul()
-            powers = dict(rest.as_powers_dict())
-            times = min((powers.get(s, 0) // p for s, p in right.items()), default=0)
-            if times < 1:
-                return term
-            for s, p in right.items():
-                powers[s] -= p * times
-            powers[left] = powers.get(left, 0) + times
-            return coefficient / scale**times * sp.Mul(*(s**p for s, p in powers.items()))
-
-        for name, right_form in self.equations:
-            scale, monomial = forms.value(right_form).as_coeff_Mul()
-            right = dict(monomial.as_powers_dict())
-            if len(right) < 2 or not all(s.is_Symbol and p.is_Integer and p > 0 for s, p in right.items()):
-                continue
-            left = symbol(name)
-            if all(expr.has(s) for s in right):
-                expr = sp.Add(*(one(t, left, right, scale) for t in sp.Add.make_args(sp.expand(expr))))
-        return expr
-
-    def complete(self, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
-        """The values with what the equations imply; raises ``ValuesError`` where they contradict one another."""
-        import sympy as sp
-
-        from symcomm.notation import symbol
-
-        known = dict(values)
-        for _ in range(len(self.equations) + 1):
-            before = len(known)
-            for name, right in self.equations:
-                unknown = [n for n in (name, *forms.names(right)) if n not in known]
-                if not unknown:
-                    given = forms.evaluate(right, known)
-                    if given != known[name]:
-                        from symcomm.printing.forms import plain
-
-                        numbers = plain(right, {n: known[n] for n in forms.names(right)})
-                        raise ValuesError(
-                            f"the given numbers break {name} = {plain(right)}: {name} = {known[name]}, "
-                            f"but {plain(right)} = {numbers} = {given}",
-                            hint=f"change one of {', '.join((name, *forms.names(right)))}",
-                        )
-                elif unknown == [name]:
-                    known[name] = forms.evaluate(right, known)
-                elif len(unknown) == 1:
-                    x = symbol(unknown[0])
-                    equation = forms.value(right, {n: rational(known[n]) for n in forms.names(right) if n in known})
-                    solved = sp.solve(equation - rational(known[name]), x) if equation.has(x) else []
-                    if equation.has(x) and not solved:  # a size is a whole number
-                        from symcomm.printing.forms import plain
-
-                        said = ", ".join(f"{n} = {known[n]}" for n in (name, *forms.names(right)) if n in known)
-                        raise ValuesError(f"{said} leaves no whole number for {x} in {name} = {plain(right)}")
-                    if len(solved) == 1 and solved[0].is_Rational:
-                        known[unknown[0]] = Fraction(int(solved[0].p), int(solved[0].q))
-            if len(known) == before:
-                return known
-        return known
 
 
 def _irrational(number: Expr, unit: Unit) -> Quantity:
@@ -200,8 +39,6 @@ def _irrational(number: Expr, unit: Unit) -> Quantity:
         return Quantity(Fraction(int(number.p), int(number.q)), unit)
     if not (number.is_real and number.is_finite):
         raise ValuesError(f"{number} is not a real number")
-    from symcomm.printing.forms import plain
-
     near = sp.Rational(str(sp.N(number, 40)))
     halves = all(p.exp.is_Rational and p.exp.q <= 2 for p in number.atoms(sp.Pow)) and not number.has(sp.log)
     form = forms.from_expr(number)
@@ -210,70 +47,8 @@ def _irrational(number: Expr, unit: Unit) -> Quantity:
     return Irrational(Fraction(int(near.p), int(near.q)), unit, form, text if len(text) <= 40 else "")
 
 
-def rational(number: Fraction) -> Expr:
-    """An exact number as SymPy has it."""
-    import sympy as sp
-
-    return sp.Rational(number.numerator, number.denominator)
-
-
+# At how many tiny sizes witnesses run, and how often such sizes are looked for.
 _RUNS, _SEEDS = 3, 40
-_TINY = (12, 24, 8, 36, 6, 48, 18, 4, 60, 16, 2, 72)
-
-
-class Numbers(dict[str, Fraction]):
-    """Numbers by name: those that are known, and tiny ones, made when they are asked for, that keep the relations."""
-
-    def __init__(self, known: Mapping[str, Fraction], relations: Relations, seed: int = 0) -> None:
-        super().__init__(known)
-        self.made = seed
-        self.rules = dict(relations.equations)
-
-    def __missing__(self, name: str) -> Fraction:
-        for left, right in self.rules.items():  # the rest of a whole that is known: D = n_H H
-            if name in forms.names(right) and left in self:
-                others = {n: self[n] for n in forms.names(right) if n != name and n in self}
-                free = [n for n in forms.names(right) if n not in others]
-                unit = forms.evaluate(right, {**others, **dict.fromkeys(free, Fraction(1))})
-                self[name] = dict.__getitem__(self, left) / unit
-                return self[name]
-        if name in self.rules:
-            self[name] = forms.evaluate(self.rules[name], {n: self[n] for n in forms.names(self.rules[name])})
-        else:
-            self[name] = Fraction(_TINY[self.made % len(_TINY)])
-            self.made += 1
-        return self[name]
-
-    def only(self, names: Iterable[str]) -> Numbers:
-        """Numbers that know some names and make up the same ones for others."""
-        return Numbers(self.of(names), Relations(tuple(self.rules.items())), self.made)
-
-    def moved(self, name: str, value: Fraction) -> Numbers:
-        """The same with another number under a name, and what a relation makes of it."""
-        made = self.only(self)
-        made[name] = value
-        for left, right in self.rules.items():
-            if name in forms.names(right):
-                made[left] = forms.evaluate(right, made.of(forms.names(right)))
-        return made
-
-    def of(self, names: Iterable[str]) -> dict[str, Fraction]:
-        """The numbers of some names."""
-        return {name: self[name] for name in names}
-
-
-def worked_out(form: Form, numbers: Numbers) -> Fraction:
-    """What a form is worth, to 40 digits where it is irrational."""
-    import sympy as sp
-
-    known = numbers.of(forms.names(form))
-    try:
-        return forms.evaluate(form, known)
-    except IrrationalError:
-        near = sp.N(forms.value(form, {name: rational(number) for name, number in known.items()}), 40)
-        if not near.is_Float:
-            raise ValuesError(f"{near} is not a real number") from None
-        return Fraction(str(near))
 
 
 @dataclass(frozen=True)
@@ -286,6 +61,7 @@ class Derivation:
     though the answer may not depend on them. Combining derivations under different accountings raises
     ``AccountingError``.
 
+    >>> from symcomm.derivation import Reason
     >>> from symcomm.form import Sym, product
     >>> step = Step("A", product(Sym("D"), Sym("D")), ONE, Reason("area", "side by side."))
     >>> d = Derivation("area", Accounting(), (step,))
@@ -337,6 +113,11 @@ class Derivation:
     def unit(self) -> Unit:
         """The unit of the answer."""
         return self.answer.unit
+
+    @property
+    def is_laid_out(self) -> bool:
+        """Whether a table says what the steps say, so that a page shows that table instead of them."""
+        return any(exhibit.laid_out for exhibit in self.exhibits)
 
     @property
     def conventions(self) -> tuple[Convention, ...]:
@@ -567,27 +348,19 @@ class Derivation:
 
     def latex(self) -> str:
         """The steps as one LaTeX ``align*``."""
-        from symcomm import printing
-
-        return printing.derivation(self, "latex")
+        return written(self, "latex")
 
     def markdown(self) -> str:
         """The steps as Markdown with LaTeX maths."""
-        from symcomm import printing
-
-        return printing.derivation(self, "markdown")
+        return written(self, "markdown")
 
     def text(self) -> str:
         """The steps as plain text, for a terminal."""
-        from symcomm import printing
-
-        return printing.derivation(self, "text")
+        return written(self, "text")
 
     def html(self) -> str:
         """The steps as HTML with MathML."""
-        from symcomm import printing
-
-        return printing.derivation(self, "html")
+        return written(self, "html")
 
     def __str__(self) -> str:
         return self.text()
@@ -600,41 +373,3 @@ class Derivation:
 
     def _repr_html_(self) -> str:
         return self.html()
-
-
-def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
-    """An exact number from an int, a Fraction or text with a unit; floats are refused, they are not exact.
-
-    A value in another unit than ``unit`` is refused, such as GB for a bandwidth in B/s; a bare number is taken to be in
-    it, and any unit is taken where ``unit`` is not said.
-
-    >>> exact("1.41 GHz"), exact(3), exact("2 ms", "t", Unit.parse("second"))
-    (Fraction(1410000000, 1), Fraction(3, 1), Fraction(1, 500))
-    """
-    if isinstance(value, bool):
-        raise ValuesError(f"{name} is {value}: a number is needed")
-    if isinstance(value, (int, Fraction)):
-        return Fraction(value)
-    if isinstance(value, Irrational):
-        raise ValuesError(f"{name} is irrational, about {float(value.value):.6g}: an exact number is needed")
-    if isinstance(value, (str, Quantity)):
-        said = (Quantity.parse(value) if isinstance(value, str) else value).within(unit)
-        if ONE not in (said.unit, unit) and said.unit != unit:
-            raise ValuesError(f"{name} is given in {said.unit}, but it is in {unit}", hint=f"write it in {unit}")
-        return said.value
-    if isinstance(value, float):
-        raise ValuesError(
-            f"{name} is the float {value!r}, which is not exact", hint=f'write "{value!r}" as text or a Fraction'
-        )
-    raise ValuesError(f"{name} is {type(value).__name__}: a number is needed")
-
-
-def put(values: Mapping[str, Fraction], without: str = "") -> dict[Expr, Expr]:
-    """Numbers to be put into an expression, whichever kind of symbol a name is there; none for ``without``.
-
-    >>> [str(number) for number in put({"n": Fraction(1, 2)}).values()]
-    ['1/2', '1/2']
-    """
-    from symcomm.notation import amount, symbol
-
-    return {s: rational(v) for name, v in values.items() if name != without for s in (symbol(name), amount(name))}

@@ -11,7 +11,8 @@ from symcomm.errors import StrategyError
 from symcomm.form import Form, Num, Ratio, Sym, Total, evaluate, names, negative, num
 from symcomm.graph.gradient import differentiable
 from symcomm.graph.graph import Graph, Region, Tensor
-from symcomm.parallel.strategy import PipelineCut
+from symcomm.parallel.placement import check_cuts
+from symcomm.parallel.strategy import PipelineCut, Strategy
 from symcomm.program.orders import Schedule
 
 
@@ -104,6 +105,13 @@ def check_stages(graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction])
             hint=f"{layers} layers make {', '.join(map(str, fitting[:-1]))} or {fitting[-1]} equal stages"
             if len(fitting) > 1 else "one layer makes one stage",
         )  # fmt: skip
+
+
+def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
+    """Raises ``StrategyError`` where stages or mesh axes do not divide what they cut, both of known size."""
+    if strategy.pipeline is not None:
+        check_stages(graph, strategy.pipeline, values)
+    check_cuts(graph, strategy, values)
 
 
 @dataclass(frozen=True)

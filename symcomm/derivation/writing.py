@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from symcomm import form as forms
+from symcomm.accounting import Convention
+from symcomm.derivation.steps import Exhibit, Step
+from symcomm.derivation.tables import cell_maths, to_the_right
 from symcomm.errors import IrrationalError, ValuesError
 from symcomm.form import Form
 from symcomm.notation import Notation
@@ -15,14 +18,37 @@ from symcomm.printing.dialects import DialectName
 from symcomm.printing.escape import html_text, markdown_text, printable, tex_text
 from symcomm.printing.forms import PRINTERS, name_in, plain
 from symcomm.printing.quantities import RELATIONS, quantity_in, quantity_plain
-from symcomm.printing.sentences import sentence
-from symcomm.printing.tables import cell_maths, to_the_right
-from symcomm.units import Quantity
-
-if TYPE_CHECKING:
-    from symcomm.derivation import Derivation, Exhibit, Step
+from symcomm.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
+from symcomm.units import Quantity, Unit
 
 DerivationDialect = Literal["latex", "markdown", "text", "html"]
+
+
+class Printable(Protocol):
+    """What of a derivation is written down."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def steps(self) -> tuple[Step, ...]: ...
+    @property
+    def answer(self) -> Step: ...
+    @property
+    def unit(self) -> Unit: ...
+    @property
+    def conventions(self) -> tuple[Convention, ...]: ...
+    @property
+    def worth(self) -> Mapping[str, object]: ...
+    @property
+    def is_laid_out(self) -> bool: ...
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def notation(self) -> Notation: ...
+    def values(self, /, **values: object) -> dict[str, Fraction]: ...
+    def at(self, /, **values: object) -> Quantity: ...
 
 
 @dataclass(frozen=True)
@@ -42,11 +68,11 @@ class PrintedLine:
     step: Step
 
 
-def lines(derivation: Derivation) -> tuple[PrintedLine, ...]:
-    """The steps as numbered lines, continuations without their left side."""
+def lines(derivation: Printable) -> tuple[PrintedLine, ...]:
+    """The steps as numbered lines, continuations without their left side; only the answer where a table says them."""
     out: list[PrintedLine] = []
     last = ""
-    for i, step in enumerate(derivation.steps, 1):
+    for i, step in enumerate((derivation.answer,) if derivation.is_laid_out else derivation.steps, 1):
         name = "" if step.name == last else step.name
         last = step.name
         reason = step.reason
@@ -54,7 +80,7 @@ def lines(derivation: Derivation) -> tuple[PrintedLine, ...]:
     return tuple(out)
 
 
-def numbers(derivation: Derivation, values: Mapping[str, Fraction] | None = None) -> dict[str, Fraction]:
+def numbers(derivation: Printable, values: Mapping[str, Fraction] | None = None) -> dict[str, Fraction]:
     """All numbers known at the given values: the values, what relations imply, and the steps that follow.
 
     A step whose number is unknown or irrational is left out.
@@ -70,14 +96,16 @@ def numbers(derivation: Derivation, values: Mapping[str, Fraction] | None = None
 
 
 def result(
-    derivation: Derivation, values: Mapping[str, Fraction] | None = None
+    derivation: Printable, values: Mapping[str, Fraction] | None = None
 ) -> tuple[dict[str, Fraction], Quantity] | None:
     """The numbers and the exact quantity of the answer, or None where a value is missing."""
     known = numbers(derivation, values)
     form = derivation.answer.form
-    if any(name not in known for name in forms.names(form)):
+    if any(name not in known and name not in derivation.worth for name in forms.names(form)):
         return None
     try:
+        if any(name not in known for name in forms.names(form)):  # an irrational step
+            return known, derivation.at(**(values or {}))
         return known, Quantity(forms.evaluate(form, known), derivation.unit)
     except IrrationalError:
         return known, derivation.at(**(values or {}))
@@ -85,13 +113,15 @@ def result(
         return None
 
 
-def substituted(derivation: Derivation, known: Mapping[str, Fraction]) -> dict[str, Fraction] | None:
+def substituted(derivation: Printable, known: Mapping[str, Fraction]) -> dict[str, Fraction] | None:
     """The names of the answer with their numbers; None where the answer's form has no names (nothing to show)."""
+    if derivation.is_laid_out and isinstance(derivation.answer.form, forms.Sym):
+        return None  # a table says its number
     used = {name: known[name] for name in forms.names(derivation.answer.form) if name in known}
     return used or None
 
 
-def derivation(d: Derivation, dialect: DerivationDialect = "text", values: Mapping[str, Fraction] | None = None) -> str:
+def written(d: Printable, dialect: DerivationDialect = "text", values: Mapping[str, Fraction] | None = None) -> str:
     """A derivation as a person writes it: title, conventions, steps with reasons, exhibits, and the number.
 
     The number needs all values, given in the derivation or in ``values``.
@@ -116,25 +146,7 @@ def _tex_sentence(text: str, notation: Notation) -> str:
     return sentence("latex", text, tex_text, lambda printed, _: f"${printed}$", notation)
 
 
-def markdown_sentence(text: str, notation: Notation | None = None) -> str:
-    """A sentence in Markdown.
-
-    >>> markdown_sentence("`D` * 2")
-    '$D$ \\\\* 2'
-    """
-    return sentence("latex", text, markdown_text, lambda printed, _: markdown_maths(printed), notation)
-
-
-def html_sentence(text: str, notation: Notation | None = None) -> str:
-    """A sentence in HTML.
-
-    >>> html_sentence("1 < 2")
-    '1 &lt; 2'
-    """
-    return sentence("mathml", text, html_text, math_element, notation)
-
-
-def _as_text(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
+def _as_text(d: Printable, values: Mapping[str, Fraction] | None) -> str:
     out = [_plain_sentence(d.title)]
     out += [f"  convention {c.field}: {c.name}. {c.statement}" for c in d.conventions]
     out.append("")
@@ -177,7 +189,7 @@ def _text_table(e: Exhibit, notation: Notation) -> list[str]:
 
 
 def _equations(
-    d: Derivation, dialect: DialectName, values: Mapping[str, Fraction] | None
+    d: Printable, dialect: DialectName, values: Mapping[str, Fraction] | None
 ) -> list[tuple[str, str, str, str]]:
     """Rows of (left, relation, right, reason) with the substituted line and the quantity at the end."""
     rel = RELATIONS[dialect]
@@ -203,7 +215,7 @@ def _equations(
     return rows
 
 
-def _as_latex(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
+def _as_latex(d: Printable, values: Mapping[str, Fraction] | None) -> str:
     rows = [
         f"{left} &{relation} {right}" + (rf" && \text{{{_tex_sentence(reason, d.notation)}}}" if reason else "")
         for left, relation, right, reason in _equations(d, "latex", values)
@@ -211,16 +223,7 @@ def _as_latex(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
     return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
 
 
-def markdown_maths(latex: str) -> str:
-    r"""LaTeX for ``$...$`` in Markdown, where some readers take a backslash before a comma for an escape.
-
-    >>> markdown_maths(r"12\,884")
-    '$12\\thinspace 884$'
-    """
-    return "$" + latex.replace(r"\,", r"\thinspace ").replace("  ", " ").strip() + "$"
-
-
-def _as_markdown(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
+def _as_markdown(d: Printable, values: Mapping[str, Fraction] | None) -> str:
     out = [f"**{markdown_sentence(d.title, d.notation)}**", ""]
     if d.conventions:
         for c in d.conventions:
@@ -251,18 +254,7 @@ def markdown_table(e: Exhibit, notation: Notation) -> list[str]:
     return out + ["| " + " | ".join(maths(c) for c in row) + " |" for row in e.rows]
 
 
-def math_element(content: str, alt: str = "", display: bool = False) -> str:
-    """MathML content in its ``math`` element; ``alt`` is read where maths is not, ``display`` makes fractions large.
-
-    >>> math_element("<mn>7</mn>", "7")
-    '<math xmlns="http://www.w3.org/1998/Math/MathML" alttext="7"><mn>7</mn></math>'
-    """
-    block = ' displaystyle="true"' if display else ""
-    label = f' alttext="{html_text(alt)}"' if alt else ""
-    return f'<math xmlns="http://www.w3.org/1998/Math/MathML"{block}{label}>{content}</math>'
-
-
-def _as_html(d: Derivation, values: Mapping[str, Fraction] | None) -> str:
+def _as_html(d: Printable, values: Mapping[str, Fraction] | None) -> str:
     rows: list[str] = []
     mathml_rows = _equations(d, "mathml", values)
     plain_rows = _equations(d, "text", values)

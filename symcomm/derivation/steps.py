@@ -1,0 +1,94 @@
+"""The parts of a derivation: steps with reasons and witnesses, conditions, and tables beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+from symcomm import form as forms
+from symcomm.derivation.numbers import Numbers
+from symcomm.errors import Span
+from symcomm.form import Form
+from symcomm.printing.forms import plain
+from symcomm.units import Quantity, Unit
+
+Relation = Literal[":=", "=", "≈"]
+# What a step must be worth at some numbers, by a brute-force run; or whether such a run bears it out.
+Witness = Callable[[Numbers], Fraction | int | bool]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a step holds: the rule's short name, one sentence, and the table cell it comes from, if any.
+
+    The ``witness`` of a rule knows what the step is worth without its formula; ``check(deep=True)`` asks it.
+    """
+
+    rule: str
+    text: str
+    source: Span | None = None
+    witness: Witness | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Reason, (self.rule, self.text, self.source)  # what a witness runs stays where it was made
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line: ``name relation form`` in a unit, with its reason.
+
+    ``:=`` a rule says so and defines the name; ``=`` algebra, checked; ``≈`` holds under ``condition`` only and
+    never enters an exact answer.
+    """
+
+    name: str
+    form: Form
+    unit: Unit
+    reason: Reason
+    relation: Relation = ":="
+    condition: str = ""
+
+
+Comparison = Literal["<=", ">=", "="]
+RELATIONS: tuple[Comparison, ...] = ("<=", ">=", "=")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What has to hold of the symbols for a closed form to be right: two forms, and ``<=``, ``>=`` or ``=`` between.
+
+    >>> print(Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))))
+    m >= 2·p
+    """
+
+    left: Form
+    relation: Comparison
+    right: Form
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The symbols in it."""
+        return forms.names(forms.Total((self.left, self.right)))
+
+    def holds(self, values: Mapping[str, Fraction]) -> bool:
+        """Whether it holds for numbers; all names in it need one."""
+        a, b = forms.evaluate(self.left, values), forms.evaluate(self.right, values)
+        return a == b or (a < b if self.relation == "<=" else a > b and self.relation == ">=")
+
+    def __str__(self) -> str:
+        return f"{plain(self.left)} {self.relation} {plain(self.right)}"
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A small table beside the steps, such as the list of collectives; cells are text or forms.
+
+    Where its rows are the steps ``laid_out`` as courses print them, a page shows it instead of the steps.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | Form | Quantity, ...], ...]
+    laid_out: bool = False

@@ -1,0 +1,1 @@
+"""Differentiation of formulas and of tensor ops: evaluation traces, forward and reverse mode, gradients as formulas."""

@@ -1,0 +1,64 @@
+"""A trace run with floating-point numbers of many digits: the check of its exact values and derivatives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from symcomm.differentiation.trace import EvaluationTrace
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+_DIGITS = 70
+_STEP = 25  # central differences are taken over 10^-25, and so are right to about 10^-45 of the third derivative
+
+
+def run(trace: EvaluationTrace, shifted: int | None = None, by: Any = 0) -> dict[int, Any]:
+    """The values of all variables; that of ``shifted`` is moved by a small number, and all that follows with it."""
+    import mpmath
+
+    calls = {
+        "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
+        "neg": lambda u: -u, "pow": lambda a, b: a**b, "sin": mpmath.sin, "cos": mpmath.cos, "tan": mpmath.tan,
+        "exp": mpmath.exp, "ln": mpmath.log, "sqrt": mpmath.sqrt, "tanh": mpmath.tanh, "abs": abs, "max": max,
+        "min": min, "sigmoid": lambda u: 1 / (1 + mpmath.exp(-u)),
+    }  # fmt: skip
+    with mpmath.workdps(_DIGITS):
+        found: dict[int, Any] = {}
+        for v in trace.variables:
+            if v.input:
+                value = _float(v.value)
+            else:
+                value = calls[v.operation](*(found[o] if isinstance(o, int) else _float(o) for o in v.operands))
+            found[v.number] = value + by if v.number == shifted else value
+        return found
+
+
+def slope(trace: EvaluationTrace, of: int, by: int) -> Any:
+    """The central difference of one variable for another."""
+    import mpmath
+
+    with mpmath.workdps(_DIGITS):
+        step = mpmath.mpf(10) ** -_STEP
+        return (run(trace, by, step)[of] - run(trace, by, -step)[of]) / (2 * step)
+
+
+def close(near: Any, exact: Expr) -> bool:
+    """Whether a floating-point number is an exact one to 20 digits.
+
+    >>> from sympy import Rational
+    >>> from mpmath import mpf
+    >>> close(mpf(1) / 4, Rational(1, 4))
+    True
+    """
+    import mpmath
+
+    with mpmath.workdps(_DIGITS):
+        value = _float(exact)
+        return bool(abs(near - value) <= mpmath.mpf(10) ** -20 * (1 + abs(value)))
+
+
+def _float(number: Expr) -> Any:
+    import mpmath
+
+    return mpmath.mpf(str(number.evalf(_DIGITS))) if not number.is_Rational else mpmath.mpf(int(number.p)) / number.q

@@ -1,0 +1,138 @@
+"""Reads systems of formulas: ``y_1 = (x_1 + x_2)^2; y_2 = ln(x_1)``, and the point at which they are worked out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from symcomm.differentiation.operations import SPELLED
+from symcomm.errors import FormulaError, Span, ValuesError, nearest
+from symcomm.text.context import Context, Scope
+from symcomm.text.expressions import read_sum
+from symcomm.text.parsing import parse
+from symcomm.text.syntax import Branch, branches
+from symcomm.text.table import Cell, PlacedText
+from symcomm.text.tree import Identifier, Node
+
+FORMULA_LIMIT = 60  # formulas of one system
+CONSTANTS = ("pi", "e")
+_FUNCTIONS = frozenset(SPELLED)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """One formula of a system: the name on its left, the tree on its right, and where it stands."""
+
+    name: str
+    tree: Node
+    span: Span
+
+
+def plain(name: str) -> str:
+    """The one spelling of a name: ``x1`` is ``x_1``.
+
+    >>> plain("x1"), plain("x_{1}"), plain("w")
+    ('x_1', 'x_1', 'w')
+    """
+    return re.sub(r"^([A-Za-z]+)(\d+)$", r"\1_\2", re.sub(r"[{}\\\s]", "", name))
+
+
+def in_order(name: str) -> tuple[str, int]:
+    """By what names are sorted: x_2 stands before x_10."""
+    base, _, number = name.partition("_")
+    return (base, int(number)) if number.isdecimal() else (name, 0)
+
+
+def read_system(text: str, known: Iterable[str]) -> tuple[Formula, ...]:
+    """The formulas of a text, with semicolons, commas or line ends between them; ``known`` are the inputs.
+
+    Raises ``FormulaError`` for a name that is neither an input nor defined, a name defined twice or by itself.
+
+    >>> [f.name for f in read_system("a = x1^2; y = sin(a)", ["x1"])]
+    ['a', 'y']
+    """
+    cells = [cell for cell in PlacedText.cells_of(text) if cell.text.strip("$ ")]
+    pairs = [pair for cell in cells for pair in _sides(cell)]
+    if not pairs:
+        raise FormulaError("there is no formula", hint="write y_1 = (x_1 + x_2)^2")
+    if len(pairs) > FORMULA_LIMIT:
+        raise FormulaError(f"more than {FORMULA_LIMIT} formulas", pairs[FORMULA_LIMIT][2], "write fewer")
+    inputs = [plain(name) for name in known]
+    first: dict[str, Span] = {}
+    for name, _, span, _ in pairs:
+        if name in inputs:
+            raise FormulaError(f"{name} is an input with a value and has a formula as well", span, "take one away")
+        if name in first:
+            raise FormulaError(f"{name} has two formulas", span, "give one of them another name")
+        first[name] = span
+    names = {*inputs, *first}
+    every = frozenset({*names, *(re.sub(r"_(\d+)$", r"\1", n) for n in names), *CONSTANTS})
+    found = []
+    for name, right, span, cell in pairs:
+        context = Context(cell, Scope(sizes=every, functions=_FUNCTIONS, kind="answer"))
+        parse(context)
+        try:
+            found.append(Formula(name, read_sum(context, right), span))
+        except FormulaError as error:
+            if error.message.startswith("unknown name"):
+                error.hint = f"give it a value in the point, or a formula; {nearest('', sorted(names))}"
+            raise
+    return tuple(found)
+
+
+def _sides(cell: Cell) -> list[tuple[str, Branch, Span, Cell]]:
+    """The name, the tree of the right side and the place of each formula in a cell."""
+    context = Context(cell, Scope(sizes=None, functions=_FUNCTIONS, kind="answer"))
+    found = []
+    for item in parse(context):
+        parts = item.children
+        if item.data == "dots" or len(parts) != 3 or context.source(parts[1]).strip() != "=":
+            raise context.wrong("a formula has a name, an equals sign and a right side", item, "write y_1 = x_1 x_2")
+        left = read_sum(context, branches(item)[0])
+        if not isinstance(left, Identifier) or plain(left.key) in CONSTANTS:
+            raise context.wrong("the left side of a formula is a name", branches(item)[0], "write y_1 = x_1 x_2")
+        found.append((plain(left.key), branches(item)[1], context.over(branches(item)[0]), cell))
+    return found
+
+
+def read_point(said: str | Mapping[str, object]) -> dict[str, Cell | Fraction]:
+    """The values of a point by name: ``x_1 = 2, x_2 = ln(3)``; a mapping of names to numbers is one as well.
+
+    >>> {name: cell.text for name, cell in read_point("x1 = 2, x_2 = ln 3").items()}
+    {'x_1': '2', 'x_2': 'ln 3'}
+    """
+    if not isinstance(said, str):
+        return {plain(name): _number(name, value) for name, value in said.items()}
+    found: dict[str, Cell | Fraction] = {}
+    for cell in PlacedText.cells_of(said):
+        for part in re.finditer(r"(?:[^,()]|\([^()]*\))+", cell.text):
+            name, equals, value = part[0].partition("=")
+            where = cell.span(part.start(), part.end())
+            if not equals or not re.fullmatch(r"\s*\$?[A-Za-z][\w{}\\]*\s*", name) or not value.strip("$ "):
+                raise FormulaError("a point gives each input a value", where, "write x_1 = 2, x_2 = 4")
+            key = plain(name.replace("$", ""))
+            if key in found:
+                raise FormulaError(f"{key} has two values", where, "give it one")
+            start = part.start() + len(name) + 1
+            offset = start + len(value) - len(value.lstrip())
+            inner = value.strip().rstrip("$").strip()
+            found[key] = Cell(inner, cell.file, cell.line, cell.line_text, cell.start + offset)
+    return found
+
+
+def _number(name: str, value: object) -> Cell | Fraction:
+    if isinstance(value, str):
+        return Cell(value, "<point>", 1, value, 0)
+    if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
+        raise ValuesError(f"{name} is {value!r}, which is not exact", hint='write it as text: "0.5" or "ln(3)"')
+    return Fraction(value)
+
+
+def read_constant(cell: Cell) -> Node:
+    """The tree of a number written as a formula: ``-2``, ``3/2``, ``ln(3)``, ``pi/6``."""
+    from symcomm.text.expressions import read_whole
+
+    context = Context(cell, Scope(sizes=frozenset(CONSTANTS), functions=_FUNCTIONS, kind="answer"))
+    return read_whole(context, parse(context))
