@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from symcomm import form as forms
-from symcomm.derivation.relations import Relations, rational
+from symcomm.derivation.relations import Relations, put
 from symcomm.errors import IrrationalError, ValuesError
 from symcomm.form import Form
 
@@ -56,13 +56,12 @@ class Numbers(dict[str, Fraction]):
 
 def worked_out(form: Form, numbers: Numbers) -> Fraction:
     """What a form is worth, to 40 digits where it is irrational."""
-    import sympy as sp
-
     known = numbers.of(forms.names(form))
     try:
         return forms.evaluate(form, known)
     except IrrationalError:
-        near = sp.N(forms.value(form, {name: rational(number) for name, number in known.items()}), 40)
+        # Put in as decimals: roots of exact numbers would be taken apart into primes first.
+        near = forms.value(form).evalf(40, subs=put(known))
         if not near.is_Float:
             raise ValuesError(f"{near} is not a real number") from None
         return Fraction(str(near))

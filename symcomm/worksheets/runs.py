@@ -14,10 +14,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from symcomm import form as forms
-from symcomm.derivation import Numbers, Witness, rational, worked_out
+from symcomm.derivation import Numbers, Witness, worked_out
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
-from symcomm.notation import symbol
 
 if TYPE_CHECKING:
     from mpmath import mpf
@@ -111,9 +110,15 @@ def _valley(form: Form, name: str, numbers: tuple[tuple[str, Fraction], ...]) ->
     import mpmath
     import sympy as sp
 
-    known = {n: rational(value) for n, value in numbers}
-    worth: Callable[[Any], mpf] = sp.lambdify(symbol(name), forms.value(form, known), "mpmath")
+    symbols = {s.name: s for s in forms.value(form).free_symbols}
+    others = [n for n in symbols if n != name]
+    run: Callable[..., mpf] = sp.lambdify([symbols[name], *(symbols[n] for n in others)], forms.value(form), "mpmath")
     with mpmath.workdps(_DIGITS):
+        known = [mpmath.mpf(dict(numbers)[n].numerator) / dict(numbers)[n].denominator for n in others]
+
+        def worth(x: mpf) -> mpf:
+            return run(x, *known)
+
         low, high = mpmath.mpf(-1000), mpmath.mpf(1000)  # powers of e: along them the formula has one valley
         for _ in range(_TURNS):
             third = (high - low) / 3
@@ -161,7 +166,7 @@ def _name(form: Form) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class LineRun:
     """A run: how many formulas it takes (of a group that may come again), at which places symbols stand, and itself.
 
     ``counts`` are given numbers and say what a line is worth; others are given its number and formulas to work out,
@@ -176,16 +181,16 @@ class Run:
     written_out: bool = False
 
 
-RUNS: dict[str, Run] = {
-    "chain": Run(chain, 5),
-    "copies": Run(copies, 4, again=True),
-    "loops": Run(loops, 1, again=True),
-    "adds": Run(adds, 1, again=True),
-    "same": Run(same, 2, counts=False),
-    "slope": Run(slope, 2, symbols=(1,), counts=False, written_out=True),
-    "least_at": Run(least_at, 4, symbols=(1, 2), counts=False, written_out=True),
-    "least": Run(least, 4, symbols=(1, 2), counts=False, written_out=True),
-    "exponent": Run(exponent, 5, symbols=(1, 2, 4), counts=False, written_out=True),
+RUNS: dict[str, LineRun] = {
+    "chain": LineRun(chain, 5),
+    "copies": LineRun(copies, 4, again=True),
+    "loops": LineRun(loops, 1, again=True),
+    "adds": LineRun(adds, 1, again=True),
+    "same": LineRun(same, 2, counts=False),
+    "slope": LineRun(slope, 2, symbols=(1,), counts=False, written_out=True),
+    "least_at": LineRun(least_at, 4, symbols=(1, 2), counts=False, written_out=True),
+    "least": LineRun(least, 4, symbols=(1, 2), counts=False, written_out=True),
+    "exponent": LineRun(exponent, 5, symbols=(1, 2, 4), counts=False, written_out=True),
 }
 
 
