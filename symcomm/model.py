@@ -67,13 +67,32 @@ def _named(options: Mapping[str, object]) -> set[str]:
     return found
 
 
-def _numbers(values: Mapping[str, object]) -> dict[str, Fraction]:
-    """Exact numbers; raises ``ValuesError`` for one that is negative."""
+def _numbers(values: Mapping[str, object], graph: Graph) -> dict[str, Fraction]:
+    """Exact numbers; raises ``ValuesError`` for one that is negative, and for a slip in the name of a size.
+
+    Names that no size is near to may be those of a rate or a degree that a question names later.
+    """
     found = {name: exact(value, name) for name, value in values.items()}
+    sizes = Setting(graph).symbols
     for name, value in found.items():
         if value < 0:
             raise ValuesError(f"{name} is {value}, but it cannot be negative")
+        slip = next((size for size in sorted(sizes) if name not in sizes and _slip(name, size)), "")
+        if slip:
+            raise ValuesError(f"{graph.name} has no size '{name[:60]}'", hint=f"did you mean '{slip}'?")
     return found
+
+
+def _slip(name: str, size: str) -> bool:
+    """Whether a name is that of a size, but for upper case, lines below, or one letter of many.
+
+    >>> _slip("N_Layer", "N_layer"), _slip("n_layers", "N_layer"), _slip("n_b", "n_H"), _slip("h", "H")
+    (True, True, False, False)
+    """
+    from difflib import SequenceMatcher
+
+    a, b = (word.casefold().replace("_", "") for word in (name, size))
+    return min(len(a), len(b)) > 1 and (a == b or SequenceMatcher(None, a, b).ratio() > 1 - 2 / len(a + b))
 
 
 # What the weights alone tell, where a module tree does not say what feeds what.
@@ -163,7 +182,7 @@ class Model(DerivedQuantities):
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""
-        return replace(self, values={**self.values, **_numbers(values)})
+        return replace(self, values={**self.values, **_numbers(values, self.graph)})
 
 
 def load(
@@ -206,13 +225,13 @@ def load(
         if table is not None and not 1 <= table <= len(found):
             raise TableError(f"{file}: there is no layer table {table}", hint=f"there are {len(found)}")
         source = found[(table or 1) - 1]
-    given = _numbers(values or {})
-    known = {*(notation.meanings if notation else ()), *given}
+    known = {*(notation.meanings if notation else ()), *(values or ())}
     rows = parse_layer(source)
     graph = build(
         rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
         notation=notation,
     ).in_formats(named)  # fmt: skip
+    given = _numbers(values or {}, graph)
     made = Model(graph, name or "layer", every or USUAL_DTYPE, given, notation or Notation(), (as_text(source),))
     graph.relations.complete(given)  # refuses values that contradict one another
     return made
@@ -235,7 +254,7 @@ def from_blueprint(
     base = notation or Notation()
     notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
     known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
-    known |= _numbers(values or {})
+    known |= _numbers(values or {}, blueprint.graph)
     blueprint.graph.relations.complete(known)  # refuses values that contradict one another
     literal = None
     if blueprint.literal is not None:
