@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 from typing import Annotated
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Numbers, exact
 from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError
-from symcomm.form import Num, Ratio, Sym, product
+from symcomm.form import Form, Num, Ratio, Sym, product
 from symcomm.optimum.writing import SECOND, Name, known, meanings, step
+from symcomm.quantities.counting.parameters import chosen_experts
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Amount, Dtype
 from symcomm.quantities.witnesses import elements, often
@@ -121,24 +123,31 @@ def exposed(buckets: Sequence[Sequence[int]], o: Fraction, w: Fraction, rho: Fra
 def gradient_sizes(setting: Setting, dtype: str) -> tuple[int, ...]:
     """The bytes of each gradient tensor, in the reverse order of the weights; needs all sizes.
 
-    That of a weight that several regions have is there once, with the last of them in backward.
+    That of a weight that several regions have is there once, with the last of them in backward. Each expert has weights
+    of its own, those of one after those of another.
     """
     size = int(element_bytes(dtype).number)
     every: list[int] = []
     known: set[str] = set()
+
+    def number(form: Form, what: str = "sizes of the gradients need") -> int:
+        missing = [name for name in forms.names(form) if name not in setting.values]
+        if missing:
+            raise ValuesError(f"the {what} a value for {', '.join(missing)}")
+        return int(forms.evaluate(form, dict(setting.values)))
+
     for region, part in zip(setting.regions, setting.parts, strict=True):
         weights = [w for w in part.graph.weights if w.name not in known]
         known |= {w.name for w in weights}
-        sizes = [setting.sizes([part.graph.axes[a].size for a in w.axes]) for w in weights]
-        missing = sorted({n for form in sizes for n in forms.names(form)} - setting.values.keys())
-        if missing:
-            raise ValuesError(f"the sizes of the gradients need a value for {', '.join(missing)}")
-        if region.times and region.times not in setting.values:
-            raise ValuesError(f"the gradients of all layers need a value for {region.times}")
-        times = int(setting.values[region.times]) if region.times else 1
-        if len(every) + times * len(sizes) > _MOST:
-            raise ValuesError(f"{len(every) + times * len(sizes)} gradients: at most {_MOST} are put into buckets")
-        every += [int(forms.evaluate(form, dict(setting.values))) * size for form in sizes] * times
+        experts, axes = chosen_experts(part.graph), part.graph.axes
+        once: list[int] = []
+        for axis, group in groupby(weights, lambda w: experts.get(w.name, ("",))[0]):  # noqa: B023
+            each = [size * number(setting.sizes([axes[a].size for a in w.axes if a != axis])) for w in group]
+            once += each * (number(setting.sizes([axes[axis].size])) if axis else 1)
+        times = number(Sym(region.times), "gradients of all layers need") if region.times else 1
+        if len(every) + times * len(once) > _MOST:
+            raise ValuesError(f"{len(every) + times * len(once)} gradients: at most {_MOST} are put into buckets")
+        every += once * times
     if not every:
         raise ValuesError("the model has no weights, so it has no gradients")
     return tuple(reversed(every))
