@@ -325,25 +325,39 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     from symcomm import form as forms
     from symcomm.derivation import Reason, Relations, Step
     from symcomm.optimum.pair import comparable, differences
+    from symcomm.quantities.witnesses import over
 
     accounting = comparable(a, b, tuple(compared))
     said = differences(a, b)
-    equations = dict(a.relations.equations) | dict(b.relations.equations)
-    # Both are counted in one unit, so their quotient is a number; the unit is told once, on each title.
-    steps = [
-        Step("a", forms.from_expr(a.expr), ONE, Reason("numerator", f"{a.title}, in {a.unit}.")),
-        Step("b", forms.from_expr(b.expr), ONE, Reason("denominator", f"{b.title}, in {b.unit}.")),
-        Step("r", forms.Ratio(forms.Sym("a"), forms.Sym("b")), ONE, Reason("divide", "One over the other.")),
-    ]
-    import sympy as sp
+    given = dict(a.given)
+    for name, value in b.given:
+        if given.setdefault(name, value) != value:
+            raise ValuesError(f"{name} is {given[name]} in '{a.title}', but {value} in '{b.title}'",
+                              hint=f"leave {name} open, and put it in with at({name}=...)")  # fmt: skip
+    relations = Relations(tuple((dict(a.relations.equations) | dict(b.relations.equations)).items()))
+    taken = {s.name for made in (a, b) for s in made.expr.free_symbols}
 
-    relations = Relations(tuple(equations.items()))
-    neat = sp.cancel(relations.expand(a.expr) / relations.expand(b.expr))
-    steps.append(Step("r", forms.from_expr(neat), ONE, Reason("algebra", "Cancel."), "="))
+    def free(name: str) -> str:
+        return name if name not in taken else free(f"{name}'")
+
+    top, bottom, quotient = (forms.Sym(free(name)) for name in "abr")
+    if b.expr == 0:
+        raise ValuesError(f"'{b.title}' is 0: nothing is divided by it")
+    neat = (relations.expand(a.expr) / relations.expand(b.expr)).cancel()
+    # Both are counted in one unit, so their quotient is a number; the unit is told once, on each title.
+    steps = (
+        Step(top.name, forms.from_expr(a.expr), ONE, Reason("numerator", f"{a.title}, in {a.unit}.", witness=a.again)),
+        Step(bottom.name, forms.from_expr(b.expr), ONE, Reason("denominator", f"{b.title}, in {b.unit}.",
+                                                               witness=b.again)),
+        Step(quotient.name, forms.Ratio(top, bottom), ONE, Reason("divide", "One over the other.",
+                                                                  witness=over(top, bottom))),
+        Step(quotient.name, forms.from_expr(neat), ONE, Reason("algebra", "Cancel."), "="),
+    )  # fmt: skip
     return Derivation(
-        title or f"{a.title} over {b.title}", accounting, tuple(steps),
-        tuple(f for f in dict.fromkeys((*a.touched, *b.touched)) if f not in said),
-        relations, (), tuple({**dict(a.given), **dict(b.given)}.items()), a.notation, tuple(said.values()),
+        title or f"{a.title} over {b.title}", accounting, steps,
+        tuple(f for f in dict.fromkeys((*a.touched, *b.touched)) if f not in said), relations, (),
+        tuple(given.items()), a.notation, tuple(dict.fromkeys((*said.values(), *a.notes, *b.notes))),
+        (*a.where, *b.where), a.sizes | b.sizes, a.named | b.named, (*a.checks, *b.checks),
     )  # fmt: skip
 
 

@@ -203,7 +203,9 @@ class Wiring:
         form = Total(tuple(Num(Fraction(bond), _LINK) for bond in bonds if bond))
         if not form.terms:
             raise ValuesError("no two GPUs of this topology are joined by NVLink")
-        step = Step("l_direct", form, _LINK, Reason("count", f"The bonds of {gpu}, which needs most.", witness=self._bonds))
+        step = Step(
+            "l_direct", form, _LINK, Reason("count", f"The bonds of {gpu}, which needs most.", witness=self._bonds)
+        )
         notes = [self._compared(sum(bonds))] if self.device is not None else []
         return self._made("NVLinks of one GPU without a switch", [step], (), (), (), notes)
 
@@ -330,7 +332,8 @@ class Wiring:
         if "unknown" in nodes:
             raise ValuesError(f"the matrix says no affinity for {_listed(nodes['unknown'])}")
         text = "GPUs with one NUMA affinity hang on one node; a network card on the node that it reaches without SYS."
-        reason = Reason("affinity", text, witness=lambda _: Fraction(len({topology.node(gpu) for gpu in topology.gpus})))
+        hung = {topology.node(gpu) for gpu in topology.gpus}
+        reason = Reason("affinity", text, witness=lambda _: Fraction(len(hung)))
         step = Step("n_node", num(len(nodes)), ONE, reason)
         rows = tuple((name, _listed([n for n in inside if n in topology.gpus]), _listed([n for n in inside if n in
                       topology.nics]) or "none") for name, inside in nodes.items())  # fmt: skip

@@ -59,7 +59,8 @@ MODEL_KEYS = (
 )  # fmt: skip
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
-ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", *ASK_EXAM_KEYS)
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "divided_by",
+            *ASK_EXAM_KEYS)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class Ask:
     printed: Quantity | None = None
     sheet: DeclaredQuantity | None = None
     exam: ExamKeys = field(default_factory=ExamKeys)
+    divided_by: Ask | None = None
 
     @property
     def span(self) -> Span:
@@ -560,7 +562,20 @@ class _Reader:
             section.quantity("printed"),
             sheet,
             read_exam_keys(section, follows),
+            self.divisor(section),
         )
+
+    def divisor(self, section: Section) -> Ask | None:
+        """The question by whose answer another one's is divided: the same one with some keys changed."""
+        changed = section.get("divided_by")
+        if changed is None:
+            return None
+        if not isinstance(changed, Section):
+            raise DocumentError(
+                "divided_by holds the keys that differ", changed.span, "divided_by: {accounting: payload}"
+            )
+        kept = tuple(e for e in section.entries if e[0].text not in {*changed.keys, "divided_by", *ASK_EXAM_KEYS})
+        return self.ask(replace(section, entries=(*kept, *changed.entries)))
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
         """What a question asks of a worksheet of the author's, in a file beside this one."""

@@ -183,6 +183,8 @@ def answer_of(
     carried: Iterable[Known] = (),
 ) -> Answer:  # fmt: skip
     """The answer to one question of a problem, whose model was loaded."""
+    from symcomm.model import ratio
+
     known = known_of(problem, ask, carried)
     chosen = accounting_of(problem.conventions, ask.conventions, extra)
     values = _numbers(known)
@@ -190,6 +192,11 @@ def answer_of(
         asked, about = ask.sheet or ask.quantity, model or no_model(problem.notation)
         own = tuple(name for name, _ in (*ask.conventions, *extra))  # those of the document hold where they matter
         derivation = derive(asked, about, dict(ask.options), chosen, values, own)
+        if ask.divided_by is not None:
+            below = replace(ask.divided_by, given=merge(ask.given, ask.divided_by.given))
+            other = answer_of(problem, below, model, extra, carried).derivation
+            compared = [field for field, _ in (*ask.conventions, *below.conventions)]
+            derivation = ratio(derivation, other, compared=compared)
         check_units(derivation, known)
         complete = derivation.values(**values)
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None

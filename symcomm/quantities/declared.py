@@ -173,9 +173,7 @@ class Registry(Mapping[str, DeclaredQuantity]):
 @cache
 def _groups(path: tuple[str, ...], ending: str) -> dict[str, str]:
     files = [file for root in path for file in Path(root).glob(f"*/*.{ending}")]
-    return {
-        f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")
-    }
+    return {f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")}
 
 
 def of_worksheet(sheet: Worksheet, group: str = "") -> DeclaredQuantity:

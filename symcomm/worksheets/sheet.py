@@ -302,7 +302,8 @@ class _Asked:
                 raise error.at(line.span) from None
             unit = units[line.name]
             seen = self.witness(line, zeros, {one.name for one in lines}) if line.run else None
-            made.append(Step(line.name, form, unit, Reason(line.rule, reason, witness=seen), line.relation, line.condition))
+            why = Reason(line.rule, reason, witness=seen)
+            made.append(Step(line.name, form, unit, why, line.relation, line.condition))
         return made
 
     def witness(self, line: WorksheetLine, zeros: Mapping[str, Fraction], shown: set[str]) -> Witness:

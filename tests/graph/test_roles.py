@@ -94,8 +94,9 @@ def test_an_example_without_a_batch_costs_what_a_batch_of_one_does(quantity: str
 
 
 @pytest.mark.parametrize(
-    ("x", "h", "bias"), [("x [D]", "h [F]", "b [F]"), ("x [1, D]", "h [1, F]", "b [F]"), ("x [1, D]", "h [1, F]", "b [1, F]")]
-)  # fmt: skip
+    ("x", "h", "bias"),
+    [("x [D]", "h [F]", "b [F]"), ("x [1, D]", "h [1, F]", "b [F]"), ("x [1, D]", "h [1, F]", "b [1, F]")],
+)
 def test_the_gradient_of_a_bias_is_no_sum_where_there_is_one_example(x: str, h: str, bias: str) -> None:
     """Forward 2DF and F additions, backward 4DF: the gradient of the bias is that of h."""
     model = load(("h = x W + b", f"{x}, W [D, F], {bias}", h))

@@ -24,6 +24,7 @@ def xxl(**values: int) -> sc.Model:
 
 def fits(capacity: int, share: Fraction) -> int:
     """The least number of devices that divides the batch, tried one after another."""
+
     def held(n: int) -> Fraction:
         return Fraction(16 * P, n) + share * Fraction(KEPT, n) + (1 - share) * KEPT
 

@@ -239,8 +239,12 @@ def pictures(path: Path | None) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("which", "kind"),
-    [(0, "svg"), (1, "pdf"), (0, "png"),
-     *(pytest.param(*one, marks=pytest.mark.long) for one in ((0, "pdf"), *((n, "svg") for n in (1, 2, 3, 4))))],
+    [
+        (0, "svg"),
+        (1, "pdf"),
+        (0, "png"),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in ((0, "pdf"), *((n, "svg") for n in (1, 2, 3, 4)))),
+    ],
 )
 def test_the_same_picture_gives_the_same_file(tmp_path: Path, which: int, kind: str) -> None:
     for name in ("a", "b"):

@@ -240,7 +240,8 @@ def _left(sizes: Sequence[int], cap: int, first: int, numbers: Numbers, rho: Fra
 
 def _followed(sizes: Sequence[int], first: int, numbers: Numbers, rho: Fraction) -> bool:
     """Whether no cap leaves less than ``V``, and one leaves that: caps that sums of neighbours close exactly."""
-    sums = {sum(sizes[a:b]) for a in range(min(len(sizes), _TRIED)) for b in range(a + 1, min(len(sizes), a + _TRIED) + 1)}
+    few = sizes[: 2 * _TRIED]
+    sums = {sum(few[a:b]) for a in range(_TRIED) for b in range(a + 1, a + 1 + _TRIED) if a < len(few)}
     left = [_left(sizes, cap, first, numbers, rho) for cap in sorted({*sums, sum(sizes)})]
     least = min(left)
     return numbers["V"] == least if len(sizes) <= _TRIED else numbers["V"] <= least

@@ -169,9 +169,7 @@ def _messages(setting: Setting, strategy: Strategy, made: Program) -> Iterator[C
                 elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
             what = "gradient of " if message.phase == "backward" else "activation "
             dtype = tensor.dtype or setting.dtype
-            sent.append(
-                Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region)
-            )
+            sent.append(Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region))
         amounts = [(call.phase, graph.relations.expand(call.elements), call.dtype) for call in sent]
         if same is not None and amounts != same:
             raise StrategyError(
@@ -229,7 +227,10 @@ def derive(
         raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
     held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
     chosen = [
-        c for c in every if collective in (None, c.kind) and phase in (None, c.phase)
+        c
+        for c in every
+        if collective in (None, c.kind)
+        and phase in (None, c.phase)
         and (c.kind == "send" or c.region.name in held.regions)
     ]
     work = Work(setting, *strategy.forms, m)

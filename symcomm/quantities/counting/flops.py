@@ -119,8 +119,9 @@ def _other_flops(setting: Setting, graph: Graph, op: Op) -> Form | None:
 def touched(setting: Setting, graph: Graph, ops: Iterable[Op]) -> tuple[str, ...]:
     """The conventions that change the count of these ops: what does not occur is not mentioned."""
     ops = tuple(ops)
-    sums = setting.accounting.operations == "all_ops"
-    found = ["flops"] if any(is_matrix_product(op) or (sums and op.kind == "contraction" and op.summed) for op in ops) else []
+    every = setting.accounting.operations == "all_ops"
+    sums = [op for op in ops if is_matrix_product(op) or (every and op.kind == "contraction" and op.summed)]
+    found = ["flops"] if sums else []
     if any(not is_matrix_product(op) and _other_flops(setting, graph, op) is not None for op in ops):
         found.append("operations")
     if any(is_matrix_product(op) and _masked(graph, op) for op in ops):

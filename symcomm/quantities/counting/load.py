@@ -132,8 +132,7 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     every = calls(setting, strategy, gradient_dtype)
     how = accounting.accumulation
     made_calls = [
-        ("end" if c.finishes and not repeats(how, c.what, c.meshes) else phases.get(c.phase, c.phase), c)
-        for c in every
+        ("end" if c.finishes and not repeats(how, c.what, c.meshes) else phases.get(c.phase, c.phase), c) for c in every
     ]
     names = run_again(setting.graph, RERUN[accounting.recomputation], setting.frozen)
     if names:

@@ -192,8 +192,14 @@ def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activ
     if best is None:
         raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
     text = f"{name} = {least} would do, but {why.message}: the next number that divides what it cuts."
-    work.define(f"{name}_fit", num(best), ONE, "divides", text,
-                witness=lambda numbers: next(n for n in count(ceil(numbers[f"{name}_min"])) if not uneven(n)))
+    work.define(
+        f"{name}_fit",
+        num(best),
+        ONE,
+        "divides",
+        text,
+        witness=lambda numbers: next(n for n in count(ceil(numbers[f"{name}_min"])) if not uneven(n)),
+    )
 
 
 def _said(work: Work, name: str, expr: Expr, text: str, witness: Witness | None = None) -> Form:
