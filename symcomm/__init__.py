@@ -10,14 +10,18 @@ Public names are imported when they are first used, so that ``import symcomm`` c
 from __future__ import annotations
 
 from importlib import import_module
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from symcomm.accounting import Accounting
-    from symcomm.derivation import Derivation, Reason, Step
+    from symcomm.derivation import Derivation, Reason, Step, symbols
+    from symcomm.differentiation.trace import trace
     from symcomm.errors import SymcommError
+    from symcomm.exam.key import Key, check, key_of, mistakes_of
+    from symcomm.exam.verdict import Verdict
     from symcomm.fitting import fit
     from symcomm.hardware.devices import Device, device, devices
     from symcomm.hardware.paths import wiring
@@ -62,6 +66,7 @@ _HOMES = {
     "Expert": "symcomm.parallel.strategy",
     "FullySharded": "symcomm.parallel.strategy",
     "HybridSharded": "symcomm.parallel.strategy",
+    "Key": "symcomm.exam.key",
     "Model": "symcomm.model",
     "Notation": "symcomm.notation",
     "OptimizerSharded": "symcomm.parallel.strategy",
@@ -74,19 +79,23 @@ _HOMES = {
     "Strategy": "symcomm.parallel.strategy",
     "SymcommError": "symcomm.errors",
     "Tensor": "symcomm.parallel.strategy",
+    "Verdict": "symcomm.exam.verdict",
     "Zero1": "symcomm.parallel.strategy",
     "Zero2": "symcomm.parallel.strategy",
     "balance": "symcomm.quantities.time.peak_rate",
     "break_even": "symcomm.optimum.sensitivity",
     "broadcast": "symcomm.model",
+    "check": "symcomm.exam.key",
     "crossover": "symcomm.optimum.crossover",
     "device": "symcomm.hardware.devices",
     "devices": "symcomm.hardware.devices",
     "fit": "symcomm.fitting",
     "judge": "symcomm.quantities.time.bound",
+    "key_of": "symcomm.exam.key",
     "load": "symcomm.problems.load",
     "maximise": "symcomm.optimum.minimum",
     "minimise": "symcomm.optimum.minimum",
+    "mistakes_of": "symcomm.exam.key",
     "model_of_parts": "symcomm.model",
     "parse_strategy": "symcomm.parallel.strategy",
     "peak_rate": "symcomm.model",
@@ -96,6 +105,8 @@ _HOMES = {
     "search": "symcomm.searching.run",
     "sensitivity": "symcomm.optimum.sensitivity",
     "solve": "symcomm.problems.solve",
+    "symbols": "symcomm.derivation",
+    "trace": "symcomm.differentiation.trace",
     "wiring": "symcomm.hardware.paths",
 }
 
@@ -109,6 +120,7 @@ __all__ = [
     "Expert",
     "FullySharded",
     "HybridSharded",
+    "Key",
     "Model",
     "Notation",
     "OptimizerSharded",
@@ -121,20 +133,24 @@ __all__ = [
     "Strategy",
     "SymcommError",
     "Tensor",
+    "Verdict",
     "Zero1",
     "Zero2",
     "__version__",
     "balance",
     "break_even",
     "broadcast",
+    "check",
     "crossover",
     "device",
     "devices",
     "fit",
     "judge",
+    "key_of",
     "load",
     "maximise",
     "minimise",
+    "mistakes_of",
     "model_of_parts",
     "parse_strategy",
     "peak_rate",
@@ -144,6 +160,8 @@ __all__ = [
     "search",
     "sensitivity",
     "solve",
+    "symbols",
+    "trace",
     "wiring",
 ]
 
@@ -151,6 +169,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         found = getattr(import_module(_HOMES[name]), name)
+        if isfunction(found):
+            from symcomm.doors import door
+
+            found = door(found)
         globals()[name] = found
         return found
     raise AttributeError(f"module 'symcomm' has no attribute '{name}'")

@@ -6,7 +6,7 @@ was made under, prints the fields that touched it, and refuses to be combined wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
 from symcomm.errors import AccountingError, nearest
@@ -28,6 +28,10 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("flops", "mac", "A multiply-add counts as one operation."),
     Convention("operations", "matmul_only", "Only matrix products are counted."),
     Convention("operations", "all_ops", "Pointwise functions, normalisations and softmax are counted, too."),
+    Convention("parameters", "every_weight", "Every weight is counted: matrices, embeddings, norms and biases."),
+    Convention(
+        "parameters", "layer_matrices", "Only the matrices of layers are counted: no embeddings, norms and biases."
+    ),
     Convention("attention", "full", "Attention scores are counted for all pairs of positions."),
     Convention("attention", "causal_half", "Only the L(L+1)/2 unmasked pairs of a causal attention are counted."),
     Convention("input_gradient", "needed", "Every layer computes the gradient of its input, the first one as well."),
@@ -99,7 +103,9 @@ CONVENTIONS: tuple[Convention, ...] = (
         "the tensor in each direction.",
     ),
     Convention("torus", "one_axis_at_a_time", "The axes of a torus are used one after the other, by the whole tensor."),
-    Convention("torus", "all_axes_at_once", "All axes of a torus are used at once, each by a part of the tensor."),
+    Convention(
+        "torus", "all_axes_at_once", "All axes of a torus are used at once, each by a part of the tensor."
+    ),
     Convention("chunks", "padded", "A payload that does not divide is padded to equal chunks of whole elements."),
     Convention("chunks", "divisible", "The payload is taken to divide into equal chunks."),
     Convention("message_cost", "alpha_beta", "A message costs its latency, and its bytes over the bandwidth."),
@@ -182,6 +188,7 @@ class Accounting:
 
     flops: str = "fma2"
     operations: str = "matmul_only"
+    parameters: str = "every_weight"
     attention: str = "full"
     input_gradient: str = "needed"
     traffic: str = "compulsory"
@@ -227,6 +234,8 @@ class Accounting:
             if isinstance(choice, Accounting):
                 made = choice
                 continue
+            if not isinstance(choice, str):
+                raise AccountingError(f"a convention is a name, not a {type(choice).__name__}", hint="such as payload")
             homes = [row.field for row in CONVENTIONS if row.name == choice]
             if not homes:
                 raise AccountingError(
@@ -266,3 +275,6 @@ class Accounting:
     def statements(self, touched: tuple[str, ...]) -> tuple[Convention, ...]:
         """The conventions of the fields that touched a derivation, for the head of a write-up."""
         return tuple(_CHOICES[name][getattr(self, name)] for name in dict.fromkeys(touched))
+
+
+AccountingLike = str | Accounting | Mapping[str, str] | None  # how conventions may be given

@@ -76,6 +76,10 @@ class SymcommError(Exception):
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: a mistake in the input has no use for fifty lines of Python."""
+        return [f"{type(self).__name__}: {self}"]
+
     def at(self, span: Span | None) -> SymcommError:
         """The same error with a place, where it had none."""
         if self.span is None and span is not None:

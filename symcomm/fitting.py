@@ -253,8 +253,8 @@ def measurements(rows: Iterable[Sequence[object] | Measurement]) -> tuple[Measur
         if isinstance(row, Measurement):
             made.append(row)
             continue
-        if len(row) != 3:
-            raise ValuesError(f"row {number} has {len(row)} values", hint="size, ranks and time")
+        if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != 3:
+            raise ValuesError(f"row {number} is {str(row)[:60]}", hint="size, ranks and time")
         try:
             size, ranks, time = _size(row[0]), exact(row[1], "the ranks"), _time(row[2])
         except ValuesError as error:

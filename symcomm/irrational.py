@@ -8,7 +8,7 @@ from symcomm.form import Form
 from symcomm.units import ONE, Quantity, decimal_text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Irrational(Quantity):
     """A number that no fraction says: ``value`` is a fraction within 10^-30 of it, for reading and comparing only.
 

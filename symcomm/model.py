@@ -11,10 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from symcomm.accounting import Accounting
+from symcomm.accounting import Accounting, AccountingLike
 from symcomm.derivation import Derivation, exact
+from symcomm.doors import door
 from symcomm.dtypes import USUAL_DTYPE, formats
 from symcomm.errors import StrategyError, TableError, ValuesError, nearest
+from symcomm.files import read_text
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
@@ -24,12 +26,12 @@ from symcomm.quantities import QUANTITIES
 from symcomm.quantities.kept import derived
 from symcomm.quantities.methods import DerivedQuantities
 from symcomm.readers.blueprint import Blueprint, PartGraph
-from symcomm.readers.reading import Leaves, read, read_text
+from symcomm.readers.reading import Leaves, read
 from symcomm.setting import Setting
 from symcomm.text.finder import layer_tables
 from symcomm.text.formula import parse_layer
 from symcomm.text.table import Table, as_text
-from symcomm.units import ONE
+from symcomm.units import ONE, Number
 
 
 def _whole_ranks(setting: Setting, strategy: object) -> None:
@@ -142,6 +144,7 @@ class Model(DerivedQuantities):
         """What the reader repaired, supposed or left out."""
         return self.graph.notes
 
+    @door
     def part(self, name: str) -> Model:
         """One region of the model (an embedding, a layer, a head) as a model of its own.
 
@@ -149,7 +152,8 @@ class Model(DerivedQuantities):
         """
         return replace(self, graph=self.graph.region(name), name=name, tables=(), literal=None)
 
-    def derive(self, quantity: str, *, accounting: str | Accounting | Mapping[str, str] | None = None,
+    @door
+    def derive(self, quantity: str, *, accounting: AccountingLike = None,
                asked: tuple[str, ...] | None = None, **options: Any) -> Derivation:  # fmt: skip
         """The derivation of a quantity by its name; ``accounting`` is a name, a mapping or an ``Accounting``.
 
@@ -165,9 +169,9 @@ class Model(DerivedQuantities):
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
         said = {k: v for k, v in options.items() if v is not None}
-        setting = replace(setting, named=frozenset(_named(said)))
         declared = QUANTITIES[quantity]
         declared.check(said)
+        setting = replace(setting, named=frozenset(_named(said)))
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
             if not self.graph.flow and (quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy"))):
@@ -185,6 +189,7 @@ class Model(DerivedQuantities):
         return replace(self, values={**self.values, **_numbers(values, self.graph)})
 
 
+@door
 def load(
     source: str | Path | Table,
     *,
@@ -211,7 +216,7 @@ def load(
         if isinstance(source, Path) or ("\n" not in source and len(source) < 1000):
             path = Path(source)
             file = file or str(source)
-            text = read_text(path)
+            text = read_text(path, "the path of a problem file or a table")
         else:
             text, file = source.removeprefix("\ufeff"), file or "<text>"
         found = layer_tables(text, file)
@@ -275,6 +280,8 @@ def model_of_parts(
     Raises ``ValuesError`` where their number formats or values differ, or where no row makes such a tensor.
     """
     known: dict[str, Fraction] = {}
+    if not models:
+        raise ValuesError("a model needs a part", hint='model_of_parts([(embedding, "x"), (layer, "y")])')
     for model, _ in models:
         if model.dtype != models[0][0].dtype:
             raise ValuesError(f"{models[0][0].name} is in {models[0][0].dtype}, but {model.name} in {model.dtype}",
@@ -287,6 +294,7 @@ def model_of_parts(
     return from_blueprint(Blueprint(name, made, {}), dtype=dtype, values={**known, **(values or {})}, notation=notation)
 
 
+@door
 def load_known(source: object, *, name: str = "", dtype: str = "", values: Mapping[str, object] | None = None,
                notation: Notation | None = None, architecture: str = "", leaves: Leaves | None = None,
                loss: bool = False, **other: Any) -> Model | None:  # fmt: skip
@@ -361,7 +369,10 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     )  # fmt: skip
 
 
-def peak_rate(clock: object = None, units: object = None, fma: object = None, accounting: Any = None) -> Derivation:
+def peak_rate(
+    clock: Number | None = None, units: Number | None = None, fma: Number | None = None,
+    accounting: AccountingLike = None,
+) -> Derivation:  # fmt: skip
     """The peak rate of a processor.
 
     >>> str(peak_rate(clock="1.41 GHz", units=108, fma=512).at())
@@ -371,7 +382,7 @@ def peak_rate(clock: object = None, units: object = None, fma: object = None, ac
     return empty.derive("peak_rate", accounting=accounting, clock=clock, units=units, fma=fma)
 
 
-def broadcast(plan: str, accounting: Any = None, **options: Any) -> Derivation:
+def broadcast(plan: str, accounting: AccountingLike = None, **options: Any) -> Derivation:
     """The time of a broadcast from the host: the plan ``host``, ``serial``, ``relay`` or ``pipelined``.
 
     ``options`` are those of the quantity; what is not given stays a symbol, a latency of 0 is left out.

@@ -113,7 +113,8 @@ def axis_role(meaning: str) -> AxisRole:
 class Notation:
     """How a document writes and explains its names, over the usual meanings.
 
-    ``latex`` and ``meanings`` map plain names to what the author wrote and said.
+    ``latex`` and ``meanings`` map plain names to what the author wrote and said, ``spellings`` to other names that an
+    answer may use.
 
     >>> Notation().meaning("D")
     'model dimension'
@@ -121,6 +122,7 @@ class Notation:
 
     latex: dict[str, str] = field(default_factory=dict)
     meanings: dict[str, str] = field(default_factory=dict)
+    spellings: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def meaning(self, name: str) -> str:
         """What a name stands for; empty where nobody said."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, total_ordering
+from numbers import Rational
+from typing import cast
 
 from symcomm.errors import ValuesError, nearest
 
@@ -171,14 +174,21 @@ def _parse(text: str, prefixes: bool) -> tuple[Fraction, Unit]:
     return scale, unit
 
 
-@dataclass(frozen=True)
+@total_ordering
+@dataclass(frozen=True, eq=False)
 class Quantity:
-    """An exact number with its unit; comparisons are exact.
+    """An exact number with its unit: it can be added, multiplied and compared, and comparisons are exact.
+
+    A bare number beside it is taken to be in its unit, a text is read as a number with a unit. Raises ``ValuesError``
+    for units that do not fit together, and for a float, which is not exact.
 
     >>> str(Quantity(Fraction(12 * 2**30), BYTE))
     '12 884 901 888 B = 12 GiB ≈ 12.88 GB'
     >>> str(Quantity(Fraction(4096, 3), Unit.parse("FLOP/byte")))
     '4096/3 FLOP/B ≈ 1365.33 FLOP/B'
+    >>> sent = Quantity.parse("12 GiB")
+    >>> str(2 * sent / "50 GB/s"), sent > "12 GB", float(sent.to("GiB"))
+    ('0.51539607552 s ≈ 515.4 ms', True, 12.0)
     """
 
     value: Fraction
@@ -186,6 +196,117 @@ class Quantity:
 
     def __str__(self) -> str:
         return " ".join(part for pair in self.lines() for part in pair if part)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    def _repr_latex_(self) -> str:
+        """Its readings as a notebook shows them."""
+        shown: list[str] = []
+        for relation, text in self.lines():
+            number, _, unit = re.sub(r"(?<=\d) (?=\d{3})", r"\\,", text).partition(" ")
+            number = re.sub(r"·10\^(-?\d+)", r" \\cdot 10^{\1}", number)
+            shown.append({"≈": r"\approx ", "=": "= "}.get(relation, "") + number)
+            if unit:
+                shown[-1] += rf"\ \mathrm{{{unit}}}".replace("%", r"\%").replace("·", r"\cdot ").replace("µ", r"\mu ")
+        return f"${' '.join(shown)}$"
+
+    # -- arithmetic ----------------------------------------------------------------------------
+
+    def _other(self, other: object, unit: Unit) -> Quantity | None:
+        """What stands beside it; a bare number is in ``unit``. None for what is no number."""
+        if isinstance(other, str):
+            other = Quantity.parse(other)
+        if isinstance(other, Quantity):
+            return other
+        if isinstance(other, float):
+            raise ValuesError(f"{other!r} is a float, which is not exact", hint=f'write "{other!r}" or a Fraction')
+        if isinstance(other, Rational) and not isinstance(other, bool):
+            return Quantity(Fraction(int(other.numerator), int(other.denominator)), unit)
+        return None
+
+    def _same(self, other: object, does: Callable[[Fraction, Fraction], Fraction], word: str) -> Quantity:
+        found = self._other(other, self.unit)
+        if found is None:
+            return cast("Quantity", NotImplemented)
+        return Quantity(does(self.value, self._alike(found, word)), self.unit)
+
+    def _alike(self, other: Quantity, word: str) -> Fraction:
+        """The value of another quantity in this one's unit."""
+        other = other.within(self.unit)
+        if other.unit != self.unit:
+            raise ValuesError(f"{self.reading} and {other.reading} cannot be {word}: they are in different units")
+        return other.value
+
+    def __add__(self, other: object) -> Quantity:
+        return self._same(other, lambda a, b: a + b, "added")
+
+    def __sub__(self, other: object) -> Quantity:
+        return self._same(other, lambda a, b: a - b, "subtracted")
+
+    def __rsub__(self, other: object) -> Quantity:
+        return self._same(other, lambda a, b: b - a, "subtracted")
+
+    def __mul__(self, other: object) -> Quantity:
+        found = self._other(other, ONE)
+        return NotImplemented if found is None else Quantity(self.value * found.value, self.unit * found.unit)
+
+    def __truediv__(self, other: object) -> Quantity:
+        found = self._other(other, ONE)
+        if found is not None and not found.value:
+            raise ValuesError(f"{self.reading} is divided by zero")
+        return NotImplemented if found is None else Quantity(self.value / found.value, self.unit / found.unit)
+
+    def __rtruediv__(self, other: object) -> Quantity:
+        found = self._other(other, ONE)
+        return NotImplemented if found is None else found / self
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Quantity:
+        return Quantity(-self.value, self.unit)
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            found = self._other(other, self.unit)
+        except ValuesError:  # what is no number is not equal to one
+            return isinstance(other, float) and self.value == Fraction(other)
+        if found is None:
+            return NotImplemented
+        found = found.within(self.unit)
+        return (found.value, found.unit) == (self.value, self.unit)
+
+    def __lt__(self, other: object) -> bool:
+        found = self._other(other, self.unit)
+        return NotImplemented if found is None else self.value < self._alike(found, "compared")
+
+    def __hash__(self) -> int:
+        return hash(self.base().value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __int__(self) -> int:
+        """The whole number that it is; raises ``ValuesError`` where it is none."""
+        if self.value.denominator != 1:
+            raise ValuesError(f"{self} is no whole number", hint="float() or .value gives the number")
+        return int(self.value)
+
+    def to(self, unit: str) -> Quantity:
+        """The same amount said in another unit, with its prefix; ``float`` gives the number in it.
+
+        Raises ``ValuesError`` for a unit that measures something else.
+
+        >>> str(Quantity.parse("12 GiB").to("GB")), float(Quantity.parse("90 min").to("h"))
+        ('12.884901888 GB', 1.5)
+        """
+        if not isinstance(unit, str):
+            raise ValuesError(f"a unit is a text, not a {type(unit).__name__}", hint='to("GiB")')
+        scale, parsed = _parse(unit, prefixes=True)
+        one, mine = Quantity(scale, parsed).base(), self.base()
+        if one.unit != mine.unit:
+            raise ValuesError(f"{self.reading} cannot be said in {unit.strip()[:40]}", hint=f"it is in {self.unit}")
+        return Converted(self.value, self.unit, unit.strip(), mine.value / one.value)
 
     def lines(self) -> tuple[tuple[str, str], ...]:
         """The ways to say it, each as (relation, text): exact ones first, then rounded ones, marked ``≈``."""
@@ -244,17 +365,7 @@ class Quantity:
     @classmethod
     def written(cls, text: str) -> Quantity:
         """The same in the unit that is written: hours stay hours."""
-        match = _QUANTITY.fullmatch(text)
-        if match is None:
-            raise ValuesError(
-                f"'{text[:60]}' is not a number with a unit",
-                hint="write for instance 80 GiB, 1.41 GHz or 12 345 B, digits in groups of three",
-            )
-        written = re.sub(r"[^\d+\-./eE]", "", re.sub(r"\s?[·*×]\s?10\^", "e", match[1]))
-        if re.search(r"/0+$", written):
-            raise ValuesError(f"'{text[:60]}' divides by zero")
-        scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
-        return cls(Fraction(written) * scale, unit)
+        return _written(text)
 
     def base(self) -> Quantity:
         """The same amount in bytes and seconds, not in bits and hours.
@@ -276,6 +387,44 @@ class Quantity:
         """
         one, mine = Quantity(Fraction(1), unit).base(), self.base()
         return Quantity(mine.value / one.value, unit) if one.unit == mine.unit else self
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Converted(Quantity):
+    """An amount that is said in a unit of one's choice: ``number`` is how many of ``spelling`` it is."""
+
+    spelling: str = ""
+    number: Fraction = Fraction(0)
+
+    def __float__(self) -> float:
+        return float(self.number)
+
+    def __int__(self) -> int:
+        return int(Quantity(self.number))
+
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        exact = exact_text(self.number)
+        if self.number.denominator == 1 or decimals(self.number):
+            return (("", f"{exact} {self.spelling}"),)
+        return (("", f"{exact} {self.spelling}"), ("≈", f"{decimal_text(self.number)} {self.spelling}"))
+
+
+Number = int | Fraction | str | Quantity  # how a number may be given: a text has its unit
+
+
+@lru_cache(maxsize=4096)
+def _written(text: str) -> Quantity:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValuesError(
+            f"'{text[:60]}' is not a number with a unit",
+            hint="write for instance 80 GiB, 1.41 GHz or 12 345 B, digits in groups of three",
+        )
+    written = re.sub(r"[^\d+\-./eE]", "", re.sub(r"\s?[·*×]\s?10\^", "e", match[1]))
+    if re.search(r"/0+$", written):
+        raise ValuesError(f"'{text[:60]}' divides by zero")
+    scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
+    return Quantity(Fraction(written) * scale, unit)
 
 
 _INTEGER = r"(?:\d{1,3}(?:[ _\u00a0\u2009\u202f]\d{3}){1,13}(?!\d)|\d{1,42})"

@@ -18,7 +18,10 @@ PACKAGE = ROOT / "symcomm"
 FLOORS = {
     "symcomm.errors": 0,
     "symcomm.units": 0,
+    "symcomm.files": 0,
+    "symcomm.doors": 0,
     "symcomm.accounting": 0,
+    "symcomm.editions": 0,
     "symcomm.notation": 1,
     "symcomm.form": 1,
     "symcomm.collected": 1,
@@ -26,6 +29,7 @@ FLOORS = {
     "symcomm.text": 1,
     "symcomm.identity": 2,
     "symcomm.dtypes": 2,
+    "symcomm.sweep": 2,
     "symcomm.derivation": 2,
     "symcomm.printing": 2,
     "symcomm.graph": 3,

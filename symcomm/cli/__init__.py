@@ -6,14 +6,23 @@ Mistakes in the input are told with their place and end with status 2; a bug say
 
 from __future__ import annotations
 
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import current_thread, main_thread
 from typing import Any
 
 import click
 
 from symcomm import __version__
+from symcomm.cli.check import check
 from symcomm.cli.completion import completion
 from symcomm.cli.derive import derive, passes, quantities, schema
+from symcomm.cli.exam import exam
+from symcomm.cli.grade import grade
 from symcomm.cli.search import search
+from symcomm.cli.shared import shown_text
 from symcomm.cli.show import show
 from symcomm.cli.solve import solve
 
@@ -27,7 +36,11 @@ class _Commands(click.Group):
         from symcomm.errors import SymcommError
 
         try:
-            return super().invoke(ctx)
+            with _ends_politely():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(128 + signal.SIGINT)
         except SymcommError as error:
             if ctx.params.get("debug"):
                 raise
@@ -44,9 +57,17 @@ class _Commands(click.Group):
             ctx.exit(1)
 
 
-def shown_text(text: str) -> str:
-    """Text of a file as a terminal may show it: nothing in it is an order to the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+@contextmanager
+def _ends_politely() -> Iterator[None]:
+    """While it lasts, SIGTERM ends the program so that what is waiting in temporary files is taken away."""
+    if current_thread() is not main_thread():  # only the main thread may say what a signal does
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -55,9 +76,9 @@ def shown_text(text: str) -> str:
 def main(debug: bool) -> None:
     """Derive the cost of neural networks in closed form from layer tables, every step shown.
 
-    Exit status: 0 done, 1 a check failed or a bug in symcomm, 2 a mistake in the input.
+    Exit status: 0 done, 1 a check failed or a bug in symcomm, 2 a mistake in the input, 130 interrupted.
     """
 
 
-for _command in (solve, derive, quantities, passes, schema, search, show, completion):
+for _command in (solve, derive, quantities, passes, schema, search, show, check, exam, grade, completion):
     main.add_command(_command)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from symcomm.cli.shared import accounting_option, conventions, quantities_of, read_model, reading, write
+from symcomm.cli.shared import PATH, accounting_option, conventions, quantities_of, read_model, reading, write
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -68,7 +68,7 @@ _deriving = (
     accounting_option,
     click.option("--to", "form", type=click.Choice(DERIVED), default="text", show_default=True,
                  help="How it is written."),
-    click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal."),
+    click.option("-o", "--output", type=PATH, help="A file instead of the terminal."),
 )  # fmt: skip
 
 

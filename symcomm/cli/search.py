@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from symcomm.cli.shared import accounting_option, conventions, progress_bar, read_model, reading, values, write
+from symcomm.cli.shared import PATH, accounting_option, conventions, progress_bar, read_model, reading, values, write
 
 _searching = (
     click.option("--devices", type=int, required=True, help="How many devices the mesh has."),
@@ -48,7 +48,7 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--at", multiple=True, metavar="NAME=VALUE,...", help="Numbers: N_layer=32,D=4096.")
 @accounting_option
 @reading
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
+@click.option("-o", "--output", type=PATH, help="A file instead of the terminal.")
 def search(
     file: Path, strategies: tuple[str, ...], sizes: tuple[str, ...], at: tuple[str, ...], accounting: tuple[str, ...],
     name: str, repeat: str, batch: str, loss: bool, picture: Path | None, as_json: bool, output: Path | None,

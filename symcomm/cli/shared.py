@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from symcomm.units import Quantity
 
 
+class _NamedPath(click.Path):
+    """A path that has a name: ``-o ''`` is not the present folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail("no file is named; for instance: -o out", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _NamedPath(path_type=Path)
+
+
 def comma(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
     def read(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
         from symcomm.errors import nearest
@@ -30,6 +42,11 @@ def comma(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, s
         return names
 
     return read
+
+
+def shown_text(text: str) -> str:
+    """Text of a file as a terminal may show it: nothing in it is an order to the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
 def values(texts: Sequence[str]) -> dict[str, Fraction]:
@@ -104,17 +121,12 @@ def write(text: str, output: Path | None, read: Path | None = None) -> None:
         click.echo(text, nl=not text.endswith("\n"))
         return
     from symcomm.errors import RenderError
+    from symcomm.files import write_file
 
     if read is not None and output.resolve() == read.resolve():
         raise RenderError(f"{output} is the file of the model, which would be overwritten", hint="choose another name")
 
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        part = output.with_name(f".{output.name}.part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(output)
-    except OSError as error:
-        raise RenderError(f"{output} cannot be written: {error.strerror}") from None
+    write_file(output, text)
     click.echo(str(output))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import read_model, reading, write
+from symcomm.cli.shared import PATH, read_model, reading, write
 
 if TYPE_CHECKING:
     from symcomm.model import Model
@@ -20,7 +20,7 @@ SHOWN = ("text", "json", "svg", "dot")
 @click.argument("file", type=click.Path(path_type=Path))
 @reading
 @click.option("--to", "form", type=click.Choice(SHOWN), default="text", show_default=True, help="How it is shown.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file instead of the terminal.")
+@click.option("-o", "--output", type=PATH, help="A file instead of the terminal.")
 def show(file: Path, name: str, repeat: str, batch: str, loss: bool, form: str, output: Path | None) -> None:
     """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph.
 

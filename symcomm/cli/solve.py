@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from symcomm.cli.shared import accounting_option, comma, conventions, progress_bar
+from symcomm.cli.shared import PATH, accounting_option, comma, conventions, progress_bar
+from symcomm.editions import DETAILS, EDITIONS
 
 FORMATS = ("pdf", "md", "tex", "html")
 
@@ -17,19 +19,32 @@ FORMATS = ("pdf", "md", "tex", "html")
     "--to", "formats", default="pdf", show_default=True, callback=comma(FORMATS), metavar="LIST",
     help="Formats, with commas: pdf, md, tex, html.",
 )  # fmt: skip
-@click.option("-o", "--output", default="out", show_default=True, type=click.Path(path_type=Path), help="A folder.")
+@click.option("-o", "--output", default="out", show_default=True, type=PATH, help="A folder.")
 @click.option("--templates", type=click.Path(path_type=Path), help="A folder with templates that replace ours.")
 @click.option(
     "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True, help="What makes the PDF."
 )
+@click.option(
+    "--edition", "editions", default="solution", show_default=True, callback=comma(EDITIONS), metavar="LIST",
+    help="Editions, with commas: paper, solution, key, graders.",
+)  # fmt: skip
+@click.option("--detail", type=click.Choice(DETAILS), help="How much of each derivation is shown.")
 @accounting_option
 def solve(
-    file: Path, formats: tuple[str, ...], output: Path, templates: Path | None, engine: str, accounting: tuple[str, ...]
+    file: Path,
+    formats: tuple[str, ...],
+    output: Path,
+    templates: Path | None,
+    engine: str,
+    editions: tuple[str, ...],
+    detail: str | None,
+    accounting: tuple[str, ...],
 ) -> None:
     """Solve a problem FILE: every question derived, as a worked solution.
 
     \b
     symcomm solve homework.md --to pdf,md,tex,html -o out/
+    symcomm solve homework.md --edition paper,solution,key,graders -o out/
     """
     from symcomm.problems.problem import read_problem
     from symcomm.problems.solve import solve as solved
@@ -37,7 +52,10 @@ def solve(
     problem = read_problem(file)
     with progress_bar() as progress:
         document = solved(problem, progress, conventions(accounting))
-    from symcomm.render import render
+    if detail:
+        document = replace(document, detail=detail)  # type: ignore[arg-type]  # click checked it
+    from symcomm.render import editions as rendered
 
-    for path in render(document, formats, output, templates=templates, engine=engine, name=file.stem):  # type: ignore[arg-type]  # click checked it
+    for path in rendered(document, formats, output, editions=editions, templates=templates, engine=engine,  # type: ignore[arg-type]  # click checked them
+                         name=file.stem):  # fmt: skip
         click.echo(str(path))

@@ -1,11 +1,11 @@
 """Derivations: checked steps with reasons whose last expression is the answer, and how they are written down."""
 
-from symcomm.derivation.derivation import Derivation
+from symcomm.derivation.derivation import Derivation, symbols
 from symcomm.derivation.numbers import Numbers, worked_out
 from symcomm.derivation.relations import Relations, exact, put, rational
 from symcomm.derivation.steps import RELATIONS, Comparison, Condition, Exhibit, Reason, Relation, Step, Witness
 
 __all__ = [
     "RELATIONS", "Comparison", "Condition", "Derivation", "Exhibit", "Numbers", "Reason", "Relation", "Relations",
-    "Step", "Witness", "exact", "put", "rational", "worked_out",
+    "Step", "Witness", "exact", "put", "rational", "symbols", "worked_out",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -28,7 +29,8 @@ from symcomm.printing.forms import plain
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
-    from sympy import Expr
+    from pandas import DataFrame
+    from sympy import Expr, Symbol
 
 
 def _irrational(number: Expr, unit: Unit) -> Quantity:
@@ -58,8 +60,8 @@ class Derivation:
     ``touched`` names the fields of ``accounting`` that changed this number. ``given`` are values known when it was
     made; ``at`` takes more, and refuses numbers that break ``where`` or one of the ``checks``. ``sizes`` are the
     symbols of the model, which count things, and ``named`` what else was named in the question: they have a meaning
-    though the answer may not depend on them. Combining derivations under different accountings raises
-    ``AccountingError``.
+    though the answer may not depend on them. ``lead`` says in a sentence or two what is cut or counted. Combining
+    derivations under different accountings raises ``AccountingError``.
 
     >>> from symcomm.derivation import Reason
     >>> from symcomm.form import Sym, product
@@ -82,6 +84,7 @@ class Derivation:
     sizes: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     named: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False, repr=False)
+    lead: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -173,8 +176,8 @@ class Derivation:
         unit = said.unit if isinstance(said, Quantity) else ONE
         if found < 0:
             raise ValuesError(f"{name} is {found}, but it cannot be negative")
-        counts = any(s.name == name and s.is_integer for s in self.expr.free_symbols)
-        if counts and not unit.is_count and unit != self.symbol_unit(name):
+        other = not unit.is_count and unit != self.symbol_unit(name)
+        if other and any(s.name == name and s.is_integer for s in self.expr.free_symbols):
             raise ValuesError(f"{name} is given in {unit}, but it is a number of things", hint=f"{name}: 8")
         return found
 
@@ -200,13 +203,7 @@ class Derivation:
         Raises ``ValuesError`` where a number is missing or the numbers contradict one another.
         """
         known = self.values(**values)
-        for condition in self.where:
-            if all(name in known for name in condition.names) and not condition.holds(known):
-                numbers = ", ".join(f"{name} = {known[name]}" for name in condition.names)
-                raise ValuesError(
-                    f"{self.title}: the closed form holds where {condition}, and {numbers}",
-                    hint="give the numbers when it is derived, not afterwards",
-                )
+        self.holds(known)
         with suppress(ValuesError):  # what has no number, or no rational one, is told below
             collected, names = self._collected
             if all(known.get(name, 0) > 0 for name in names):  # a zero may stand where others cancel it
@@ -225,6 +222,30 @@ class Derivation:
                     with suppress(IrrationalError):
                         forms.evaluate(piece, known)
             return _irrational(forms.value(result, {n: rational(known[n]) for n in forms.names(result)}), self.unit)
+
+    def holds(self, known: Mapping[str, Fraction]) -> None:
+        """Raises ``ValuesError`` where numbers break a condition under which the closed form holds."""
+        for condition in self.where:
+            if all(name in known for name in condition.names) and not condition.holds(known):
+                numbers = ", ".join(f"{name} = {known[name]}" for name in condition.names)
+                raise ValuesError(
+                    f"{self.title}: the closed form holds where {condition}, and {numbers}",
+                    hint="give the numbers when it is derived, not afterwards",
+                )
+
+    def sweep(self, /, **values: object) -> DataFrame:
+        """The answer at every combination of numbers, ``k=[2, 4, 8]``: a pandas frame with a row each.
+
+        Raises ``ValuesError`` as ``at`` does, telling the combination.
+        """
+        from symcomm.sweep import sweep
+
+        def known_at(**numbers: object) -> dict[str, Fraction]:
+            known = self.values(**numbers)
+            self.holds(known)
+            return known
+
+        return sweep(self.expr, str(self.unit), values, known_at)
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -365,6 +386,10 @@ class Derivation:
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        unit = "" if self.unit == ONE else f" {self.unit}"
+        return f"<Derivation {self.title}: {shorten(plain(self.answer.form) + unit, 200, placeholder=' ...')}>"
+
     def _repr_latex_(self) -> str:
         return self.latex()
 
@@ -373,3 +398,25 @@ class Derivation:
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+def symbols(names: str, of: Derivation | None = None) -> tuple[Symbol, ...]:
+    """The SymPy symbols of names, as derivations have them, so that one's own formula can be compared with ``expr``.
+
+    They are positive whole numbers; a measured amount (a bandwidth) is not whole: ``of`` takes them from a derivation.
+    Raises ``ValuesError`` for what cannot be a name, and for a name that the derivation does not have.
+
+    >>> D, N = symbols("D N_layer")
+    >>> (24 * N * D**2).free_symbols == {N, D}, D.is_integer
+    (True, True)
+    """
+    from symcomm.notation import symbol
+
+    wanted = names.replace(",", " ").split()
+    if of is None:
+        return tuple(symbol(name) for name in wanted)
+    known = {s.name: s for s in (*of.expr.free_symbols, *(s for expr in of.worth.values() for s in expr.free_symbols))}
+    for name in wanted:
+        if name not in known:
+            raise ValuesError(f"{of.title} has no symbol '{name[:60]}'", hint=nearest(name, [*known]))
+    return tuple(known[name] for name in wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Rational
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -118,8 +119,8 @@ def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
     """
     if isinstance(value, bool):
         raise ValuesError(f"{name} is {value}: a number is needed")
-    if isinstance(value, (int, Fraction)):
-        return Fraction(value)
+    if isinstance(value, Rational):  # NumPy's integers, too
+        return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, Irrational):
         raise ValuesError(f"{name} is irrational, about {float(value.value):.6g}: an exact number is needed")
     if isinstance(value, (str, Quantity)):

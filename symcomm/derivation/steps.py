@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from textwrap import shorten
+from typing import TYPE_CHECKING, Literal
 
 from symcomm import form as forms
 from symcomm.derivation.numbers import Numbers
 from symcomm.errors import Span
 from symcomm.form import Form
 from symcomm.printing.forms import plain
-from symcomm.units import Quantity, Unit
+from symcomm.units import ONE, Quantity, Unit
+
+if TYPE_CHECKING:
+    from symcomm.text.table import Table
 
 Relation = Literal[":=", "=", "≈"]
 # What a step must be worth at some numbers, by a brute-force run; or whether such a run bears it out.
@@ -50,6 +54,11 @@ class Step:
     relation: Relation = ":="
     condition: str = ""
 
+    def __repr__(self) -> str:
+        unit = "" if self.unit == ONE else f" {self.unit}"
+        said = shorten(f"{self.name} {self.relation} {plain(self.form)}{unit}", 200, placeholder=" ...")
+        return f"<Step {said} ({self.reason.rule})>"
+
 
 Comparison = Literal["<=", ">=", "="]
 RELATIONS: tuple[Comparison, ...] = ("<=", ">=", "=")
@@ -86,9 +95,14 @@ class Exhibit:
     """A small table beside the steps, such as the list of collectives; cells are text or forms.
 
     Where its rows are the steps ``laid_out`` as courses print them, a page shows it instead of the steps.
+    ``place`` says where a page has it: before the algebra (why there is anything to count), after it, or only where
+    everything is shown (``full``). ``beside``
+    sets a table that a source prints beside it, where that can be done.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | Form | Quantity, ...], ...]
+    place: Literal["before", "after", "full"] = "after"
     laid_out: bool = False
+    beside: Callable[[Table], Exhibit] | None = field(default=None, compare=False, repr=False)

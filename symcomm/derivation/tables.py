@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm.derivation.steps import Exhibit
@@ -11,11 +12,16 @@ from symcomm.irrational import Irrational
 from symcomm.notation import Notation
 from symcomm.printing.dialects import DialectName
 from symcomm.printing.forms import inline
-from symcomm.printing.quantities import amounts, said
+from symcomm.printing.quantities import amounts, said, short
 from symcomm.units import Quantity
 
 _NUMBER = re.compile(r"[-+−]?\d[\d\s]*(\.\d+)?(\s?%)?")
 _LONG = re.compile(r"\d{5,40}")
+
+
+@dataclass(frozen=True)
+class Short(Quantity):
+    """A quantity that a cell says in one way: with a prefix, exact where it can be."""
 
 
 def cell_maths(dialect: DialectName, cell: object, notation: Notation | None = None) -> str | None:
@@ -35,6 +41,12 @@ def cell_maths(dialect: DialectName, cell: object, notation: Notation | None = N
         cell = Quantity(Fraction(cell))
     if not isinstance(cell, Quantity):
         return None
+    if isinstance(cell, Short):
+        lines, best = cell.lines(), short(cell)
+        at = next((i for i, (_, text) in enumerate(lines) if text == best.removeprefix("≈ ")), 0)
+        relation, text = amounts(dialect, Quantity(cell.value, cell.unit))[at]
+        gap = "" if dialect == "mathml" else " "
+        return f"{relation}{gap}{text}" if best.startswith("≈") else text
     joint = "" if dialect == "mathml" else " "
     return joint.join(part for pair in _ways(dialect, cell) for part in pair if part)
 
@@ -56,6 +68,8 @@ def to_the_right(exhibit: Exhibit) -> tuple[bool, ...]:
     """
 
     def number(cell: object) -> bool:
+        if isinstance(cell, Short):
+            return True
         if isinstance(cell, Quantity):
             return len(_ways("text", cell)) == 1
         return isinstance(cell, str) and (not cell or _NUMBER.fullmatch(cell) is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from symcomm.differentiation.trace import EvaluationTrace
@@ -13,8 +14,8 @@ _DIGITS = 70
 _STEP = 25  # central differences are taken over 10^-25, and so are right to about 10^-45 of the third derivative
 
 
-def run(trace: EvaluationTrace, shifted: int | None = None, by: Any = 0) -> dict[int, Any]:
-    """The values of all variables; that of ``shifted`` is moved by a small number, and all that follows with it."""
+def run(trace: EvaluationTrace, shifts: Mapping[int, Any] | None = None) -> dict[int, Any]:
+    """The values of all variables; some are shifted by small numbers, and all that follows with them."""
     import mpmath
 
     calls = {
@@ -30,7 +31,7 @@ def run(trace: EvaluationTrace, shifted: int | None = None, by: Any = 0) -> dict
                 value = _float(v.value)
             else:
                 value = calls[v.operation](*(found[o] if isinstance(o, int) else _float(o) for o in v.operands))
-            found[v.number] = value + by if v.number == shifted else value
+            found[v.number] = value + (shifts or {}).get(v.number, 0)
         return found
 
 
@@ -40,11 +41,38 @@ def slope(trace: EvaluationTrace, of: int, by: int) -> Any:
 
     with mpmath.workdps(_DIGITS):
         step = mpmath.mpf(10) ** -_STEP
-        return (run(trace, by, step)[of] - run(trace, by, -step)[of]) / (2 * step)
+        return (run(trace, {by: step})[of] - run(trace, {by: -step})[of]) / (2 * step)
 
 
-def close(near: Any, exact: Expr) -> bool:
-    """Whether a floating-point number is an exact one to 20 digits.
+def along(trace: EvaluationTrace, of: int, vector: Mapping[str, Expr]) -> Any:
+    """The central difference of a variable along a direction."""
+    import mpmath
+
+    with mpmath.workdps(_DIGITS):
+        step = mpmath.mpf(10) ** -_STEP
+        shifts = {v.number: _float(vector[v.input]) * step for v in trace.inputs if v.input in vector}
+        back = {number: -amount for number, amount in shifts.items()}
+        return (run(trace, shifts)[of] - run(trace, back)[of]) / (2 * step)
+
+
+def turned(trace: EvaluationTrace, of: int, by: int, vector: Mapping[str, Expr]) -> Any:
+    """The second difference of a variable, for one input and along a direction."""
+    import mpmath
+
+    with mpmath.workdps(_DIGITS):
+        step = mpmath.mpf(10) ** -(_STEP // 2)
+        ways = {v.number: _float(vector[v.input]) * step for v in trace.inputs if v.input in vector}
+
+        def value(a: int, b: int) -> Any:
+            shifts = {number: a * amount for number, amount in ways.items()}
+            shifts[by] = shifts.get(by, 0) + b * step
+            return run(trace, shifts)[of]
+
+        return (value(1, 1) - value(1, -1) - value(-1, 1) + value(-1, -1)) / (4 * step**2)
+
+
+def close(near: Any, exact: Expr, digits: int = 20) -> bool:
+    """Whether a floating-point number is an exact one to some digits.
 
     >>> from sympy import Rational
     >>> from mpmath import mpf
@@ -55,7 +83,7 @@ def close(near: Any, exact: Expr) -> bool:
 
     with mpmath.workdps(_DIGITS):
         value = _float(exact)
-        return bool(abs(near - value) <= mpmath.mpf(10) ** -20 * (1 + abs(value)))
+        return bool(abs(near - value) <= mpmath.mpf(10) ** -digits * (1 + abs(value)))
 
 
 def _float(number: Expr) -> Any:

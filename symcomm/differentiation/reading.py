@@ -54,11 +54,11 @@ def read_system(text: str, known: Iterable[str]) -> tuple[Formula, ...]:
     ['a', 'y']
     """
     cells = [cell for cell in PlacedText.cells_of(text) if cell.text.strip("$ ")]
+    if len(cells) > FORMULA_LIMIT:
+        raise FormulaError(f"more than {FORMULA_LIMIT} formulas", cells[FORMULA_LIMIT].span(), "write fewer")
     pairs = [pair for cell in cells for pair in _sides(cell)]
     if not pairs:
         raise FormulaError("there is no formula", hint="write y_1 = (x_1 + x_2)^2")
-    if len(pairs) > FORMULA_LIMIT:
-        raise FormulaError(f"more than {FORMULA_LIMIT} formulas", pairs[FORMULA_LIMIT][2], "write fewer")
     inputs = [plain(name) for name in known]
     first: dict[str, Span] = {}
     for name, _, span, _ in pairs:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from symcomm import form as forms
 from symcomm.differentiation.operations import tidy
-from symcomm.differentiation.trace import EvaluationTrace
+from symcomm.differentiation.trace import EvaluationTrace, variable
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form
 
@@ -112,31 +113,27 @@ def hessian_product(trace: EvaluationTrace, output: str, direction: Mapping[str,
     adjoints = reverse(trace, output).adjoints
     moving = {v.number: sp.Integer(0) for v in trace.variables}  # the tangents of the adjoints
     for v in reversed(trace.operations):
-        seconds = _second(trace, v.number)
+        seconds = second(trace, v.number)
+        worth = {forms.value(forms.Sym(variable(one))): trace[one].value for one in (*v.reads, v.number)}
         for place, p in enumerate(trace.partials(v.number)):
-            turned = sp.Add(*(second * tangents[of] for of, second in seconds[place]))
+            turned = sp.Add(*(slope.xreplace(worth) * tangents[of] for of, slope in seconds[place]))
             moving[p.of] = tidy(moving[p.of] + moving[v.number] * p.value + adjoints[v.number] * turned)
     return tuple(moving[v.number] for v in trace.inputs)
 
 
-def _second(trace: EvaluationTrace, number: int) -> tuple[Sequence[tuple[int, Expr]], ...]:
-    """The derivatives of each partial derivative of a variable, for the variables that it is written in."""
+def second(trace: EvaluationTrace, number: int) -> tuple[Sequence[tuple[int, Expr]], ...]:
+    """The derivatives of each partial derivative of a variable for the variables it is written in, as expressions."""
     import sympy as sp
 
-    from symcomm import form as forms
-    from symcomm.differentiation.trace import variable
-
     v = trace[number]
-    here = {variable(one): trace[one] for one in (*v.reads, number)}
-    worth = {forms.value(forms.Sym(name)): one.value for name, one in here.items()}
+    here = {variable(one): one for one in (*v.reads, number)}
     made: list[list[tuple[int, Expr]]] = []
     for p in trace.partials(number):
-        if any(
-            isinstance(piece, forms.Called) and piece.function in ("greater", "sign") for piece in forms.walk(p.form)
-        ):
+        pieces = [piece.function for piece in forms.walk(p.form) if isinstance(piece, forms.Called)]
+        if {"greater", "sign"} & {*pieces}:
             made.append([])  # piecewise constant
             continue
         written = forms.value(p.form)
-        slopes = [(one.number, sp.diff(written, forms.value(forms.Sym(name)))) for name, one in here.items()]
-        made.append([(of, slope.xreplace(worth)) for of, slope in slopes if slope != 0])
+        slopes = [(one, sp.diff(written, forms.value(forms.Sym(name)))) for name, one in here.items()]
+        made.append([(of, slope) for of, slope in slopes if slope != 0])
     return tuple(made)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step
 from symcomm.differentiation import numeric
+from symcomm.differentiation.comparison import beside_trace
 from symcomm.differentiation.operations import OPERATION
 from symcomm.differentiation.sweeps import Reverse, forward, reverse
 from symcomm.differentiation.trace import BAR, DOT, EvaluationTrace, Partial, Variable, marked, variable
@@ -60,7 +62,7 @@ def _ends(trace: EvaluationTrace) -> list[tuple[Related, Quantity | Form]]:
 def primal(trace: EvaluationTrace) -> Exhibit:
     """The evaluation trace: a row an input, an operation, an output."""
     rows = [_primal(trace, v) for v in trace.variables] + _ends(trace)
-    return Exhibit("Evaluation trace", FORWARD[:2], tuple(rows))
+    return Exhibit("Evaluation trace", FORWARD[:2], tuple(rows), beside=partial(beside_trace, rows))
 
 
 def tangent(trace: EvaluationTrace, v: Variable) -> Form:
@@ -91,7 +93,7 @@ def tangents(trace: EvaluationTrace, name: str) -> Exhibit:
     for end, (output, k) in zip(_ends(trace), trace.outputs, strict=True):
         rows.append((*end, _equals(marked(output, DOT), Sym(variable(k, DOT))), cell(worth[k])))
     asked = ", ".join(f"d`{output}`/d`{name}`" for output, _ in trace.outputs)
-    return Exhibit(f"Forward mode for {asked}", FORWARD, tuple(rows), laid_out=True)
+    return Exhibit(f"Forward mode for {asked}", FORWARD, tuple(rows), laid_out=True, beside=partial(beside_trace, rows))
 
 
 def adjoints(trace: EvaluationTrace, output: str, overwrite: bool = False) -> Exhibit:
@@ -119,7 +121,13 @@ def adjoints(trace: EvaluationTrace, output: str, overwrite: bool = False) -> Ex
         rows.append((*end, _equals(variable(k, BAR), seeds), cell(sp.Integer(int(name == output)))))
         seeded.add(k)
     asked = ", ".join(f"d`{output}`/d`{v.input}`" for v in trace.inputs)
-    return Exhibit(f"Reverse mode for {asked}; read from the bottom up", REVERSE, tuple(rows), laid_out=True)
+    return Exhibit(
+        f"Reverse mode for {asked}; read from the bottom up",
+        REVERSE,
+        tuple(rows),
+        laid_out=True,
+        beside=partial(beside_trace, rows),
+    )
 
 
 # -- derivations --------------------------------------------------------------------------------------------

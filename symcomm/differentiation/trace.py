@@ -207,6 +207,16 @@ def trace(text: str, point: str | Mapping[str, object], outputs: Sequence[str] =
     return _TraceBuilder(text, given, tuple(map(plain, outputs))).trace()
 
 
+def constants(said: str | Mapping[str, object]) -> dict[str, Expr]:
+    """The exact numbers of a point or a direction by name.
+
+    >>> constants("x_1 = 1/2, x_2 = ln(3)")
+    {'x_1': 1/2, 'x_2': log(3)}
+    """
+    builder = _TraceBuilder("y = 0", {}, ())
+    return {name: builder.constant(name, value) for name, value in read_point(said).items()}
+
+
 @dataclass
 class _Node:
     """An operation that has no number yet; operands are nodes, names of inputs, or constants."""

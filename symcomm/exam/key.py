@@ -1,58 +1,150 @@
-"""A key: a question with its derivation, the same under other conventions, and under every mistake."""
+"""A key: a question with its derivation, the same under other conventions, and under every mistake.
+
+Residues of all known answers at random points are kept in tables, and most answers are decided by one look.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from symcomm.units import Quantity, Unit
+from symcomm import form as forms
+from symcomm.accounting import CONVENTIONS
+from symcomm.errors import DocumentError, nearest
+from symcomm.exam.asking import Asking
+from symcomm.exam.candidates import AnswerKey, Candidates, Choices, Wrong
+from symcomm.exam.changes import Attempt, Prefixes, same_names
+from symcomm.exam.decision import decide
+from symcomm.exam.mistakes import BY_NAME, MISTAKES, Misconception, own_mistake
+from symcomm.exam.reading.formula import as_spellings
+from symcomm.problems.answer_keys import AnswerKeys
+from symcomm.problems.deriving import accounting_of, no_model
+from symcomm.problems.problem import Ask, Problem
+from symcomm.problems.solve import known_of, load_model
+from symcomm.units import BYTE, ONE, Quantity, Unit
 
 if TYPE_CHECKING:
-    from sympy import Expr
-
     from symcomm.derivation import Derivation
     from symcomm.exam.verdict import Verdict
     from symcomm.model import Model
-    from symcomm.problems.problem import Ask, Problem
+
+_OPEN = ("unit: GiB", "GB was taken for 2^30 bytes, or GiB for 10^9.")
+_ELEMENTS = ("word", "element")
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """What a question comes to under another convention or a mistake (one or two names), and one sentence on each."""
-
-    names: tuple[str, ...]
-    says: tuple[str, ...]
-    expr: Expr
-    unit: Unit
-
-    def at(self, values: Mapping[str, Fraction]) -> Quantity | None:
-        """Its number; None where a number is missing or there is none."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Key:
+class Key(AnswerKey):
     """A question that is ready to check answers; made by ``key_of``, and quick for thousands of answers."""
 
-    derivation: Derivation
-    given: tuple[tuple[str, Fraction], ...] = ()
-    conventions: tuple[Wrong, ...] = ()
-    mistakes: tuple[Wrong, ...] = ()
+    seen: dict[str, Verdict] = field(default_factory=dict, repr=False, compare=False)
 
     def at(self, values: Mapping[str, Fraction]) -> Key:
         """The same question with other given numbers; nothing is derived again."""
-        raise NotImplementedError
+        made = replace(self, given=tuple({**dict(self.given), **values}.items()), seen={})
+        made.__dict__["reader"] = self.reader
+        return made
 
     def check(self, answer: str) -> Verdict:
-        """The verdict on an answer."""
-        raise NotImplementedError
+        """The verdict on an answer; one that was seen before is not decided again."""
+        found = self.seen.get(answer)
+        if found is None:
+            found = decide(answer, self)
+            if len(self.seen) < 100_000 and len(answer) < 4_000:
+                self.seen[answer] = found
+        return found
 
 
 def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None) -> Key:
-    """The key of one question of a problem document; ``models`` are those already loaded, by name."""
-    raise NotImplementedError
+    """The key of one question of a problem document; ``models`` are those already loaded, by name.
+
+    Raises ``DocumentError`` for an unknown name in ``answer``, and what deriving the question raises.
+    """
+    model = (models or {}).get(ask.model) or (
+        load_model(problem, ask.model) if ask.model else no_model(problem.notation)
+    )
+    block = problem.models.get(ask.model)
+    notation = block.notation if block else problem.notation
+    question = Asking(
+        ask.sheet or ask.quantity, model, ask.options, accounting_of(problem.conventions, ask.conventions),
+        tuple((known.name, known.quantity.value) for known in known_of(problem, ask)),
+        step=ask.answer.step, notation=notation,
+    )  # fmt: skip
+    own = tuple(own_mistake(said) for said in problem.mistakes)
+    return _key(question, ask.answer, dict(notation.spellings), own)
+
+
+def key_for(derivation: Derivation, **values: object) -> Key:
+    """The key of a derivation alone: only what rewrites its answer can be tried, no other convention."""
+    model = no_model(derivation.notation)
+    question = Asking("", model, (), derivation.accounting, tuple(derivation.values(**values).items()))
+    question.__dict__["derivation"] = derivation
+    question.__dict__["declared"] = _NOTHING
+    return _key(question, AnswerKeys(), dict(derivation.notation.spellings), (), conventions=())
+
+
+def _key(
+    question: Asking, spec: AnswerKeys, spellings: dict[str, tuple[str, ...]], own: tuple[Misconception, ...],
+    conventions: Choices | None = None,
+) -> Key:  # fmt: skip
+    steps = {step.name for step in question.derivation.steps}
+    if spec.step and spec.step not in steps:
+        raise DocumentError(f"there is no step '{spec.step[:40]}'", spec.span, nearest(spec.step, sorted(steps)))
+    scale, unit = _counted(question, spec)
+    chosen = conventions if conventions is not None else spec.conventions
+    known = {**BY_NAME, **{mistake.name: mistake for mistake in own}}
+    if spec.mistakes is None:
+        mistakes = tuple(known.values()) if question.asked else tuple(m for m in MISTAKES if not m.again)
+    else:
+        for name in spec.mistakes:
+            if name not in known:
+                raise DocumentError(f"no mistake is called '{name[:40]}'", spec.span, nearest(name, [*known]))
+        mistakes = tuple(known[name] for name in spec.mistakes)
+    right = question.form if scale == 1 else forms.product(forms.num(scale), question.form)
+    open_prefixes = spec.open_prefixes or (chosen is not None and (("unit", "GiB"),) in chosen)
+    others = tuple(_others(question, chosen, scale, unit))
+    made = Candidates(question, right, scale, unit, (), mistakes, others)
+    made.conventions = made._new([*(w for _, w in others), *(_prefixes(question, unit) if open_prefixes else ())])
+    if spec.ruled_out:
+        ruled = [replace(w, convention=False) for _, w in _others(question, spec.ruled_out, scale, unit)]
+        made.singles = (*made._new(ruled), *made.singles)
+    symbols = spec.symbols or tuple(question.symbols)
+    extra = dict(spec.names)
+    spelled = as_spellings((name, (*spellings.get(name, ()), *extra.get(name, ()))) for name in symbols)
+    return Key(made, spec, tuple(spelled.items()), question.values)
+
+
+def _counted(question: Asking, spec: AnswerKeys) -> tuple[Fraction, Unit]:
+    """What the answer is multiplied by and its unit, where it counts words or elements instead of bytes."""
+    unit = Quantity.parse(f"1 {spec.unit}").unit if spec.unit else question.unit
+    if unit == question.unit or question.unit != BYTE or str(unit) not in _ELEMENTS:
+        return Fraction(1), question.unit if question.unit != ONE else unit
+    from symcomm.dtypes import element_bytes
+
+    said = question.option("dtype") or question.model.dtype
+    return 1 / element_bytes(said).number, unit
+
+
+def _others(question: Asking, chosen: Choices | None, scale: Fraction, unit: Unit) -> Iterator[tuple[Asking, Wrong]]:
+    """The answers under other choices: those named, or all of the fields that touched this one."""
+    if chosen is None:
+        touched = {*question.derivation.touched} | ({"parameters"} if question.asked == "parameters" else set())
+        chosen = tuple(((row.field, row.name),) for row in CONVENTIONS if row.field in touched)
+    statements = {(row.field, row.name): row.statement for row in CONVENTIONS}
+    for some in chosen:
+        changed = {name: choice for name, choice in some if getattr(question.accounting, name, choice) != choice}
+        again = question.again(accounting=replace(question.accounting, **changed)) if changed else None
+        if again is not None:
+            form = same_names(question, again)
+            form = form if scale == 1 else forms.product(forms.num(scale), form)
+            names = tuple(f"{name}: {choice}" for name, choice in changed.items())
+            yield again, Wrong(names, tuple(statements[pair] for pair in changed.items()), form, unit, True)
+
+
+def _prefixes(question: Asking, unit: Unit) -> tuple[Wrong, ...]:
+    drafts = [d for turned in (False, True) for d in Prefixes(turned=turned).apply(Attempt(question, question.form))]
+    return tuple(Wrong((_OPEN[0],), (_OPEN[1],), d.form, unit, True, d.prefix) for d in drafts)
 
 
 def mistakes_of(key: Key) -> tuple[Wrong, ...]:
@@ -60,6 +152,34 @@ def mistakes_of(key: Key) -> tuple[Wrong, ...]:
     return key.mistakes
 
 
-def check(answer: str, question: Key | Derivation) -> Verdict:
-    """The verdict on an answer to a derivation or a prepared key."""
-    raise NotImplementedError
+@dataclass(frozen=True)
+class _Nothing:
+    """What is asked of a derivation alone: nothing that has options."""
+
+    options: tuple[()] = ()
+
+
+_NOTHING = _Nothing()
+
+
+def check(answer: str, question: Key | Derivation, *, decimal_comma: bool | None = None, **values: object) -> Verdict:
+    """The verdict on an answer to a derivation or a prepared key; ``values`` are numbers given besides.
+
+    Of a derivation alone the answer itself is known, and mistakes that rewrite it; a key from a problem document
+    (``key_of``) knows other conventions and all mistakes.
+
+    >>> import symcomm as sc
+    >>> d = sc.peak_rate()
+    >>> check("2 f n_SM n_FMA", d).verdict, check(r"\\frac{f \\cdot n_{SM}}{2} n_{FMA}", d).verdict
+    ('right', 'different')
+    >>> print(check("1/(2 f n_SM n_FMA)", d))
+    mistake (inverse)
+    This is upside down: one over what is asked for, or over a factor of it.
+    """
+    if isinstance(question, Key):
+        key = question.at(question.derivation.values(**values)) if values else question
+    else:
+        key = key_for(question, **values)
+    if decimal_comma is not None and decimal_comma != key.spec.decimal_comma:
+        key = replace(key, spec=replace(key.spec, decimal_comma=decimal_comma), seen={})
+    return key.check(answer)

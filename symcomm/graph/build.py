@@ -81,7 +81,7 @@ class _Builder(Reader):
         name = declaration.name
         sizes = [forms.value(self.form(s)) for s in declaration.sizes]
         for node, size in zip(declaration.sizes, sizes, strict=True):
-            if size.is_number and not (size.is_Integer and size > 0):
+            if (size.is_number and not size.is_Integer) or size.is_positive is False or size.is_integer is False:
                 raise ShapeError(f"a size of {size}", node.span, "sizes are positive whole numbers")
         known = self.tensors.get((name.key, bool(name.index)))
         shape = tuple(size_text(s) for s in sizes)

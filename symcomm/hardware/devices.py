@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from symcomm.accounting import Accounting
-from symcomm.errors import AccountingError, SymcommError, ValuesError, nearest
+from symcomm.errors import AccountingError, ValuesError, nearest
+from symcomm.files import read_text
 from symcomm.hardware.reader import SIZE_LIMIT, Entry, read
 from symcomm.units import Quantity, Unit, exact_text
 
@@ -246,16 +247,7 @@ def devices(path: str | Path) -> Mapping[str, Device]:
 
     Raises ``DocumentError`` naming file, line and key for a file that is not as ``devices.yaml`` is.
     """
-    path = Path(path)
-    try:
-        size = path.stat().st_size
-        if size > 4 * SIZE_LIMIT:
-            raise SymcommError(f"{path}: {size} bytes; a file of devices may have {SIZE_LIMIT}")
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise SymcommError(f"{path}: this is not UTF-8 text") from None
-    except OSError as error:
-        raise SymcommError(f"{path}: {error.strerror}", hint="give the path of a YAML file of devices") from None
+    text = read_text(path, "the path of a YAML file of devices", 4 * SIZE_LIMIT)
     return _read(text, str(path), known_devices())
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 
 from symcomm.accounting import Accounting
@@ -427,6 +427,10 @@ def wiring(
     unknown = next((kind for kind in paths if kind not in PCIE), "")
     if unknown:
         raise ValuesError(f"'{unknown[:40]}' is no PCIe link type", hint=nearest(unknown, [*PCIE]))
+    known = [f.name for f in fields(Wiring)]
+    strange = next((name for name in others if name not in known), "")
+    if strange:
+        raise ValuesError(f"wiring has no option '{strange[:60]}'", hint=nearest(strange, known))
     return replace(Wiring(topology, found, rate, paths, switch), **others)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from symcomm.errors import StrategyError, nearest
@@ -335,6 +336,15 @@ def parse_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
     >>> parse_strategy("tensor(8) + sequence").name
     'Tensor + Sequence'
     """
+    return _parsed(said) if isinstance(said, str) else _read_strategy(said)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(said: str) -> Strategy:
+    return _read_strategy(said)
+
+
+def _read_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
     parts: list[tuple[str, dict[str, Any], list[Any]]] = []
     if isinstance(said, str):
         if len(said) > 400:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from symcomm.errors import RenderError, ValuesError, nearest
+from symcomm.files import write_file
 from symcomm.form import Form, Sym
 from symcomm.notation import Notation
 from symcomm.units import Unit
@@ -62,15 +63,7 @@ def save(made: Any, path: str | Path | None) -> Any:
     if path is None:
         return made
     target = checked(path)
-    part = target.with_name(f".{target.name}.part")
-    data = written(made, target.suffix.lstrip("."))
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        part.replace(target)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise RenderError(f"{target} cannot be written: {error.strerror}") from None
+    write_file(target, written(made, target.suffix.lstrip(".")))
     return made
 
 

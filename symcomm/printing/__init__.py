@@ -28,6 +28,7 @@ from symcomm.printing.quantities import (
     quantity_tex,
     quantity_typst,
     said,
+    short,
     tex_text_unit,
 )
 from symcomm.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
@@ -66,6 +67,7 @@ __all__ = [
     "quantity_typst",
     "said",
     "sentence",
+    "short",
     "tall",
     "tex",
     "tex_text",

@@ -296,6 +296,8 @@ class _Printer:
             inside = d.relations[">"].join(o.text for o in arguments)
             return _Out(d.fenced(pair[0], inside, pair[1]), _ATOM, False, tall, width + 1.0)
         head = self.spell(written("sigma")) if name == "sigmoid" and not d.flat else d.function(name)
+        if "_" in name and not d.flat:  # what is summed over stands below the sum
+            head = self.spell(written(name))
         text = head + d.apply + d.parens(d.comma.join(o.text for o in arguments), tall)
         return _Out(text, _ATOM if d.flat else _POWER, False, tall, width + 0.5 * len(name))
 

@@ -143,6 +143,21 @@ def amounts(dialect: DialectName, quantity: Quantity) -> tuple[tuple[str, str], 
     return ways
 
 
+def short(quantity: Quantity) -> str:
+    """A quantity in one way, with a prefix: exact where one of its prefixes is, with a mark where digits are dropped.
+
+    >>> from symcomm.units import BYTE
+    >>> from fractions import Fraction
+    >>> short(Quantity(Fraction(21 * 2**30), BYTE)), short(Quantity(Fraction(10**10, 3), BYTE))
+    ('21 GiB', '≈ 3.333 GB')
+    """
+    ways = quantity.lines()
+    if len(ways) == 1:
+        return ways[0][1]
+    found = next((way for way in ways[1:] if way[0] == "="), ways[1])
+    return ("" if found[0] == "=" else "≈ ") + found[1]
+
+
 def quantity_in(dialect: DialectName, quantity: Quantity) -> str:
     """A quantity in all its ways on one line.
 

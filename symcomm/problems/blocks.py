@@ -6,6 +6,7 @@ Scalars keep the text the author wrote: ``B: 010`` is ten and ``no: 3`` gives th
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -208,12 +209,15 @@ def filled(value: Value, lookup: Lookup) -> Value:
     if isinstance(value, Scalar):
         return replace(value, text=fill(value.text, value.span, lookup)) if "{{" in value.text else value
     if isinstance(value, Listing):
-        return replace(value, items=tuple(filled(item, lookup) for item in value.items))
-    return replace(value, entries=tuple((_filled_key(k, lookup), filled(v, lookup)) for k, v in value.entries))
+        items = tuple(filled(item, lookup) for item in value.items)
+        return value if all(map(operator.is_, items, value.items)) else replace(value, items=items)
+    entries = tuple((_filled_key(k, lookup), filled(v, lookup)) for k, v in value.entries)
+    same = all(k is old_k and v is old for (k, v), (old_k, old) in zip(entries, value.entries, strict=True))
+    return value if same else replace(value, entries=entries)
 
 
 def _filled_key(key: Scalar, lookup: Lookup) -> Scalar:
-    return replace(key, text=fill(key.text, key.span, lookup))
+    return replace(key, text=fill(key.text, key.span, lookup)) if "{{" in key.text else key
 
 
 def blamed(value: Value, message: str) -> Span | None:

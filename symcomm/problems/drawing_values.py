@@ -20,7 +20,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from symcomm.errors import DocumentError, Span, SymcommError, nearest
+from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
 from symcomm.form import Form, evaluate, names
 from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
@@ -29,6 +29,7 @@ from symcomm.problems.references import Told
 from symcomm.units import Quantity, decimal_text, exact_text
 
 VALUES_LIMIT = 10_000  # of one draw
+_EXERCISES = 200
 _COMBINATIONS = 20_000  # that are all looked at; of more, some are tried
 _TRIES = 5_000
 _GENERATORS: dict[str, tuple[str, ...]] = {
@@ -37,6 +38,7 @@ _GENERATORS: dict[str, tuple[str, ...]] = {
     "powers_of": ("powers_of", "from", "to", "unit"),
     "from": ("from", "to", "step", "unit"),
     "log_uniform": ("log_uniform", "digits", "unit"),
+    "formulas": ("formulas", "operations", "inputs", "outputs"),
     "is": ("is", "unit"),
 }
 _NAME = re.compile(r"[^\W\d]\w{0,39}")
@@ -288,6 +290,9 @@ def _draw(key: Scalar, value: Value) -> Draw:
         value.only(_GENERATORS[kind])
         if kind == "choices":
             return _draw(key, _listing(value, "choices"))
+        if kind == "formulas":
+            drawn = _exercises(key.text, value)
+            return Draw(key.text, drawn, (1,) * len(drawn), key.span)
         unit = value.text("unit")
         numbers = [*_numbers(value, kind, unit)]
         if not numbers:
@@ -309,6 +314,26 @@ def _draw(key: Scalar, value: Value) -> Draw:
     if len(values) < 2:
         raise DocumentError(f"'{key.text}' has one value, so nothing is drawn", value.span)
     return Draw(key.text, tuple(values), tuple(weights) or (1,) * len(values), key.span)
+
+
+def _exercises(name: str, section: Section) -> tuple[tuple[tuple[str, Told], ...], ...]:
+    """So many random systems of formulas with their points: a record of both for each."""
+    from symcomm.differentiation.exercises import exercise
+
+    count = section.count("formulas") or 0
+    if not 2 <= count <= _EXERCISES:
+        raise DocumentError(f"2 to {_EXERCISES} formulas are drawn from", section.span_of("formulas"), "formulas: 40")
+    asked = {key: section.count(key) for key in ("operations", "inputs", "outputs")}
+    sizes = {key: number for key, number in asked.items() if number is not None}
+    stream = Stream(name, *(f"{key} {number}" for key, number in sorted(sizes.items())))
+    found: dict[str, tuple[tuple[str, Told], ...]] = {}
+    try:
+        while len(found) < count:
+            made = exercise(stream.below, **sizes)
+            found[made.formulas] = ((f"{name}.formulas", Told(made.formulas)), (f"{name}.point", Told(made.point)))
+    except ValuesError as error:
+        raise DocumentError(error.message, section.span, error.hint) from None
+    return tuple(found.values())
 
 
 def _listing(section: Section, key: str) -> Listing:

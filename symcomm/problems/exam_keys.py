@@ -11,6 +11,7 @@ from types import MappingProxyType
 from symcomm.errors import DocumentError, Span
 from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
+from symcomm.quantities.declared import Option
 from symcomm.units import Quantity
 
 ASK_EXAM_KEYS = ("id", "choices", "bounds", "rubric", "credit")
@@ -19,6 +20,9 @@ EXAM_KEYS = ("questions", "shuffle", "alike", "credit")
 CHOICES_LIMIT = 10  # options of one question
 # The share of the points of an answer that is right under another convention, or made by a known mistake.
 CREDIT: Mapping[str, Fraction] = MappingProxyType({"other_convention": Fraction(1, 2), "mistake": Fraction(1, 2)})
+
+
+Follow = tuple[str | Option, str, Span]  # a given symbol or an option, the id of an earlier answer, and where it stands
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class RubricLine:
 class ExamKeys:
     """What a question says of itself as a part of an exam.
 
-    ``choices`` is the number of options it is asked with (0: none). ``follows`` are given symbols whose numbers are the
-    answers of earlier questions, by their ids.
+    ``choices`` is the number of options it is asked with (0: none). ``follows`` are given symbols and options whose
+    numbers are the answers of earlier questions, by their ids.
     """
 
     id: str = ""
@@ -55,7 +59,7 @@ class ExamKeys:
     bounds: Bounds = field(default_factory=Bounds)
     rubric: tuple[RubricLine, ...] = ()
     credit: tuple[tuple[str, Fraction], ...] = ()
-    follows: tuple[tuple[str, str, Span], ...] = ()
+    follows: tuple[Follow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def read_settings(head: Section) -> ExamSettings:
     )
 
 
-def read_exam_keys(section: Section, follows: tuple[tuple[str, str, Span], ...] = ()) -> ExamKeys:
+def read_exam_keys(section: Section, follows: tuple[Follow, ...] = ()) -> ExamKeys:
     """The keys of one question."""
     name = section.text("id")
     if name and not re.fullmatch(r"[\w][\w.\-]{0,39}", name):

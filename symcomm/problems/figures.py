@@ -17,6 +17,7 @@ from symcomm.problems.keys import Known, check_units, convert, read_conventions,
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import OneOf, Option
 from symcomm.quantities.options import schedule_names
+from symcomm.setting import Setting
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
@@ -236,6 +237,16 @@ def _memory_timeline(request: Request) -> tuple[Any, str]:
     return picture, "The bytes alive on one rank over a training step, by kind; the peak is marked."
 
 
+def _trace(request: Request) -> tuple[Any, str]:
+    from symcomm.plots.trace import says, trace_plot
+    from symcomm.quantities.differentiation.asked import traced
+
+    options = request.options
+    setting = Setting(request.model.graph, values={**request.model.values, **request.values})
+    made = traced(setting, options["formulas"], options.get("point"), options.get("outputs"))
+    return trace_plot(made), says(made)
+
+
 _OF = Option("of", "choice", "the quantity, with the options that belong to it", among=OneOf(QUANTITIES))
 _OVER = Option("over", "text", "the symbol on the axis")
 _TWO = (_OF, Option("compare", "text", "the option in which the two costs differ"),
@@ -275,6 +286,8 @@ FIGURES: dict[str, Kind] = {
         Kind("roofline", "the roofs of a machine, and ops below them",
              (Option("ops", "text", "rows of the table, by the tensors they make, with commas between them"),),
              ("ops",), _roofline, "roofline"),
+        Kind("evaluation_trace", "the graph of an evaluation trace: a node a variable, an arrow an operand",
+             (), ("formulas",), _trace, "evaluation_trace", ("formulas", "point", "outputs")),
         Kind("memory_timeline", "the memory of a training step, op by op and by kind, with its peak",
              (), (), _memory_timeline, "peak_memory", _STEP),
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import lru_cache
 
 from symcomm.errors import DocumentError
 from symcomm.problems.blocks import Scalar
 from symcomm.text.table import Cell, Table, build
 
 
+@lru_cache(maxsize=1024)  # the papers of a class have the same ones
 def formula_table(scalar: Scalar) -> Table:
     r"""A layer table of one row, from a formula such as ``$Y = XW, X \in \mathbb{R}^{4 \times 8}, W \in ...$``."""
     text, span = scalar.text, scalar.span

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import CONVENTIONS, Accounting
@@ -20,7 +21,7 @@ from symcomm.units import Quantity
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
 
-SYMBOL_KEYS = ("meaning", "value", "latex")
+SYMBOL_KEYS = ("meaning", "value", "latex", "names")
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Know
     symbols = section.section("symbols", "symbols")
     if symbols is None:
         return over, ()
-    latex, meanings = dict(over.latex), dict(over.meanings)
+    latex, meanings, spellings = dict(over.latex), dict(over.meanings), dict(over.spellings)
     known: list[Known] = []
     for key, value in symbols.entries:
         name = symbol_name(key)
@@ -87,10 +88,12 @@ def read_symbols(section: Section, over: Notation) -> tuple[Notation, tuple[Know
             meanings[name] = inner.text("meaning")
         if "latex" in inner:
             latex[name] = inner.text("latex").strip("$")
+        if "names" in inner:
+            spellings[name] = inner.texts("names")
         quantity = inner.quantity("value")
         if quantity is not None:
             known.append(Known(name, quantity, inner.span_of("value")))
-    return Notation(latex, meanings), tuple(known)
+    return Notation(latex, meanings, spellings), tuple(known)
 
 
 def read_values(section: Section, key: str, read: Callable[[Scalar], Quantity]) -> tuple[Known, ...]:
@@ -162,6 +165,7 @@ def _choice(text: str, key: Scalar, value: Scalar) -> tuple[str, str]:
         raise DocumentError(error.message, at.span, error.hint) from None
 
 
+@lru_cache(maxsize=1024)
 def convention(text: str) -> tuple[str, str]:
     """The field and the choice of a convention written as its name, or as ``field=name``.
 

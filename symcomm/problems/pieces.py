@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from symcomm.errors import DocumentError, Span
@@ -26,6 +26,7 @@ SIZE_LIMIT = 2_000_000  # bytes of one file
 BLOCK, TABLE = "symcomm", "table"
 
 _POINTS = re.compile(r"\s*[(\[]\s*(\d{1,4})\s*(?:points?|pts?|marks?|Punkte?|P\.)\s*[)\]]\s*[.:]?\s*$", re.IGNORECASE)
+_ONLY = re.compile(r":::+[ \t]*\{?\.?(\w*)\}?[ \t]*")
 _HEADING_MARKS = re.compile(r"\s{0,3}#{1,6}[ \t]+|[ \t]+#+[ \t]*$")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x84\x86-\x9f]")
 # A word that is nearly the name of our block is a slip of the pen, not another language.
@@ -68,7 +69,15 @@ class BlockPiece:
     span: Span
 
 
-Piece = ProsePiece | HeadingPiece | TablePiece | BlockPiece
+@dataclass(frozen=True)
+class OnlyPiece:
+    """A line ``:::solution`` or ``:::``: what follows is for some editions only, or for all again."""
+
+    name: str
+    span: Span
+
+
+Piece = ProsePiece | HeadingPiece | TablePiece | BlockPiece | OnlyPiece
 
 
 def filled(piece: Piece, lookup: Lookup) -> Piece:
@@ -78,47 +87,14 @@ def filled(piece: Piece, lookup: Lookup) -> Piece:
             return replace(piece, markdown=fill(markdown, span, lookup))
         case TablePiece(table, markdown, line) if "{{" in markdown:
             place = Span(table.file, line, markdown.split("\n", 1)[0], 0, 0)
-            found = layer_tables(fill(markdown, place, lookup), table.file, line)
+            found = _read_again(fill(markdown, place, lookup), table.file, line)
             return replace(piece, table=found[0]) if found else piece
     return piece
 
 
-def read_text(path: Path) -> str:
-    """The text of a file, with one kind of line end; a file that is too large is refused before it is read.
-
-    Raises ``DocumentError`` for a file that is missing, too large, or not UTF-8 text.
-    """
-    try:
-        if path.is_dir():
-            raise DocumentError(f"{path} is a folder, not a file")
-        with path.open("rb") as stream:
-            data = stream.read(SIZE_LIMIT + 1)
-        size = max(len(data), path.stat().st_size)
-    except FileNotFoundError:
-        raise DocumentError(f"there is no file {path}") from None
-    except OSError as error:
-        raise DocumentError(f"{path} cannot be read: {error.strerror}") from None
-    if len(data) > SIZE_LIMIT:
-        raise DocumentError(
-            f"{path} has {size / 1e6:.1f} MB; at most {SIZE_LIMIT / 1e6:.0f} MB are read",
-            hint="give the file with the layer table and the questions, not a data set",
-        )
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DocumentError(f"{path} is not UTF-8 text: byte {error.start} in line {line}") from None
-    text = one_line_end(text)
-    control = _CONTROL.search(text)
-    if control:
-        line = text.count("\n", 0, control.start()) + 1
-        raise DocumentError(f"{path} has the control character U+{ord(control[0]):04X} in line {line}: it is no text")
-    return text
-
-
-def one_line_end(text: str) -> str:
-    """The text with plain line ends, so that all counts of lines agree."""
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+@lru_cache(maxsize=1024)  # the papers of a class have the same ones
+def _read_again(text: str, file: str, line: int) -> tuple[Table, ...]:
+    return tuple(layer_tables(text, file, line))
 
 
 def front_matter(text: str, file: str) -> tuple[str, Source] | None:
@@ -192,6 +168,8 @@ def _special(lines: list[str], file: str) -> Iterator[tuple[int, int, Piece]]:
     for number, token in enumerate(tokens):
         if token.type == "heading_open" and token.level == 0 and token.map:
             yield _heading(lines, token, tokens[number + 1].content, file)
+    fenced = {n for t in fences if t.map for n in range(*t.map)}
+    yield from ((n, n + 1, piece) for n, piece in _only(lines, file) if n not in fenced)
     claimed: set[int] = set()
     for table in layer_tables(text, file):
         start, stop = _extent(lines, table)
@@ -208,6 +186,12 @@ def _special(lines: list[str], file: str) -> Iterator[tuple[int, int, Piece]]:
             raise DocumentError(
                 "this block holds no layer table", span, "its columns are Computation, Input and Output"
             )
+
+
+def _only(lines: list[str], file: str) -> Iterator[tuple[int, OnlyPiece]]:
+    for number, line in enumerate(lines):
+        if found := _ONLY.fullmatch(line.rstrip()):
+            yield number, OnlyPiece(found[1], Span(file, number + 1, line, 0, len(line.rstrip())))
 
 
 def _language(token: Token) -> str:

@@ -6,10 +6,11 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 
-from symcomm.derivation import Exhibit
-from symcomm.errors import ValuesError
+from symcomm.derivation import Derivation, Exhibit
+from symcomm.errors import DocumentError, SymcommError, ValuesError
 from symcomm.problems.problem import Ask, Problem
 from symcomm.render.document import Answer, Block
+from symcomm.text.table import Table
 from symcomm.units import ONE, Quantity, Unit, group
 
 
@@ -17,7 +18,11 @@ def compare(problem: Problem, beside: list[tuple[Ask, int]], made: list[Block]) 
     """Sets what a source prints beside what was derived: one table for each question, below its last such answer."""
     for question in problem.questions:
         mine = [(ask, at) for ask, at in beside if ask in question.asks]
-        rows = [_beside(ask, made[at]) for ask, at in mine]
+        rows = [_beside(ask, made[at]) for ask, at in mine if ask.printed]
+        for ask, at in mine:
+            answer = made[at]
+            if ask.beside is not None and isinstance(answer, Answer):
+                made[at] = replace(answer, derivation=_with_table(ask, answer.derivation, ask.beside))
         if rows:
             columns = ("quantity", "printed", "derived", "printed less derived")
             last = made[mine[-1][1]]
@@ -25,6 +30,22 @@ def compare(problem: Problem, beside: list[tuple[Ask, int]], made: list[Block]) 
             table = Exhibit("Printed and derived", columns, tuple(rows))
             derivation = replace(last.derivation, exhibits=(*last.derivation.exhibits, table))
             made[mine[-1][1]] = replace(last, derivation=derivation)
+
+
+def _with_table(ask: Ask, derivation: Derivation, printed: Table) -> Derivation:
+    """The derivation with what of a printed table is not what was derived."""
+    found = next((exhibit.beside for exhibit in derivation.exhibits if exhibit.beside), None)
+    where = ask.section.span_of("printed")
+    if found is None:
+        problem = f"a table is printed here, but '{ask.quantity}' has none to set beside it"
+        raise DocumentError(problem, where, "write the printed number, with its unit")
+    try:
+        table = found(printed)
+    except SymcommError as error:
+        raise error.at(where) from None
+    if not table.rows:
+        return replace(derivation, notes=(*derivation.notes, f"{table.title}."))
+    return replace(derivation, exhibits=(*derivation.exhibits, table))
 
 
 def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
@@ -46,7 +67,7 @@ def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
     less = Quantity(printed.value - derived.value, derived.unit)
     said = less.reading
     said += f" ({float(100 * less.value / derived.value):+.2g} %)" if derived.value else ""
-    if abs(less.value) * 2 <= _last_digit(ask.section.text("printed"), derived.unit):
+    if abs(less.value) * 2 <= last_digit(ask.section.text("printed"), derived.unit):
         said = "none, to the last printed digit"
     text = ask.section.text("printed")
     return ask.label or answer.derivation.title, printed.reading, _as_printed(text, derived) or derived.reading, said
@@ -55,11 +76,11 @@ def _beside(ask: Ask, answer: Block) -> tuple[str | Quantity, ...]:
 _WRITTEN = re.compile(r"\s*[-+]?[\d_ ]+(?:\.(\d+))?\s*([^\d\s/].*)?")
 
 
-def _last_digit(text: str, unit: Unit) -> Fraction:
+def last_digit(text: str, unit: Unit) -> Fraction:
     """What one more in the last digit of a written number is worth in a unit.
 
     >>> from symcomm.units import BYTE
-    >>> _last_digit("19.412 GB", BYTE), _last_digit("3", ONE)
+    >>> last_digit("19.412 GB", BYTE), last_digit("3", ONE)
     (Fraction(1000000, 1), Fraction(1, 1))
     """
     match = _WRITTEN.fullmatch(text)
@@ -79,7 +100,7 @@ def _as_printed(text: str, derived: Quantity) -> str:
     if match is None or not match[2] or Quantity.parse(f"1 {match[2]}").within(derived.unit).value == 1:
         return ""
     digits = len(match[1] or "")
-    last = round(derived.value / _last_digit(text, derived.unit))
+    last = round(derived.value / last_digit(text, derived.unit))
     whole, part = divmod(abs(last), 10**digits)
     written = group(str(whole)) + (f".{part:0{digits}d}" if digits else "")
     return ("-" if last < 0 else "") + f"{written} {match[2].strip()}"

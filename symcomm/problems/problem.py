@@ -6,16 +6,20 @@ refused with the line and column of the key, before anything is derived.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symcomm.editions import DETAILS, ONLY, Detail
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
+from symcomm.files import one_line_end, read_text
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
+from symcomm.problems.answer_keys import AnswerKeys, SaidMistake, read_answer_keys, read_mistake
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.problems.drawing_values import Draws, read_draws
 from symcomm.problems.exam_keys import (
@@ -23,6 +27,7 @@ from symcomm.problems.exam_keys import (
     BOUND_KEYS,
     ExamKeys,
     ExamSettings,
+    Follow,
     read_bounds,
     read_exam_keys,
     read_settings,
@@ -40,8 +45,9 @@ from symcomm.problems.keys import (
     symbol_name,
 )
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
-from symcomm.render.document import Heading, LayerTable, Prose
-from symcomm.text.finder import layer_tables
+from symcomm.quantities.declared import Option
+from symcomm.render.document import Heading, LayerTable, Only, Prose
+from symcomm.text.finder import layer_tables, read_tables
 from symcomm.text.table import Table
 from symcomm.units import Quantity
 
@@ -49,18 +55,19 @@ if TYPE_CHECKING:
     from symcomm.quantities.declared import DeclaredQuantity
 
 FRONT_KEYS = (
-    "title", "subtitle", "course", "authors", "date", "language", "symbols", "accounting", "dtype", "draw", "require",
-    "exam",
+    "title", "subtitle", "course", "authors", "date", "language", "detail", "symbols", "accounting", "dtype",
+    "draw", "require", "exam",
 )  # fmt: skip
 DRAW_KEYS = ("draw", "require")  # of a block of its own
 MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
     "axes", "layers_before",
 )  # fmt: skip
+MODULE_KEYS = ("model", "module", "dtype", "values", "symbols")  # of a printed module
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
-ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "divided_by",
-            *ASK_EXAM_KEYS)  # fmt: skip
+ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "answer",
+            "divided_by", *ASK_EXAM_KEYS)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,8 @@ class ModelBlock:
 
     ``shown`` says that the table stands in the block itself, and so has to be shown in its place. ``parts`` are the
     models that a whole model is made of; the table is then that of the first. ``layers_before`` names the tensor that
-    stands for the result of the layers, in a table of what stands before and behind them.
+    stands for the result of the layers, in a table of what stands before and behind them. ``module`` is a printed
+    PyTorch module, which stands instead of a table.
     """
 
     name: str
@@ -86,6 +94,7 @@ class ModelBlock:
     section: Section
     parts: tuple[ModelBlock, ...] = ()
     layers_before: str = ""
+    module: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,8 @@ class Ask:
     """One quantity that is asked for: a pass, its options, and the numbers given with the question.
 
     ``conventions`` are choices of accounting by field, laid over those of the document. ``printed`` is what a source
-    says the answer is, to be set beside it. ``sheet`` is the quantity that the author's own worksheet says.
+    says the answer is, to be set beside it; ``beside`` is the table it prints instead. ``sheet`` is the
+    quantity that the author's own worksheet says.
     """
 
     quantity: str
@@ -107,6 +117,8 @@ class Ask:
     printed: Quantity | None = None
     sheet: DeclaredQuantity | None = None
     exam: ExamKeys = field(default_factory=ExamKeys)
+    answer: AnswerKeys = field(default_factory=AnswerKeys)
+    beside: Table | None = None
     divided_by: Ask | None = None
 
     @property
@@ -132,7 +144,8 @@ class Question:
         return self.heading.points if self.heading else None
 
 
-Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure
+Entries = tuple[tuple[Scalar, Value], ...]
+Item = Prose | LayerTable | Heading | ModelBlock | Ask | Figure | Only
 
 
 @dataclass(frozen=True)
@@ -153,8 +166,12 @@ class Problem:
     values: tuple[Known, ...]
     conventions: tuple[tuple[str, str], ...]
     items: tuple[Item, ...] = field(repr=False)
+    course: str = ""
+    detail: Detail = "normal"
+    extra: tuple[tuple[str, str], ...] = ()
     exam: ExamSettings = field(default_factory=ExamSettings)
     required: tuple[Ask, ...] = ()
+    mistakes: tuple[SaidMistake, ...] = ()  # those the author describes
 
     @cached_property
     def models(self) -> dict[str, ModelBlock]:
@@ -185,7 +202,8 @@ class Problem:
             told = re.match(r"\W*(?:(?:Question|Problem|Exercise|Task)\s+)?(\d+(?:\.\d+)*)", words, re.IGNORECASE)
             name = told[1] if told else re.sub(r"\W+", "-", words.lower()).strip("-")[:40] or str(number)
             several = len(question.asks) > 1
-            found += [ask.exam.id or name + letters(at) * several for at, ask in enumerate(question.asks)]
+            joint = "" if told else "-"
+            found += [ask.exam.id or name + (joint + letters(at)) * several for at, ask in enumerate(question.asks)]
         return tuple(name if name not in found[:n] else f"{name}.{n + 1}" for n, name in enumerate(found))
 
     @cached_property
@@ -205,6 +223,11 @@ class Problem:
         return tuple(found)
 
 
+@lru_cache(maxsize=1024)  # the papers of a class have the same ones
+def _inner_tables(text: str, file: str, line: int) -> tuple[Table, ...]:
+    return tuple(layer_tables(text, file, line))
+
+
 def letters(number: int) -> str:
     """What parts are counted by: a, b, ..., z, aa.
 
@@ -217,6 +240,7 @@ def letters(number: int) -> str:
 # -- reading ----------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
 def _said(known: Known) -> Told:
     return Told.of(known.quantity, known.span.word if "{{" not in known.span.word else "")
 
@@ -239,18 +263,25 @@ def parse_problem(text: str, file: str = "<text>") -> Problem:
 class Template:
     """A problem file whose references to drawn values are still open: its front matter, and its pieces in order.
 
-    A fenced block stands for the values in it.
+    A fenced block stands for the values in it. ``digest`` is the SHA-256 of the text.
     """
 
     file: str
     head: Section
     parts: tuple[pieces.Piece | Value, ...] = field(repr=False)
+    digest: str = ""
 
     @cached_property
     def draws(self) -> Draws:
         """What each paper draws for itself."""
         found = [value for part in self.parts if not isinstance(part, PIECES) for value in _sections(part)]
         return read_draws([self.head, *(section for section in found if _is_draw(section))])
+
+    @cached_property
+    def _head(self) -> Section:
+        """The front matter without what each paper draws."""
+        entries = tuple(e for e in self.head.entries if e[0].text != "draw")
+        return replace(self.head, entries=entries) if self.draws else self.head
 
     def problem(self, drawn: Mapping[str, Told] | None = None) -> Problem:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
@@ -263,7 +294,7 @@ class Template:
         """
         if drawn is None:
             drawn = self.draws.draw("", "example")
-        reader = _Reader(self.file, self.head, drawn)
+        reader = _Reader(self.file, self._head, drawn)
         for part in self.parts:
             reader.take(part)
         return reader.problem()
@@ -271,12 +302,12 @@ class Template:
 
 def read_template(path: str | Path) -> Template:
     """The template in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
-    return parse_template(pieces.read_text(Path(path)), str(path))
+    return parse_template(read_text(path, "the file with the layer table and the questions, not a data set"), str(path))
 
 
 def parse_template(text: str, file: str = "<text>") -> Template:
     """The template in a text; ``file`` names it in errors."""
-    text = pieces.one_line_end(text)
+    text = one_line_end(text)
     front = pieces.front_matter(text, file)
     head = blocks.read(front[0], front[1], "the front matter") if front and front[0].strip() else None
     if head is None:
@@ -284,11 +315,12 @@ def parse_template(text: str, file: str = "<text>") -> Template:
     if not isinstance(head, Section):
         raise DocumentError("the front matter must be a mapping of keys to values", head.span)
     head = replace(head, what="the front matter")
-    head.only(FRONT_KEYS)
-    return Template(file, head, tuple(_read_block(piece) for piece in pieces.pieces(text, file)))
+    _check_keys(head)
+    parts = tuple(_read_block(piece) for piece in pieces.pieces(text, file))
+    return Template(file, head, parts, hashlib.sha256(text.encode()).hexdigest())
 
 
-PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece)
+PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece, pieces.OnlyPiece)
 
 
 def _sections(value: Value) -> list[Section]:
@@ -298,6 +330,16 @@ def _sections(value: Value) -> list[Section]:
 
 def _is_draw(section: Section) -> bool:
     return not {"ask", "model", "figure"} & {*section.keys} and bool({*DRAW_KEYS} & {*section.keys})
+
+
+def _check_keys(head: Section) -> None:
+    """Raises ``DocumentError`` for a key of the front matter that looks like a slip of one that is known."""
+    for key, value in head.entries:
+        near = nearest(key.text, [*FRONT_KEYS]) if key.text not in FRONT_KEYS else ""
+        if near.startswith("did you mean") or (near and not re.fullmatch(r"[a-z][a-z_]{0,39}", key.text)):
+            raise DocumentError(f"unknown key '{key.text[:60]}' in {head.what}", key.span, near)
+        if near and not isinstance(value, Scalar):
+            raise blocks.wrong_type(key.text, "text, since it is a key of your own", value)
 
 
 def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
@@ -317,12 +359,14 @@ class _Reader:
         self.file, self.head, self.drawn = file, filled, drawn
         head = filled
         self.items: list[Item] = []
+        self.inside: Only | None = None
         self.tables: list[Table] = []
         self.models: dict[str, ModelBlock] = {}
         self.notation, self.values = read_symbols(head, Notation())
         self.conventions = read_conventions(head)
         self.exam = read_settings(head)
         self.required: tuple[Ask, ...] = ()
+        self.mistakes: tuple[SaidMistake, ...] = ()
         self.dtype = head.text("dtype")
 
     def take(self, piece: pieces.Piece | Value) -> None:
@@ -335,15 +379,33 @@ class _Reader:
                 self.items.append(Prose(markdown, span))
             case pieces.HeadingPiece(level, markdown, points, span):
                 self.items.append(Heading(level, markdown, points, span))
+            case pieces.OnlyPiece(name, span):
+                self.only(name, span)
             case pieces.TablePiece(table):
                 self.tables.append(table)
                 self.items.append(LayerTable(table))
 
+    def only(self, name: str, span: Span) -> None:
+        """Begins or ends what is for some editions only."""
+        if name and name not in ONLY:
+            raise DocumentError(f"':::{name[:40]}' is no edition", span, nearest(name, [*ONLY]))
+        if bool(name) == bool(self.inside):
+            problem = f"':::{name}' within ':::{self.inside.name}'" if self.inside else "this ends what never began"
+            raise DocumentError(problem, span, "write :::solution above it, and ::: below")
+        self.inside = Only(name, span) if name else None
+        self.items.append(Only(name, span))
+
     def known(self, final: bool = True) -> Lookup:
         """What references stand for: drawn values, and those that were given so far."""
-        said = {item.name: _said(item) for item in self.values}
-        said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
-        return of_values({**said, **self.drawn}, final=final)
+
+        def lookup(reference: Reference) -> Told | None:
+            if not reference.topic and reference.name in self.drawn:
+                return self.drawn[reference.name]
+            said = {item.name: _said(item) for item in self.values}
+            said |= {item.name: _said(item) for model in self.models.values() for item in model.values}
+            return of_values({**said, **self.drawn}, final=final)(reference)
+
+        return lookup
 
     def in_prose(self) -> list[Item]:
         """The items, with all values that are given in the document in their prose.
@@ -393,6 +455,8 @@ class _Reader:
             if sum(isinstance(item, Figure) for item in self.items) >= FIGURE_LIMIT:
                 raise DocumentError(f"more than {FIGURE_LIMIT} figures in one document", value.span_of("figure"))
             self.items.append(read_figure(replace(value, what="this figure"), self.models))
+        elif "mistake" in value:
+            self.mistakes += (read_mistake(value),)
         elif "ask" in value:
             self.items.append(self.ask(replace(value, what="this question")))
         elif "model" in value:
@@ -400,7 +464,7 @@ class _Reader:
         else:
             word = value.keys[0] if value.keys else ""
             key = value.entries[0][0].span if value.entries else value.span
-            close = nearest(word, ["ask", "model", "figure"])
+            close = nearest(word, ["ask", "model", "figure", "mistake"])
             hint = close if close.startswith("did") else "it starts with model:, ask: or figure:"
             raise DocumentError("this block is neither a model nor a question", key, hint)
 
@@ -420,7 +484,8 @@ class _Reader:
     # -- models --------------------------------------------------------------------------------
 
     def model(self, section: Section) -> None:
-        section.only(WHOLE_KEYS if "parts" in section else [*MODEL_KEYS, "parts"])
+        kind = next((key for key in ("parts", "module") if key in section), "")
+        section.only({"parts": WHOLE_KEYS, "module": MODULE_KEYS}.get(kind, [*MODEL_KEYS, "parts", "module"]))
         name = section.text("model")
         if name in self.models:
             before = self.models[name].section.span_of("model")
@@ -430,7 +495,7 @@ class _Reader:
         if "parts" in section:
             self.whole(name, section)
             return
-        table, shown = self.table(section)
+        table, shown = self.table(section) if not kind else (_no_table(section), False)
         notation, described = read_symbols(section, self.notation)
         values = merge(self.values, described, read_values(section, "values", blocks.whole))
         dtype = section.text("dtype", self.dtype or "fp16")
@@ -448,7 +513,10 @@ class _Reader:
             shown,
             section,
             layers_before=section.text("layers_before"),
+            module=_printed_module(section) if kind else "",
         )
+        if made.module:
+            self.items.append(Prose(f"```text\n{made.module.strip()}\n```", section.span_of("module")))
         self.models[name] = made
         if shown:
             self.items.append(LayerTable(table))
@@ -510,7 +578,7 @@ class _Reader:
                 value.span,
                 "write the table below table: |",
             )
-        found = layer_tables(value.text, self.file, value.span.line + 1)
+        found = _inner_tables(value.text, self.file, value.span.line + 1)
         if len(found) != 1:
             raise DocumentError(
                 f"one layer table is needed here, but there are {len(found)}" if found else "this is no layer table",
@@ -530,6 +598,8 @@ class _Reader:
         wanted = sheet or QUANTITIES[name]
         known = {option.name: option for option in wanted.options}
         section.only([*ASK_KEYS, *known])
+        whole = section
+        follows, section = _follows(section, known)
         model = section.text("model")
         if model and model not in self.models:
             near = nearest(model, [*self.models]) if self.models else "no model is defined before this question"
@@ -544,12 +614,13 @@ class _Reader:
             model = [*self.models][-1]
         options = tuple((key, read_option(section, known[key])) for key in section.keys if key in known)
         try:
-            wanted.check(dict(options))
+            later = {target.name: "1" for target, _, _ in follows if isinstance(target, Option)}
+            wanted.check(dict(options) | later)
         except ValuesError as error:
             raise error.at(section.span_of("ask")) from None
-        follows, numbers = _follows(section)
-        given = read_values(numbers, "given", blocks.quantity)
+        given = read_values(section, "given", blocks.quantity)
         merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
+        beside = self.printed_table(section)
         return Ask(
             name,
             section.text("label"),
@@ -558,11 +629,13 @@ class _Reader:
             read_conventions(section),
             given,
             section.count("points"),
-            section,
-            section.quantity("printed"),
+            whole,
+            None if beside else section.quantity("printed"),
             sheet,
             read_exam_keys(section, follows),
-            self.divisor(section),
+            read_answer_keys(section),
+            beside,
+            divided_by=self.divisor(section),
         )
 
     def divisor(self, section: Section) -> Ask | None:
@@ -576,6 +649,17 @@ class _Reader:
             )
         kept = tuple(e for e in section.entries if e[0].text not in {*changed.keys, "divided_by", *ASK_EXAM_KEYS})
         return self.ask(replace(section, entries=(*kept, *changed.entries)))
+
+    def printed_table(self, section: Section) -> Table | None:
+        """The table that a source prints, where it is one and not a number."""
+        value = section.get("printed")
+        if not isinstance(value, Scalar) or value.style != "|":
+            return None
+        tables = read_tables(value.text, self.file, value.span.line + 1)
+        if len(tables) != 1:
+            problem = f"one printed table is wanted here, but there are {len(tables) or 'none'}"
+            raise DocumentError(problem, value.span, "write it as it is printed, with its header")
+        return tables[0]
 
     def worksheet(self, section: Section) -> DeclaredQuantity | None:
         """What a question asks of a worksheet of the author's, in a file beside this one."""
@@ -595,6 +679,8 @@ class _Reader:
     def problem(self) -> Problem:
         """The problem, once all pieces were taken."""
         head = self.head
+        if self.inside is not None:
+            raise DocumentError(f"':::{self.inside.name}' never ends", self.inside.span, "write ::: below it")
         title = head.text("title")
         items = self.in_prose()
         if not title:
@@ -603,14 +689,16 @@ class _Reader:
             if first is not None and isinstance(heading, Heading) and heading.level == 1 and heading.points is None:
                 title = heading.markdown
                 del items[first]
-        subtitle = " · ".join(part for part in (head.text("course"), head.text("subtitle")) if part)
         language = head.text("language", "en")
         if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", language):
             raise DocumentError(f"'{language[:40]}' is no language", head.span_of("language"), "write en or de-CH")
-        return Problem(
+        detail = head.text("detail", "normal")
+        if detail not in DETAILS:
+            raise DocumentError(f"'{detail[:40]}' is no detail", head.span_of("detail"), nearest(detail, [*DETAILS]))
+        found = Problem(
             self.file,
             title or Path(self.file).stem,
-            subtitle,
+            head.text("subtitle"),
             head.texts("authors"),
             head.text("date"),
             language,
@@ -618,22 +706,78 @@ class _Reader:
             self.values,
             self.conventions,
             tuple(items),
+            head.text("course"),
+            detail,
+            tuple((key, head.text(key)) for key in head.keys if key not in FRONT_KEYS),
             self.exam,
             (*self.derived_requirements(head), *self.required),
+            self.mistakes,
         )
+        check_points(found)
+        return found
 
 
-def _follows(section: Section) -> tuple[tuple[tuple[str, str, Span], ...], Section]:
-    """The given symbols whose numbers are earlier answers, and the section without them."""
+def check_points(problem: Problem) -> None:
+    """Raises ``DocumentError`` where the points of parts do not add up to those of what they are parts of."""
+    for question in problem.questions:
+        heading, own = question.heading, [ask.points for ask in question.asks]
+        stated = [ask for ask in question.asks if ask.points is not None]
+        if heading is None or heading.points is None:
+            continue
+        if stated and None not in own and (total := sum(p or 0 for p in own)) != heading.points:
+            raise DocumentError(f"the answers have {total} points together, but the question {heading.points}",
+                                heading.span, "let them add up")  # fmt: skip
+        if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
+            total = sum(line.points for line in rubric)
+            if total != heading.points:
+                raise DocumentError(f"the steps have {total} points together, but the question {heading.points}",
+                                    question.asks[0].section.span_of("rubric"), "let them add up")  # fmt: skip
+    headings = [item for item in problem.items if isinstance(item, Heading)]
+    for number, heading in enumerate(headings):
+        below = []
+        for part in headings[number + 1 :]:
+            if part.level <= heading.level:
+                break
+            below.append(part)
+        last = [n + 1 == len(below) or below[n + 1].level <= part.level for n, part in enumerate(below)]
+        parts = [part.points for part, leaf in zip(below, last, strict=True) if leaf]
+        if heading.points is not None and parts and None not in parts:
+            total = sum(p or 0 for p in parts)
+            if total != heading.points:
+                raise DocumentError(f"the parts have {total} points together, but '{heading.markdown[:60]}' "
+                                    f"{heading.points}", heading.span, "let them add up")  # fmt: skip
+
+
+def _no_table(section: Section) -> Table:
+    return Table(section.span.file, section.span.line, (), (), section.span.text)
+
+
+def _printed_module(section: Section) -> str:
+    value = section.get("module")
+    if not isinstance(value, Scalar) or value.style != "|":
+        raise DocumentError("'module' must be a printed module", section.span_of("module"), "write it below module: |")
+    return value.text
+
+
+def _follows(section: Section, options: Mapping[str, Option]) -> tuple[tuple[Follow, ...], Section]:
+    """What a question takes from earlier answers (given symbols and options), and its section without that."""
+    follows: list[Follow] = []
+
+    def kept(entries: Entries, target: Callable[[Scalar], str | Option | None]) -> Entries:
+        made = []
+        for key, value in entries:
+            found = [*references(value.text, value.span)] if isinstance(value, Scalar) and "{{" in value.text else []
+            whole = bool(found) and isinstance(value, Scalar) and len(found) == 1 and value.text.strip()[-2:] == "}}"
+            name = target(key) if whole and found[0].topic == "answer" else None
+            if name is None:
+                made.append((key, value))
+            else:
+                follows.append((name, found[0].name, value.span))
+        return tuple(made)
+
+    entries = kept(section.entries, lambda key: options.get(key.text))
     given = section.get("given")
-    if not isinstance(given, Section):
-        return (), section
-    kept, follows = [], []
-    for key, value in given.entries:
-        found = [*references(value.text, value.span)] if isinstance(value, Scalar) and "{{" in value.text else []
-        if found and isinstance(value, Scalar) and found[0].topic == "answer" and value.text.strip().endswith("}}"):
-            follows.append((symbol_name(key), found[0].name, value.span))
-        else:
-            kept.append((key, value))
-    entries = [(k, replace(given, entries=tuple(kept)) if v is given else v) for k, v in section.entries]
-    return tuple(follows), replace(section, entries=tuple(entries))
+    if isinstance(given, Section):
+        rest = replace(given, entries=kept(given.entries, symbol_name))
+        entries = tuple((key, rest if value is given else value) for key, value in entries)
+    return tuple(follows), replace(section, entries=entries)

@@ -12,7 +12,7 @@ from typing import Any
 
 from symcomm.accounting import CONVENTIONS
 from symcomm.problems.figures import FIGURE_KEYS, FIGURES, Kind
-from symcomm.problems.problem import ASK_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, WHOLE_KEYS
+from symcomm.problems.problem import ASK_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, MODULE_KEYS, WHOLE_KEYS
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import DeclaredQuantity, Option
 
@@ -20,7 +20,7 @@ Schema = dict[str, Any]
 _TEXT: Schema = {"type": ["string", "number"]}
 _TEXTS: Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 _MEANING: Schema = {"type": "object", "additionalProperties": False, "properties": {
-    "meaning": _TEXT, "value": _TEXT, "latex": _TEXT}}  # fmt: skip
+    "meaning": _TEXT, "value": _TEXT, "latex": _TEXT, "names": _TEXTS}}  # fmt: skip
 
 _SHARE: Schema = {"type": ["number", "string"]}
 _YES: Schema = {"enum": ["yes", "no", True, False]}
@@ -36,11 +36,21 @@ _DRAW: Schema = {"anyOf": [_CHOICES, {"type": "object", "additionalProperties": 
 }}]}  # fmt: skip
 _RULE: Schema = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]}
 
+_OTHER: Schema = {"anyOf": [_TEXT, {"type": "object"}]}
+_OTHERS: Schema = {"anyOf": [_OTHER, {"type": "array", "items": _OTHER}]}
+_ANSWER: Schema = {"type": "object", "additionalProperties": False, "properties": {
+    "left": _TEXT, "in": _TEXT, "step": _TEXT, "symbols": _TEXTS, "names": {"type": "object"},
+    "prefixes": {"enum": ["open", "stated"]}, "conventions": _OTHERS, "mistakes": _TEXTS, "ruled_out": _OTHERS,
+    "decimal_comma": _YES}}  # fmt: skip
+_MISTAKE: Schema = {"type": "object", "additionalProperties": False, "required": ["name", "says", "change"],
+                    "properties": {"name": _TEXT, "says": _TEXT, "change": {"type": "object"}}}  # fmt: skip
+
 # One row a key; several blocks share some.
 _KEYS: dict[str, tuple[str, Schema]] = {
     "title": ("the title", _TEXT),
     "subtitle": ("the line below the title", _TEXT),
-    "course": ("what the line below the title begins with", _TEXT),
+    "course": ("the course, above the title", _TEXT),
+    "detail": ("how much of each derivation is shown", {"enum": ["brief", "normal", "full"]}),
     "authors": ("one name, or a list", _TEXTS),
     "date": ("the date, as it shall be printed", _TEXT),
     "language": ("a language tag such as en or de-CH", {"type": "string"}),
@@ -49,16 +59,15 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "dtype": ("the number format of the model", {"type": "string"}),
     "model": ("the name of a model", _TEXT),
     "table": ("which layer table, or the table itself", _TEXT),
+    "module": ("a printed PyTorch module instead of a table", {"type": "string"}),
     "formula": ("one formula instead of a table, with the shapes of its operands", {"type": "string"}),
     "repeat": ("the symbol that says how often the table is stacked", {"type": "string"}),
     "batch": ("a batch axis that the table leaves out", {"type": "string"}),
     "values": ("given sizes", {"type": "object", "additionalProperties": _TEXT}),
     "inputs": ("tensors that are inputs", _TEXTS),
     "weights": ("tensors that are weights", _TEXTS),
-    "axes": (
-        "what axes are, by their symbols: batch, sequence, ...",
-        {"type": "object", "additionalProperties": {"type": "string"}},
-    ),
+    "axes": ("what axes are, by their symbols: batch, sequence, ...",
+             {"type": "object", "additionalProperties": {"type": "string"}}),
     "layers_before": ("the tensor that stands for the result of the layers", {"type": "string"}),
     "parts": ("models that this one is made of", _TEXTS),
     "worksheet": ("the file of a worksheet of one's own, beside this one", {"type": "string"}),
@@ -71,25 +80,16 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "choices": ("ask with this many options to choose from", {"type": "integer", "minimum": 2, "maximum": 10}),
     "bounds": ("what the answer of a drawn question has to keep to", _BOUNDS),
     "rubric": ("the points of each step", {"type": "array", "items": _LINE}),
-    "credit": (
-        "the share of its points that a wrong answer earns, for all or for each mistake",
-        {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]},
-    ),
+    "credit": ("the share of its points that a wrong answer earns, for all or for each mistake",
+               {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]}),
     "draw": ("values that each paper draws for itself", {"type": "object", "additionalProperties": _DRAW}),
-    "require": ("what drawn values have to satisfy", {"anyOf": [_RULE, {"type": "array", "items": _RULE}]}),
-    "exam": (
-        "how papers are made",
-        {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "questions": {"type": "integer", "minimum": 0},
-                "shuffle": _YES,
-                "alike": _YES,
-                "credit": {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]},
-            },
-        },
-    ),
+    "require": ("what drawn values have to satisfy",
+                {"anyOf": [_RULE, {"type": "array", "items": _RULE}]}),
+    "exam": ("how papers are made", {"type": "object", "additionalProperties": False, "properties": {
+        "questions": {"type": "integer", "minimum": 0}, "shuffle": _YES, "alike": _YES,
+        "credit": {"anyOf": [_SHARE, {"type": "object", "additionalProperties": _SHARE}]}}}),
+    "answer": ("what answers of students look like, and what is told apart in them", _ANSWER),
+    "mistake": ("a mistake that answers are held against", _MISTAKE),
     "caption": ("Markdown below the picture", _TEXT),
     "paper": ("whether the paper shows it as well, and not the solution only", {"enum": ["yes", "no"]}),
 }
@@ -113,16 +113,19 @@ def problem_schema() -> Schema:
     >>> sorted(problem_schema()["$defs"])[:3]
     ['accounting', 'block', 'draw']
     """
-    one = [{"$ref": f"#/$defs/{name}"} for name in ("model", "whole_model", "question", "figure", "draw")]
+    kinds = ("model", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
+    one = [{"$ref": f"#/$defs/{name}"} for name in kinds]
     questions = [*map(_question, QUANTITIES.values()), _own()]
     defs: Schema = {
         "block": {"oneOf": one},
-        "front_matter": _object(_keys(FRONT_KEYS)),
+        "front_matter": _object(_keys(FRONT_KEYS)) | {"additionalProperties": _TEXT},
         "model": _object(_keys(MODEL_KEYS), ["model"]),
+        "printed_model": _object(_keys(MODULE_KEYS), ["model", "module"]),
         "whole_model": _object(_keys(WHOLE_KEYS), ["model", "parts"]),
         "draw": _object(_keys(DRAW_KEYS)) | {"minProperties": 1},
         "question": {"type": "object", "required": ["ask"], "oneOf": questions},
         "figure": {"type": "object", "required": ["figure"], "oneOf": [_figure(k) for k in FIGURES.values()]},
+        "mistake": _object(_keys(("mistake",)), ["mistake"]),
         "drawn": {"oneOf": [_drawn(declared) for declared in QUANTITIES.values()]},
         "accounting": _accounting(),
     }

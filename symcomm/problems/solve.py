@@ -5,20 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
 from symcomm.problems.blocks import blamed
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.figures import Figure, draw
-from symcomm.problems.keys import Known, check_units, merge
+from symcomm.problems.grading import graded
+from symcomm.problems.keys import Known, check_units, convert, merge
+from symcomm.problems.others import others
 from symcomm.problems.printed import compare
 from symcomm.problems.problem import Ask, ModelBlock, Problem
+from symcomm.quantities.declared import Option
 from symcomm.render.document import Answer, Block, Document, Given, Picture
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
+    from symcomm.accounting import Accounting
     from symcomm.derivation import Derivation
     from symcomm.model import Model
 
@@ -36,7 +41,7 @@ def load_model(problem: Problem, name: str = "", **reading: str) -> Model:
         if name and name not in problem.models:
             raise DocumentError(f"{problem.file} has no model '{name[:60]}'", hint=nearest(name, [*problem.models]))
         block = problem.models[name or [*problem.models][-1]]
-        return _load(replace(block, **reading))  # type: ignore[arg-type]  # the keys are fields of text
+        return load_block(replace(block, **reading))  # type: ignore[arg-type]  # the keys are fields of text
     tables = problem.tables
     if not tables:
         raise DocumentError(f"{problem.file} has no layer table", hint="its columns are Computation, Input and Output")
@@ -65,14 +70,21 @@ def _numbers(known: Iterable[Known]) -> dict[str, Any]:
     return {item.name: item.quantity.value for item in known}
 
 
-def _load(block: ModelBlock) -> Model:
+def load_block(block: ModelBlock) -> Model:
+    """The model of a block. Raises the errors of what is wrong in its table, with their place."""
     from symcomm import model
 
     section = block.section
     try:
         if block.parts:
-            found = [(_load(part), part.layers_before) for part in block.parts]
+            found = [(load_block(part), part.layers_before) for part in block.parts]
             return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
+        if block.module:
+            dtype = section.text("dtype")
+            known = model.load_known(block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype)
+            if known is None:
+                raise DocumentError("this is no printed module", section.span_of("module"), "as print(model) shows it")
+            return replace(known, name=block.name)
         made = model.load(
             block.table,
             repeat=block.repeat,
@@ -99,11 +111,26 @@ def _load(block: ModelBlock) -> Model:
     return made
 
 
-def solve(problem: Problem, progress: Progress | None = None, accounting: Iterable[tuple[str, str]] = ()) -> Document:
+class Answering(Protocol):
+    """Where the models and answers of a problem come from."""
+
+    def model(self, problem: Problem, name: str) -> Model | None:
+        """A model with its numbers."""
+        ...
+
+    def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
+        """The answer to a question."""
+        ...
+
+
+def solve(
+    problem: Problem, progress: Progress | None = None, accounting: Iterable[tuple[str, str]] = (),
+    answering: Answering | None = None,
+) -> Document:  # fmt: skip
     """The write-up of a problem: every question derived, and evaluated where the numbers are known.
 
     ``accounting`` are choices laid over those of the file. ``progress`` is called with the number of questions
-    answered, their total, and the next one's name.
+    answered, their total, and the next one's name. ``answering`` knows answers of other papers of the same document.
     """
     extra = tuple(accounting)
     models: dict[str, Model] = {}
@@ -114,13 +141,20 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     unread: set[str] = set()  # models of which nothing has been told
     for item in problem.items:
         if isinstance(item, ModelBlock):
-            models[item.name] = _load(item)
+            made_of = answering.model(problem, item.name) if answering else None
+            models[item.name] = made_of or load_block(item)
             unread.add(item.name)
         elif isinstance(item, Ask):
             if progress:
                 progress(done, total, item.label or item.quantity)
             before = {name: one.quantity for name, one in zip(problem.ids, answers, strict=False)}
-            answer = answer_of(problem, item, models.get(item.model), extra, carried(item, before))
+            asked = following(item, before)
+            if answering and not extra:
+                answer = answering.answer(problem, asked, pages=True)
+            else:
+                answer = answer_of(problem, asked, models.get(item.model), extra)
+                if problem.detail != "brief":
+                    answer = _with_others(problem, asked, models.get(item.model), extra, answer)
             answers.append(answer)
             if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
                 note = f"Read as {models[item.model].graph.reading('`')}."
@@ -129,9 +163,9 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
             unread.discard(item.model)
             made.append(answer)
             done += 1
-            beside += [(item, len(made) - 1)] if item.printed else []
+            beside += [(item, len(made) - 1)] if item.printed or item.beside else []
         elif isinstance(item, Figure):
-            made.append(_picture(problem, item, models.get(item.model), extra))
+            made.append(picture_of(problem, item, models.get(item.model), extra))
         else:
             made.append(item)
     if not any(isinstance(item, (Ask, Figure)) for item in problem.items):
@@ -143,6 +177,7 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
     if progress:
         progress(done, total, "")
     compare(problem, beside, made)
+    made = graded(problem, made)
     return Document(
         problem.title,
         problem.subtitle,
@@ -152,40 +187,43 @@ def solve(problem: Problem, progress: Progress | None = None, accounting: Iterab
         problem.file,
         problem.notation,
         tuple(made),
+        problem.course,
+        problem.detail,
+        problem.extra,
     )
 
 
-def carried(ask: Ask, before: Mapping[str, Quantity | None]) -> tuple[Known, ...]:
-    """The given numbers of a question that are answers of earlier ones; ``before`` has these by their ids.
+def following(ask: Ask, before: Mapping[str, Quantity | None]) -> Ask:
+    """A question with the numbers that are answers of earlier ones; ``before`` has these by their ids.
 
     Raises ``DocumentError`` for an answer that is not there or has no number.
     """
-    made = []
-    for symbol, name, span in ask.exam.follows:
+    for target, name, span in ask.exam.follows:
         if name not in before:
             hint = nearest(name, [*before]) if before else "no question stands before this one"
             raise DocumentError(f"no question before this one is called '{name[:40]}'", span, hint)
         quantity = before[name]
-        if quantity is None:
-            raise DocumentError(f"the answer of {name} has no number", span)
-        made.append(Known(symbol, quantity, span))
-    return tuple(made)
+        if quantity is None or not isinstance(quantity.value, Fraction):
+            raise DocumentError(f"the answer of {name} has no exact number", span)
+        if isinstance(target, Option):
+            told = convert(f"{quantity.value} {quantity.unit}".removesuffix(" 1"), target)
+            ask = replace(ask, options=(*ask.options, (target.name, told)))
+        else:
+            ask = replace(ask, given=(*ask.given, Known(target, quantity, span)))
+    return ask
 
 
-def known_of(problem: Problem, ask: Ask, carried: Iterable[Known] = ()) -> tuple[Known, ...]:
-    """All numbers that are known to a question: its model's, its own, and those carried over from earlier answers."""
+def known_of(problem: Problem, ask: Ask) -> tuple[Known, ...]:
+    """All numbers that are known to a question: its model's, and its own."""
     block = problem.models.get(ask.model)
-    return merge(block.values if block else problem.values, ask.given, carried)
+    return merge(block.values if block else problem.values, ask.given)
 
 
-def answer_of(
-    problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...] = (),
-    carried: Iterable[Known] = (),
-) -> Answer:  # fmt: skip
+def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...] = ()) -> Answer:
     """The answer to one question of a problem, whose model was loaded."""
     from symcomm.model import ratio
 
-    known = known_of(problem, ask, carried)
+    known = known_of(problem, ask)
     chosen = accounting_of(problem.conventions, ask.conventions, extra)
     values = _numbers(known)
     try:
@@ -194,7 +232,7 @@ def answer_of(
         derivation = derive(asked, about, dict(ask.options), chosen, values, own)
         if ask.divided_by is not None:
             below = replace(ask.divided_by, given=merge(ask.given, ask.divided_by.given))
-            other = answer_of(problem, below, model, extra, carried).derivation
+            other = answer_of(problem, below, model, extra).derivation
             compared = [field for field, _ in (*ask.conventions, *below.conventions)]
             derivation = ratio(derivation, other, compared=compared)
         check_units(derivation, known)
@@ -204,10 +242,27 @@ def answer_of(
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
-    return Answer(ask.label, derivation, used(derivation, known), quantity, ask.span)
+    stated = used(derivation, known, [item.name for item in ask.given])
+    return Answer(ask.label, derivation, stated, quantity, ask.span, ask.quantity, points=ask.points)
 
 
-def _picture(problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...]) -> Picture:
+def _with_others(
+    problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...], answer: Answer
+) -> Answer:  # fmt: skip
+    """The answer with what it would be under other conventions."""
+    values = _numbers(known_of(problem, ask))
+
+    def again(accounting: Accounting) -> Derivation:
+        return derive(ask.sheet or ask.quantity, model or no_model(problem.notation), dict(ask.options), accounting,
+                      values, ())  # fmt: skip
+
+    return replace(answer, others=others(answer.derivation, values, again))
+
+
+def picture_of(
+    problem: Problem, figure: Figure, model: Model | None, extra: tuple[tuple[str, str], ...] = ()
+) -> Picture:
+    """One figure of a problem, whose model was loaded."""
     block = problem.models.get(figure.model)
     try:
         known = merge(block.values if block else problem.values, figure.given)
@@ -221,9 +276,9 @@ def _picture(problem: Problem, figure: Figure, model: Model | None, extra: tuple
     return Picture(drawn, figure.caption, says, figure.paper, span)
 
 
-def used(derivation: Derivation, known: Iterable[Known]) -> tuple[Given, ...]:
-    """The given values that an answer depends on, in the order they were given."""
-    wanted = {symbol.name for symbol in derivation.expr.free_symbols}
+def used(derivation: Derivation, known: Iterable[Known], stated: Iterable[str] = ()) -> tuple[Given, ...]:
+    """The given values that an answer depends on, or that its question ``stated``, in the order they were given."""
+    wanted = {symbol.name for symbol in derivation.expr.free_symbols} | {*stated}
     found = {item.name: item.quantity for item in known if item.name in wanted}
     for name, value in derivation.given:
         if name in wanted:

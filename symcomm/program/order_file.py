@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from symcomm.errors import Span, ValuesError
+from symcomm.files import read_text
 from symcomm.program.events import OrderError, simulate
 from symcomm.program.orders import Action, Item, Placement, Schedule
 
@@ -22,7 +23,7 @@ def read_order(path: str | Path) -> Schedule:
     Raises ``ValuesError`` with file, line and caret for what is no action, and for an order that cannot be run: an
     action that is done twice, an input that nothing makes, ranks that wait for one another.
     """
-    return parse_order(Path(path).read_text(encoding="utf-8"), str(path))
+    return parse_order(read_text(path, "a file with a line a rank"), str(path))
 
 
 def parse_order(text: str, file: str = "<text>") -> Schedule:

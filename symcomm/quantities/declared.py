@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
+from symcomm.doors import check
 from symcomm.errors import ValuesError, nearest
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Option:
     required: bool = False
     among: OneOf | None = None
     positional: bool = True
+    takes: Any = None
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -93,7 +95,11 @@ class Option:
         return self.meaning + (f" ({'; '.join(notes)})" if notes else "")
 
     def check(self, value: object) -> None:
-        """Raises ``ValuesError`` where something else is chosen than may be."""
+        """Raises ``ValuesError`` where a value has another type, or something else is chosen than may be."""
+        if self.takes is not None and self.kind != "choice":
+            check(self.name, value, self.takes)
+        if self.kind == "choice" and not isinstance(value, str):
+            raise ValuesError(f"{self.name} is a {type(value).__name__}", hint=f"one of {', '.join(self.choices)}")
         if self.kind == "choice" and isinstance(value, str) and value not in self.choices:
             noun, of = ("choice", f" of '{self.name}'") if self.name in _NO_NOUNS else (self.name, "")
             raise ValuesError(f"unknown {noun} '{value[:60]}'{of}", hint=nearest(value, [*self.choices]))
@@ -131,7 +137,8 @@ class DeclaredQuantity:
         for name, value in options.items():
             self.option(name).check(value)
         for option in self.options:
-            if option.required and options.get(option.name) in (None, ""):
+            said = options.get(option.name)
+            if option.required and (said is None or (isinstance(said, str) and not said)):
                 raise ValuesError(f"'{self.name}' needs the option '{option.name}'", hint=option.meaning)
 
 
@@ -165,15 +172,22 @@ class Registry(Mapping[str, DeclaredQuantity]):
     @property
     def groups(self) -> Mapping[str, str]:
         """The folder of each quantity, in order; nothing is imported for it."""
-        found = {**_groups((str(self.worksheets),), "md"), **_groups(tuple(self.path), "py")}
-        order = {group: n for n, group in enumerate(GROUPS)}
-        return dict(sorted(found.items(), key=lambda item: (order.get(item[1], len(order)), item)))
+        return _in_order(str(self.worksheets), tuple(self.path))
+
+
+@cache
+def _in_order(worksheets: str, path: tuple[str, ...]) -> Mapping[str, str]:
+    found = {**_groups((worksheets,), "md"), **_groups(path, "py")}
+    order = {group: n for n, group in enumerate(GROUPS)}
+    return MappingProxyType(dict(sorted(found.items(), key=lambda item: (order.get(item[1], len(order)), item))))
 
 
 @cache
 def _groups(path: tuple[str, ...], ending: str) -> dict[str, str]:
     files = [file for root in path for file in Path(root).glob(f"*/*.{ending}")]
-    return {f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")}
+    return {
+        f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")
+    }
 
 
 def of_worksheet(sheet: Worksheet, group: str = "") -> DeclaredQuantity:
@@ -218,7 +232,7 @@ def _option(name: str, hint: Any, default: Any, *, required: bool, positional: b
     kind = next((mark.kind for mark in reversed(marks) if isinstance(mark, Reads)), "text")
     if among is not None and not among.open:
         kind = "choice"
-    return Option(name, kind, meaning, default, required, among, positional)
+    return Option(name, kind, meaning, default, required, among, positional, hint)
 
 
 def _marks(hint: Any) -> list[Any]:

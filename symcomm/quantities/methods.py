@@ -11,6 +11,7 @@ from functools import cache
 from types import MethodType
 from typing import Any
 
+from symcomm.errors import ValuesError
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import Option
 
@@ -46,7 +47,14 @@ def _function(name: str) -> Callable[..., Any]:
     )
 
     def method(self: Any, *args: Any, accounting: Any = None, **options: Any) -> Any:
-        placed = dict(signature.bind_partial(self, *args).arguments)
+        try:
+            placed = dict(signature.bind_partial(self, *args).arguments)
+        except TypeError:
+            known = ", ".join(option.name for option in declared.options)
+            raise ValuesError(f"{name}: {len(args)} values are too many", hint=f"{name}({known})") from None
+        twice = [key for key in placed if key in options]
+        if twice:
+            raise ValuesError(f"{name}: {twice[0]} is given twice")
         del placed["self"]
         return self.derive(name, accounting=accounting, **placed, **options)
 

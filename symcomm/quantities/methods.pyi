@@ -266,7 +266,7 @@ class DerivedQuantities:
         self,
         strategy: Strategy | str,
         collective: str | None = None,
-        phase: Literal["forward", "recompute", "backward", "update"] | None = None,
+        phase: Literal["forward", "recompute", "backward", "microbatch", "update"] | None = None,
         dtype: str | None = None,
         gradient_dtype: str | None = None,
         stage: object = None,
@@ -567,6 +567,38 @@ class DerivedQuantities:
     ) -> Derivation:
         """The compute-optimal parameters and tokens of a fitted loss, and what follows from them."""
 
+    def checkpoint_memory(
+        self,
+        operations: int | str = "T",
+        every: int | str = "k",
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The most values in memory while a chain of operations is reversed with checkpoints at equal distances."""
+
+    def differentiation_cost(
+        self,
+        formulas: str,
+        point: str | None = None,
+        mode: Literal["forward", "reverse", "cheaper"] = "cheaper",
+        want: Literal["passes", "operations"] = "passes",
+        outputs: object = None,
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The passes or the operations of a whole Jacobian: forward mode takes a pass an input, reverse mode one an output."""
+
+    def evaluation_trace(
+        self,
+        formulas: str,
+        point: str | None = None,
+        of: object = None,
+        outputs: object = None,
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The evaluation trace of formulas: inputs v_{1-n} to v_0, then one operation a row, and the outputs."""
+
     def forward_mode(
         self,
         formulas: str,
@@ -574,10 +606,48 @@ class DerivedQuantities:
         by: object = None,
         of: object = None,
         outputs: object = None,
+        slip: Literal["overwrite", "product_rule", "inner_derivative"] | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
         """The derivatives of formulas for an input by forward mode, as a table of primals and tangents."""
+
+    def gradients(
+        self,
+        op: object = None,
+        of: object = "",
+        want: Literal["flops", "elements"] = "flops",
+        frozen: object = None,
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The gradients of a row, or of all rows, as matrix formulas with their shapes, what they read and what they cost."""
+
+    def hessian_product(
+        self,
+        formulas: str,
+        direction: str,
+        point: str | None = None,
+        of: object = None,
+        by: object = None,
+        outputs: object = None,
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The Hessian of an output times a vector, without the Hessian: forward mode over reverse mode."""
+
+    def jacobian(
+        self,
+        formulas: str,
+        point: str | None = None,
+        of: object = None,
+        by: object = None,
+        mode: Literal["forward", "reverse"] = "reverse",
+        outputs: object = None,
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The Jacobian of formulas at a point: a row an output, a column an input."""
 
     def reverse_mode(
         self,
@@ -586,7 +656,19 @@ class DerivedQuantities:
         of: object = None,
         by: object = None,
         outputs: object = None,
+        slip: Literal["overwrite", "product_rule", "inner_derivative"] | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
         """The derivatives of an output of formulas by reverse mode, as a table of primals and adjoints."""
+
+    def trace_memory(
+        self,
+        formulas: str,
+        point: str | None = None,
+        every: int | str = 0,
+        outputs: object = None,
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The most values in memory while a trace is reversed, whole or with checkpoints."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, TypedDict
 
 from symcomm.accounting import CONVENTIONS
+from symcomm.hardware.devices import Device
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.schedules import USUAL_SCHEDULE
 from symcomm.quantities.declared import Meaning, OneOf, Reads
 from symcomm.quantities.recipes import RECIPES
 from symcomm.setting import Setting
+from symcomm.units import Number
 
 
 def _devices() -> Iterable[str]:
@@ -45,7 +47,7 @@ def _capacities() -> Iterable[str]:
 NoModel = Annotated[Setting, "no model is needed"]  # of a quantity that follows from its options alone
 
 Whole = Annotated[int | str, Reads("size")]
-Amount = Annotated[object, Reads("quantity")]
+Amount = Annotated[Number | None, Reads("quantity")]
 
 StrategyOption = Annotated[
     Strategy | str, Reads("strategy"), Meaning("how the model is parallelised, such as data(k) or tensor(8) + sequence")
@@ -57,26 +59,22 @@ ElementDtype = Annotated[str, Reads("dtype"), Meaning("the number format of an e
 GradientDtype = Annotated[str, Reads("dtype"), Meaning("the number format in which gradients of weights are reduced")]
 OpName = Annotated[str, Meaning("only the row that computes this tensor")]
 RecipeName = Annotated[
-    str | Mapping[str, object],
-    Reads("recipe"),
-    OneOf(RECIPES, open=True),
+    str | Mapping[str, object], Reads("recipe"), OneOf(RECIPES, open=True),
     Meaning(
         "the bytes that are kept for each parameter: a recipe, or one of one's own such as 2+2+12 (weights, gradients, "
         "states) or weights=2, gradients=2, master=4, states=2"
     ),
 ]
-Frozen = Annotated[str | Iterable[str], Meaning("weights that are not trained, with commas between them")]
+Frozen = Annotated[str | Sequence[str], Meaning("weights that are not trained, with commas between them")]
 Recomputation = Annotated[
-    str | Iterable[str],
+    str | Sequence[str],
     Meaning(
         "none, selective, full, or the tensors that are computed again; what the convention says where it is left out"
     ),
 ]
 Every = Annotated[Whole, Meaning("the layers of a group that is computed again from its first input")]
 ScheduleName = Annotated[
-    str,
-    Reads("schedule"),
-    OneOf(schedule_names, open=True),
+    str, Reads("schedule"), OneOf(schedule_names, open=True),
     Meaning(f"the schedule of a pipeline, or the file of an order of one's own; {USUAL_SCHEDULE} where none is named"),
 ]
 StageNumber = Annotated[int | str, Meaning("the stage of a pipeline, the first one is 0; that one where none is named")]
@@ -84,7 +82,7 @@ Chunks = Annotated[Whole, Meaning("the chunks of layers per rank, for a schedule
 Microbatches = Annotated[Whole, Meaning("how many microbatches a batch is cut into")]
 CapacityIs = Annotated[str, OneOf(_capacities), Meaning("what the capacity means; must be said")]
 Held = Annotated[
-    str | Iterable[str],
+    str | Sequence[str],
     Meaning(
         "tensors that the program still refers to, with commas between them; of one outside the model its shape, such "
         "as labels [B, L] int64"
@@ -94,21 +92,24 @@ Held = Annotated[
 Phase = Annotated[Literal["forward", "backward", "microbatch", "end_of_batch"], Meaning("what is timed")]
 MeshPhase = Annotated[Literal["forward", "backward", "training"], Meaning("what is timed")]
 Links = Annotated[
-    str | Mapping[str, object],
-    Reads("links"),
+    str | Mapping[str, object], Reads("links"),
     Meaning(
         "the links of mesh axes, such as tensor=600 GB/s, data=50 GB/s @ 5 us; tensor=2: so many of the network's; or "
         "node=8, inside=900 GB/s, between=50 GB/s"
     ),
 ]
 
-DeviceName = Annotated[object, OneOf(_devices, open=True), Meaning("a device whose rates are used, such as H100-SXM")]
-Peak = Annotated[object, Meaning("the peak rate, such as 312 TFLOP/s; or the name of a symbol")]
-Memory = Annotated[object, Meaning("the bandwidth of the memory, such as 2039 GB/s")]
-Network = Annotated[object, Meaning("the bandwidth of the network, such as 300 GB/s")]
-Latency = Annotated[object, Meaning("the latency of one message, such as 0.00001 s; left out where it is not named")]
+DeviceName = Annotated[
+    str | Device, OneOf(_devices, open=True), Meaning("a device whose rates are used, such as H100-SXM")
+]
+Peak = Annotated[Number | None, Meaning("the peak rate, such as 312 TFLOP/s; or the name of a symbol")]
+Memory = Annotated[Number | None, Meaning("the bandwidth of the memory, such as 2039 GB/s")]
+Network = Annotated[Number | None, Meaning("the bandwidth of the network, such as 300 GB/s")]
+Latency = Annotated[
+    Number | None, Meaning("the latency of one message, such as 0.00001 s; left out where it is not named")
+]
 Utilisation = Annotated[
-    object, Meaning("the part of the peak rate and the memory bandwidth that is sustained, such as 4/5")
+    Number | None, Meaning("the part of the peak rate and the memory bandwidth that is sustained, such as 4/5")
 ]
 
 
@@ -183,7 +184,11 @@ class ScheduleTimes(TypedDict, total=False):
         str, Meaning("the time of a forward of a chunk: 6 ms, a list for uneven stages, or a symbol; t_F unless said")
     ]
     input_gradient: Annotated[str, Meaning("the time of a gradient of the input, in the same way; t_B unless said")]
-    weight_gradient: Annotated[str, Meaning("the time of a gradient of the weights, in the same way; t_W unless said")]
+    weight_gradient: Annotated[
+        str, Meaning("the time of a gradient of the weights, in the same way; t_W unless said")
+    ]
     pair: Annotated[str, Meaning("the time of an overlapped forward and backward; the sum of both unless said")]
     hop: Annotated[str, Meaning("the latency between two ranks, or its symbol; none unless said")]
-    overhead: Annotated[str, Meaning("a time that is added to each piece of work, or its symbol; none unless said")]
+    overhead: Annotated[
+        str, Meaning("a time that is added to each piece of work, or its symbol; none unless said")
+    ]

@@ -20,7 +20,10 @@ from symcomm.text.table import check_text
 DEPTH_LIMIT = 60
 MODULE_LIMIT = 20_000
 COUNT_LIMIT = 1_000_000
-_START = re.compile(r"\s*(?:```\w*\s*\n)?\s*(?:>>> .*\n)?\s*[A-Za-z_]\w*\(\s*(?:\n|$|\([\w.\-]+\):)")
+# What may repeat gives nothing back, so that blanks without end take no time.
+_START = re.compile(
+    r"\s*+(?:```\w*+[^\S\n]*+\n\s*+)?+(?:>>> [^\n]*+\n\s*+)?+[A-Za-z_]\w*+\([^\S\n]*+(?:\n|$|\([\w.\-]++\):)"
+)
 # From a class alone on its line, a child on the next, to the bracket below it or the end of the fence.
 _TREE = re.compile(
     r"^(?P<indent>[ \t]*)[A-Za-z_]\w*\([ \t]*\n[ \t]+\([\w.\-]+\): [A-Za-z_]\w*\((?:.*\n)(?:(?![ \t]*```).*\n)*?"

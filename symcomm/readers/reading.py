@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from symcomm.errors import SymcommError
+from symcomm.files import read_text
 from symcomm.readers.blueprint import Blueprint, ReaderError
 
 Source = TypeVar("Source")
 Leaves = Mapping[str, list[tuple[int, ...]]]
+
+
+_WANTED = "the path of a problem file, a table, a configuration or a printed module"
 
 
 def read(
@@ -41,7 +44,7 @@ def read(
         path = Path(source)
         if path.suffix not in (".json", ".txt"):
             return None
-        file, text = file or str(source), read_text(path)
+        file, text = file or str(source), read_text(path, _WANTED)
         if path.suffix == ".json":
             return read_config(text, file, architecture, loss)
     else:
@@ -64,19 +67,3 @@ def _without_loss(source: Source, what: str, loss: bool) -> Source:
             f"no loss can be added to {what}", hint="loss=True is for a configuration (config.json) with a head"
         )
     return source
-
-
-_LARGEST_FILE = 2_000_000
-
-
-def read_text(path: Path) -> str:
-    """The text of a file; refuses one that is missing, too large or not UTF-8."""
-    try:
-        size = path.stat().st_size
-        if size > _LARGEST_FILE:
-            raise SymcommError(f"{path}: {size} bytes; a file may have {_LARGEST_FILE}")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise SymcommError(f"{path}: this is not UTF-8 text") from None
-    except OSError as error:
-        raise SymcommError(f"{path}: {error.strerror}", hint="give the path of a problem file or a table") from None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
+from symcomm.editions import Edition
 from symcomm.errors import RenderError, nearest
+from symcomm.files import write_files
 from symcomm.render import pictures
 from symcomm.render.document import Document
 
@@ -25,30 +24,46 @@ def render(
     *,
     templates: Path | None = None,
     engine: Engine = "typst",
-    solutions: bool = True,
+    edition: Edition = "solution",
     name: str,
 ) -> list[Path]:
     """Writes the document as ``<name>.<format>`` in the folder ``output`` for each format; the paths written.
 
-    The pictures of Markdown and LaTeX stand beside them, as ``<name>-figure-1.svg`` and ``.pdf``.
-    ``solutions=False`` leaves the answers out (the paper). ``templates`` is a folder whose files replace ours of the
-    same name. Nothing is written where any format fails: ``RenderError`` says what is missing or not understood.
+    The pictures of Markdown and LaTeX stand beside them, as ``<name>-figure-1.svg`` and ``.pdf``. The paper has no
+    answers. ``templates`` is a folder whose files replace ours of the same name. Nothing is written where any format
+    fails: ``RenderError`` says what is missing or not understood.
     """
+    return editions(document, formats, output, editions=(edition,), templates=templates, engine=engine, name=name)
+
+
+def editions(
+    document: Document,
+    formats: Collection[str],
+    output: Path,
+    *,
+    editions: Collection[Edition],
+    templates: Path | None = None,
+    engine: Engine = "typst",
+    name: str,
+) -> list[Path]:
+    """Writes several editions of a document, all of them or none: ``homework.pdf``, ``homework-paper.pdf``."""
     unknown = [f for f in formats if f not in FORMATS]
     if unknown:
         raise RenderError(f"unknown format '{unknown[0]}'", hint=nearest(unknown[0], list(FORMATS)))
     if engine not in ("typst", "latex"):
         raise RenderError(f"unknown engine '{engine}'", hint="typst or latex")
     wanted = [f for f in FORMATS if f in formats]
-    stem = safe_name(name)
-    for form in wanted:
-        _keep(document.file, output / f"{stem}.{form}")
-    made = contents(document, wanted, templates=templates, engine=engine, solutions=solutions, name=stem)
-    beside: dict[str, bytes] = {}
-    for form in wanted:
-        if form in ("md", "tex"):  # a PDF and an HTML page hold their pictures
-            beside |= pictures.files(document, form, stem, solutions)
-    return write({f"{stem}.{form}": data for form, data in made.items()} | beside, output)
+    files: dict[str, bytes] = {}
+    for edition in editions:
+        stem = safe_name(name) + (f"-{edition}" if edition != "solution" else "")
+        for form in wanted:
+            _keep(document.file, output / f"{stem}.{form}")
+        made = contents(document, wanted, templates=templates, engine=engine, edition=edition, name=stem)
+        files |= {f"{stem}.{form}": data for form, data in made.items()}
+        for form in wanted:
+            if form in ("md", "tex"):  # a PDF and an HTML page hold their pictures
+                files |= pictures.files(document, form, stem, edition)
+    return write_files(files, output)
 
 
 def _keep(source: str, target: Path) -> None:
@@ -68,7 +83,7 @@ def contents(
     *,
     templates: Path | None = None,
     engine: Engine = "typst",
-    solutions: bool = True,
+    edition: Edition = "solution",
     name: str = "document",
 ) -> dict[str, bytes]:
     """The bytes of the document in each format; ``name`` is what its files are called."""
@@ -78,25 +93,33 @@ def contents(
             from symcomm.render import pdf
 
             kind = "tex" if engine == "latex" else "typ"
-            text = source(document, kind, templates=templates, solutions=solutions, name=name)
-            beside = pictures.files(document, kind, name, solutions)
+            text = source(document, kind, templates=templates, edition=edition, name=name)
+            beside = pictures.files(document, kind, name, edition)
             made[form] = pdf.latex_pdf(text, files=beside) if kind == "tex" else pdf.typst_pdf(text, beside)
         else:
-            made[form] = source(document, form, templates=templates, solutions=solutions, name=name).encode()
+            made[form] = source(document, form, templates=templates, edition=edition, name=name).encode()
     return made
 
 
 def source(
-    document: Document, kind: str, *, templates: Path | None = None, solutions: bool = True, name: str = "document"
+    document: Document,
+    kind: str,
+    *,
+    templates: Path | None = None,
+    edition: Edition = "solution",
+    name: str = "document",
 ) -> str:
     """The text of the document in a template's language: ``md``, ``tex``, ``html`` or ``typ``."""
     from symcomm.render.environment import fill
     from symcomm.render.view import page
+    from symcomm.render.words import words
 
     if kind not in ("md", "tex", "html", "typ"):
         raise RenderError(f"there are no templates for '{kind}'")
-    view = page(document, kind, solutions, name)  # type: ignore[arg-type]  # checked just above
-    return fill(kind, f"solution.{kind}.jinja", templates, {"page": view, **_extras(document)})
+    view = page(document, kind, edition, name)  # type: ignore[arg-type]  # checked just above
+    told = words(document.language.strip() or "en", templates)
+    extras = _extras(document) | {"words": told, "logo": ""}
+    return fill(kind, f"solution.{kind}.jinja", templates, {"page": view, **extras})
 
 
 def _extras(document: Document) -> dict[str, object]:
@@ -125,40 +148,3 @@ def safe_name(name: str) -> str:
     """
     kept = re.sub(r"[^\w.\-]+", "-", name).strip("-.")
     return re.sub(r"-?\.{2,}-?|-{2,}", "-", kept)[:120].strip("-.") or "document"
-
-
-def write(files: Mapping[str, bytes], output: Path) -> list[Path]:
-    """Writes all files into a folder, each under its name only when all of them are complete.
-
-    Raises ``RenderError`` where the folder cannot be written; then nothing is left behind.
-    """
-    waiting: list[tuple[Path, Path]] = []
-    if output.exists() and not output.is_dir():
-        raise RenderError(f"{output} cannot be written: it is a file", hint="name a folder")
-    for name in files:
-        if (output / name).is_dir():
-            raise RenderError(f"{output / name} cannot be written: it is a folder")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        for name, data in files.items():
-            handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".tmp", dir=output)
-            waiting.append((Path(temporary), output / name))
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-        for temporary_path, target in waiting:
-            # mkstemp makes files private; a document is readable as any new file is.
-            temporary_path.chmod(0o666 & ~_umask())
-            temporary_path.replace(target)
-    except OSError as error:
-        raise RenderError(f"{output} cannot be written: {error.strerror or error}") from error
-    finally:
-        for temporary_path, _ in waiting:
-            with contextlib.suppress(OSError):
-                temporary_path.unlink(missing_ok=True)
-    return [target for _, target in waiting]
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

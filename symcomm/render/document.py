@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Exhibit
+from symcomm.editions import ONLY, Detail, Edition
 from symcomm.errors import Span
 from symcomm.notation import Notation
 from symcomm.text.table import Table
@@ -41,10 +43,20 @@ class Given:
 
 
 @dataclass(frozen=True)
+class StepPoints:
+    """The points of one step of an answer, and what they are for."""
+
+    what: str
+    points: Fraction
+
+
+@dataclass(frozen=True)
 class Answer:
     """One derived answer: its derivation, the values used, and the exact quantity (None where a value is missing).
 
-    ``label`` tells answers of one part apart ("forward", "AllGather"); empty where there is one.
+    ``given`` are the values that the question gives, ``asked`` the name of the quantity. ``others`` are the same number
+    under other conventions, ``mistakes`` what goes wrong often and which number that gives. ``points`` are those of the
+    question, where it has its own, and ``grading`` those of its steps.
     """
 
     label: str
@@ -52,6 +64,11 @@ class Answer:
     given: tuple[Given, ...]
     quantity: Quantity | None
     span: Span
+    asked: str = ""
+    others: Exhibit | None = None
+    mistakes: tuple[str, ...] = ()
+    points: int | None = None
+    grading: tuple[StepPoints, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,12 +95,23 @@ class Picture:
     span: Span
 
 
-Block = Prose | LayerTable | Heading | Answer | Picture
+@dataclass(frozen=True)
+class Only:
+    """From here on, what stands in the document is for some editions only; ``name`` is empty where it is for all."""
+
+    name: str
+    span: Span
+
+
+Block = Prose | LayerTable | Heading | Answer | Picture | Only
 
 
 @dataclass(frozen=True)
 class Document:
-    """A whole write-up. ``date`` is what the author gave ("2024-03-20" or empty); nothing is taken from the clock."""
+    """A whole write-up. ``date`` is what the author gave ("2024-03-20" or empty); nothing is taken from the clock.
+
+    ``extra`` are the author's own keys, for a template of theirs; ``detail`` says how much of each derivation is shown.
+    """
 
     title: str
     subtitle: str
@@ -93,12 +121,27 @@ class Document:
     file: str
     notation: Notation
     blocks: tuple[Block, ...]
+    course: str = ""
+    detail: Detail = "normal"
+    extra: tuple[tuple[str, str], ...] = ()
 
     def answers(self) -> Iterator[Answer]:
         """The answers, in order."""
         return (block for block in self.blocks if isinstance(block, Answer))
 
-    def shown(self, solutions: bool) -> tuple[Block, ...]:
-        """The blocks of the solution, or (without ``solutions``) of the paper."""
-        hidden = (Answer, Picture)
-        return tuple(b for b in self.blocks if solutions or not isinstance(b, hidden) or getattr(b, "paper", False))
+    def shown(self, edition: Edition = "solution") -> tuple[Block, ...]:
+        """The blocks of an edition, in order: the paper has no answers, and the key nothing else."""
+        found: list[Block] = []
+        only = ""
+        for block in self.blocks:
+            if isinstance(block, Only):
+                only = block.name
+            elif (not only or edition in ONLY[only]) and _belongs(block, edition):
+                found.append(block)
+        return tuple(found)
+
+
+def _belongs(block: Block, edition: Edition) -> bool:
+    if edition == "key":
+        return isinstance(block, (Answer, Heading))
+    return edition != "paper" or not isinstance(block, (Answer, Picture)) or getattr(block, "paper", False)

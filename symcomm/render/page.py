@@ -5,7 +5,9 @@ A view holds text to be escaped by the template, and ``Markup`` that the printer
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,9 +31,9 @@ class RowView:
 
 @dataclass(frozen=True)
 class StepView:
-    """A numbered step with its reason; ``wide`` where the reason has no room beside the formula."""
+    """A step with its reason, numbered in full detail; ``wide`` where the reason has no room beside the formula."""
 
-    number: int
+    number: str
     row: RowView
     reason: Markup
     rule: str
@@ -73,30 +75,31 @@ class TableView:
 
 @dataclass(frozen=True)
 class AnswerView:
-    """One answer: ``result`` are the ways to say the number, None where a value is missing.
+    """One answer, in the order of the page: what is cut or counted (``lead``), why (``reasons``), algebra, the box.
 
-    ``boxed`` says whether the formula stands in the box before the number; a long one has been shown in the steps.
-    ``number`` counts the answers of a document in which one refers to another, and ``before`` says which of its steps
-    an earlier one has shown; both are empty elsewhere.
+    Below the box stand other exhibits, ``others`` (the number under other conventions), what goes wrong often, and the
+    points of the steps. ``together`` is a table in the place of the box where several answers are one derivation.
+    ``number`` counts the answers of a document with several, and ``before`` names lines that an earlier one has shown.
     """
 
     number: str
     label: Markup
-    before: Markup
-    title: Markup
-    name: Markup
+    lead: tuple[Markup, ...]
     given: tuple[GivenView, ...]
     conventions: tuple[ConventionView, ...]
+    before: Markup
+    reasons: tuple[TableView, ...]
     steps: tuple[StepView, ...]
     lefts: tuple[Markup, ...]
-    formula: RowView
-    substituted: RowView | None
-    substituted_wide: bool
-    result: RowView | None
-    boxed: bool
+    box: tuple[RowView, ...]
+    together: TableView | None
     unit: str
     exhibits: tuple[TableView, ...]
+    others: TableView | None
+    mistakes: tuple[Markup, ...]
     notes: tuple[Markup, ...]
+    points: int | None
+    grading: tuple[tuple[Markup, Fraction], ...]
     right_width: float
 
 
@@ -109,6 +112,7 @@ class FigureView:
     caption: Markup
     says: Markup
     alt: str
+    width: int = 100
 
 
 @dataclass(frozen=True)
@@ -126,14 +130,26 @@ class BlockView:
 
 @dataclass(frozen=True)
 class PageView:
-    """The whole page."""
+    """The whole page; ``conventions`` are those that hold wherever an answer says nothing else.
+
+    ``extra`` are the author's own keys, for a template of theirs, and ``name`` is what its files are called.
+    """
 
     title: str
     subtitle: str
+    course: str
     authors: tuple[str, ...]
     date: str
     language: str
-    solutions: bool
+    edition: str
+    conventions: tuple[ConventionView, ...]
     points: int
     questions: int
     blocks: tuple[BlockView, ...]
+    extra: Mapping[str, str]
+    name: str
+
+    @property
+    def solutions(self) -> bool:
+        """Whether the page has answers."""
+        return self.edition != "paper"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from symcomm.editions import Edition
 from symcomm.plots.figure import written
 from symcomm.render.document import Document, Picture
 
@@ -14,9 +15,9 @@ from symcomm.render.document import Document, Picture
 KIND = {"md": "svg", "tex": "pdf", "typ": "svg", "html": "svg"}
 
 
-def pictures(document: Document, solutions: bool) -> tuple[Picture, ...]:
+def pictures(document: Document, edition: Edition) -> tuple[Picture, ...]:
     """The pictures that are shown, in order."""
-    return tuple(block for block in document.shown(solutions) if isinstance(block, Picture))
+    return tuple(block for block in document.shown(edition) if isinstance(block, Picture))
 
 
 def file_name(stem: str, number: int, kind: str) -> str:
@@ -28,11 +29,11 @@ def file_name(stem: str, number: int, kind: str) -> str:
     return f"{stem}-figure-{number}.{KIND[kind]}"
 
 
-def files(document: Document, kind: str, stem: str, solutions: bool) -> dict[str, bytes]:
+def files(document: Document, kind: str, stem: str, edition: Edition) -> dict[str, bytes]:
     """The files of all pictures that a kind of source shows."""
     return {
         file_name(stem, n, kind): written(picture.drawn, KIND[kind])
-        for n, picture in enumerate(pictures(document, solutions), 1)
+        for n, picture in enumerate(pictures(document, edition), 1)
     }
 
 

@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from time import monotonic
 from typing import Any
 
-from symcomm.accounting import Accounting
+from symcomm.accounting import Accounting, AccountingLike
 from symcomm.derivation import exact
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.form import Sym
@@ -46,7 +46,7 @@ def search(
     call_overhead: object = None,
     recipe: str | Mapping[str, object] = "mixed_adam",
     gradient_dtype: str | None = None,
-    accounting: Any = None,
+    accounting: AccountingLike = None,
     top: int = 10,
     jobs: int | None = None,
     seconds: float = 600,

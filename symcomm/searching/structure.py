@@ -29,7 +29,8 @@ from symcomm.program import pipeline
 from symcomm.program.program import Same
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.quantities.communication import buckets
-from symcomm.quantities.communication.communication import Call, joint
+from symcomm.quantities.communication.call import Call
+from symcomm.quantities.communication.communication import joint
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
 from symcomm.quantities.time import step_time

@@ -52,12 +52,21 @@ def is_call(context: Context, stem: Stem, scripts: list[Script], following: Bran
         return False
     scope, word = context.scope, stem.word.lower()
     if scope.kind == "size":  # n(H + 1) is a product even before n is known
-        return _SAME_FUNCTION.get(word, word) in _SIZE_FUNCTIONS
+        return _is_size_function(word) or (_is_word(stem) and not readings(context, stem, scripts))
     if scope.sizes is None and scope.kind == "answer":
         return word in COMMON_FUNCTIONS
     if find(context, stem, scripts) is not None:
         return False
     return word in COMMON_FUNCTIONS or word in (scope.functions or ()) or not readings(context, stem, scripts)
+
+
+def _is_size_function(word: str) -> bool:
+    return _SAME_FUNCTION.get(word, word) in _SIZE_FUNCTIONS
+
+
+def _is_word(stem: Stem) -> bool:
+    """Whether it is a plain word of three letters or more: before a bracket it can only be meant as a function."""
+    return stem.letters is not None and len(stem.word) > 2 and stem.word.isalpha()
 
 
 def function(context: Context, factor: Branch, stem: Stem, scripts: list[Script]) -> FunctionSyntax:
@@ -76,6 +85,8 @@ def function(context: Context, factor: Branch, stem: Stem, scripts: list[Script]
     if name == "log2" and subscript is None:
         name, subscript = "log", Number(context.over(factor), Fraction(2))
     functions = context.scope.functions
+    if context.scope.kind == "size" and not _is_size_function(stem.word.lower()):
+        functions = frozenset(_SIZE_FUNCTIONS)
     if functions is not None and name not in functions:
         raise context.wrong(f"unknown function '{stem.word}'", branches(factor)[0], nearest(name, sorted(functions)))
     return FunctionSyntax(name, subscript, above[0] if above else None)

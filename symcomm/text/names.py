@@ -6,6 +6,7 @@ are possible. Exponents are only told apart from names here; :mod:`symcomm.text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from symcomm.text.spelling import Script, Stem, latex, spelling
 from symcomm.text.syntax import Branch, start_of
 from symcomm.text.tokens import NAME_LIMIT
 from symcomm.text.tree import Identifier
+
+_UNIT = re.compile(r"[kKMGTP]i?B|FLOPs?|[MGT]FLOPs?|bytes?|[kMG]Hz")
 
 
 class NamedFactor(NamedTuple):
@@ -139,6 +142,11 @@ def _undeclared_size(context: Context, part: Branch, stem: Stem, scripts: list[S
     """A size that nobody declared: sizes are declared by being used in a shape."""
     if any(script.kind == "T" for script in scripts):
         raise context.wrong("a size has no transpose", part, "write a size such as 4D")
+    if _UNIT.fullmatch(stem.word) and not scripts:
+        raise context.wrong(f"'{stem.word}' is a unit, and a size counts things", part, "write the number alone")
+    if stem.word in ("mod", "div"):
+        hint = r"known: + - * / ^, \lceil, \lfloor, min, max"
+        raise context.wrong(f"'{stem.word}' cannot stand in a size", part, hint)
     raised = bool(scripts) and scripts[-1].kind == "^" and scripts[-1].text != "*"
     if context.scope.kind == "size":  # D^2 is a power, but W^Q may be a name
         raised = raised and scripts[-1].text.isdigit()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from lark import Lark, Token, Tree, UnexpectedInput, UnexpectedToken
 from lark.lexer import Lexer
 
 from symcomm.errors import FormulaError
 from symcomm.text.context import Context
-from symcomm.text.syntax import Branch, branches, levels, start_of, stop_of
+from symcomm.text.syntax import Branch, branches, levels, placed, start_of, stop_of
 from symcomm.text.table import Cell
 from symcomm.text.tokens import DEPTH_LIMIT, Scanner
 
@@ -34,7 +35,7 @@ class _Tokens(Lexer):
 def grammar() -> Lark:
     """The parser of ``formula.lark``, built once."""
     source = files("symcomm.text").joinpath("formula.lark").read_text(encoding="utf-8")
-    return Lark(source, start="cell", parser="lalr", lexer=_Tokens, propagate_positions=True, maybe_placeholders=False)
+    return Lark(source, start="cell", parser="lalr", lexer=_Tokens, propagate_positions=False, maybe_placeholders=False)
 
 
 def parse(context: Context, also: Iterable[str] = ()) -> list[Branch]:
@@ -66,11 +67,49 @@ def _read(
     tokens = scanner.tokens()
     if not tokens:
         return tokens, Tree("cell", []), 0, False
+    kinds = tuple(token.type for token in tokens)
+    shape = _shape(kinds)
+    if shape is not None:
+        return tokens, _filled(shape, tokens), shape.levels, scanner.hangs
     try:
         tree = grammar().parse(tokens)  # a custom lexer takes any input
     except UnexpectedInput as error:
         return tokens, error.with_traceback(None), 0, scanner.hangs
     return tokens, tree, levels(tree), scanner.hangs
+
+
+class _Shape(NamedTuple):
+    """The tree of a row of tokens, whatever they say: its leaves are places in the row."""
+
+    rule: str
+    children: tuple[_Shape | int, ...]
+    first: int
+    last: int
+    levels: int
+
+
+@lru_cache(maxsize=2048)  # the cells of a long table look alike
+def _shape(kinds: tuple[str, ...]) -> _Shape | None:
+    """The tree of tokens of these kinds; None where the grammar has none, or it is too deep."""
+    row = [Token(kind, "", start_pos=place) for place, kind in enumerate(kinds)]
+    try:
+        tree = grammar().parse(row)
+    except UnexpectedInput:
+        return None
+    return _copied(tree) if levels(tree) <= _LEVEL_LIMIT // 3 else None
+
+
+def _copied(tree: Branch) -> _Shape:
+    children = tuple(one.start_pos or 0 if isinstance(one, Token) else _copied(one) for one in tree.children)
+    head, tail = children[0], children[-1]
+    first, last = head if isinstance(head, int) else head.first, tail if isinstance(tail, int) else tail.last
+    below = max((one.levels for one in children if not isinstance(one, int)), default=0)
+    return _Shape(str(tree.data), children, first, last, below + 1)
+
+
+def _filled(shape: _Shape, tokens: list[Token]) -> Branch:
+    children = [tokens[one] if isinstance(one, int) else _filled(one, tokens) for one in shape.children]
+    return placed(Tree(shape.rule, children), start_of(tokens[shape.first]), stop_of(tokens[shape.last]))
 
 
 def _translated(context: Context, error: UnexpectedToken, tokens: list[Token]) -> FormulaError:

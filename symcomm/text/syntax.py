@@ -9,11 +9,21 @@ Part = Branch | Token
 
 
 def start_of(part: Part) -> int:
-    return (part.start_pos if isinstance(part, Token) else part.meta.start_pos) or 0
+    while isinstance(part, Tree):
+        start = getattr(part.meta, "start_pos", None)
+        if start is not None:
+            return int(start)
+        part = part.children[0]
+    return part.start_pos or 0
 
 
 def stop_of(part: Part) -> int:
-    return (part.end_pos if isinstance(part, Token) else part.meta.end_pos) or 0
+    while isinstance(part, Tree):
+        stop = getattr(part.meta, "end_pos", None)
+        if stop is not None:
+            return int(stop)
+        part = part.children[-1]
+    return part.end_pos or 0
 
 
 def branches(tree: Branch) -> list[Branch]:

@@ -26,7 +26,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import cast
 
 from symcomm.accounting import Accounting
@@ -354,15 +353,3 @@ def _header(text: str) -> tuple[str, str] | None:
     """``key: choice``, if a line below a heading is one."""
     found = re.fullmatch(r"([a-z]\w*): (.+)", text)
     return (found[1], found[2].strip()) if found else None
-
-
-def read_text(path: Path) -> str:
-    """The text of a worksheet's file; refuses one that is missing, too large or not UTF-8."""
-    try:
-        if path.stat().st_size > 4 * SIZE_LIMIT:
-            raise DocumentError(f"{path.name}: a worksheet has at most {SIZE_LIMIT:,} characters")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise DocumentError(f"{path.name}: this is not UTF-8 text") from None
-    except OSError as error:
-        raise DocumentError(f"{path.name}: {error.strerror}", hint="give the path of a worksheet") from None

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Reason, Step, Witness, rational
 from symcomm.errors import DerivationError, DocumentError, IrrationalError, SymcommError, ValuesError, nearest
+from symcomm.files import read_text
 from symcomm.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
 from symcomm.hardware.paths import positive
 from symcomm.notation import Notation
 from symcomm.text.table import Cell
 from symcomm.units import ONE, Quantity, Unit
-from symcomm.worksheets.reader import Claim, SheetSymbol, WorksheetLine, WorksheetQuestion, WorksheetReader, read_text
+from symcomm.worksheets.reader import SIZE_LIMIT, Claim, SheetSymbol, WorksheetLine, WorksheetQuestion, WorksheetReader
 from symcomm.worksheets.runs import RUNS, witness
 
 if TYPE_CHECKING:
@@ -417,4 +418,4 @@ def read_worksheet(path: str | Path, inside: str | Path | None = None) -> Worksh
         if not (folder / path).resolve().is_relative_to(folder):
             raise DocumentError(f"the worksheet {path} lies outside the folder of this file", hint="put it beside it")
         path = folder / path
-    return parse_worksheet(read_text(path), path.name).check()
+    return parse_worksheet(read_text(path, "the path of a worksheet", 4 * SIZE_LIMIT), path.name).check()

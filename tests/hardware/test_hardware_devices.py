@@ -306,11 +306,11 @@ def test_a_broken_file_of_devices_is_refused_with_its_line(tmp_path: Path, what:
 
 
 def test_a_missing_or_binary_file_of_devices_is_refused(tmp_path: Path):
-    with pytest.raises(SymcommError, match="No such file or directory"):
+    with pytest.raises(SymcommError, match=r"there is no file .*none\.yaml"):
         devices(tmp_path / "none.yaml")
     path = tmp_path / "bytes.yaml"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SymcommError, match="this is not UTF-8 text"):
+    with pytest.raises(SymcommError, match="is not UTF-8 text"):
         devices(path)
 
 

@@ -119,7 +119,7 @@ def test_a_figure_of_the_pdf_has_a_text_for_readers_who_do_not_see_it() -> None:
 
 def test_the_paper_shows_only_the_figures_that_belong_to_it() -> None:
     made = solved(SCHEDULE, PASS + "paper: yes\n")
-    paper = contents(made, ["md"], solutions=False, name="paper")["md"].decode()
+    paper = contents(made, ["md"], edition="paper", name="paper")["md"].decode()
     assert re.findall(r"\((paper-.*?)\)", paper) == ["paper-figure-1.svg"]
     assert "Finished after 7;" in paper
 

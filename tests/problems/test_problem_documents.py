@@ -71,10 +71,10 @@ def test_a_layer_table_is_found_in_any_notation_and_the_prose_around_it_is_kept_
 
 def test_headings_lose_their_points_and_keep_their_level():
     problem = parse_problem(
-        "---\ntitle: T\n---\n# Question 1 (20 points)\n\n### 1.1 Why? [5 pts]\n\nSetext (2 marks)\n---\n"
+        "---\ntitle: T\n---\n# Question 1 (7 points)\n\n### 1.1 Why? [5 pts]\n\nSetext (2 marks)\n---\n"
     )
     assert [(h.level, h.markdown, h.points) for h in problem.items if isinstance(h, Heading)] == [
-        (1, "Question 1", 20),
+        (1, "Question 1", 7),
         (3, "1.1 Why?", 5),
         (2, "Setext", 2),
     ]
@@ -91,7 +91,7 @@ def test_front_matter_gives_the_title_page_and_the_notation():
         "---\ntitle: T\ncourse: C 101\nsubtitle: Spring\nauthors: [A, B]\ndate: 2024-03-20\nlanguage: de-CH\n"
         "symbols: {'$N_{layer}$': layers, n: {meaning: heads, value: 8, latex: 'n_H'}}\n---\n"
     )
-    assert (problem.title, problem.subtitle, problem.authors) == ("T", "C 101 · Spring", ("A", "B"))
+    assert (problem.title, problem.course, problem.subtitle, problem.authors) == ("T", "C 101", "Spring", ("A", "B"))
     assert (problem.date, problem.language) == ("2024-03-20", "de-CH")
     assert problem.notation.meanings == {"N_layer": "layers", "n": "heads"}
     assert problem.notation.latex == {"N_layer": "N_{layer}", "n": "n_H"}

@@ -11,12 +11,13 @@ from symcomm import printing
 from symcomm.derivation import Exhibit, writing
 from symcomm.derivation.tables import to_the_right
 from symcomm.errors import RenderError
+from symcomm.files import write_files as write
 from symcomm.form import Num, Product, Ratio, Sym, Total, num, product
 from symcomm.notation import Notation
 from symcomm.printing.quantities import quantity_tex
 from symcomm.problems.problem import parse_problem
 from symcomm.problems.solve import solve
-from symcomm.render import render, write
+from symcomm.render import render
 from symcomm.render.pdf import typst_pdf
 from symcomm.units import BYTE, Quantity, Unit
 
@@ -100,8 +101,12 @@ def test_a_file_where_the_folder_should_be_and_a_folder_where_a_file_should_be_a
     assert not (tmp_path / "b.md").exists()
 
 
-def test_a_label_with_maths_is_plain_text_where_html_takes_no_elements(tmp_path: Path) -> None:
+def test_a_label_with_maths_is_written_in_the_heading_that_names_its_solution(tmp_path: Path) -> None:
     table = "| Computation | Input | Output |\n|---|---|---|\n| y = xW | x [B, D], W [D, F] | y [B, F] |\n"
     text = table + "\n```symcomm\nmodel: m\n```\n\n```symcomm\nask: flops\nlabel: 'of $B = 4$ & \"more\"'\n```\n"
     (path,) = render(solve(parse_problem(text)), ("html",), tmp_path, name="p")
-    assert 'aria-label="Solution: of B=4 &amp; &quot;more&quot;"' in path.read_text(encoding="utf-8")
+    page = path.read_text(encoding="utf-8")
+    assert 'aria-labelledby="solution-1-label"' in page
+    heading = page.split('id="solution-1-label">')[1].split("</h")[0]
+    assert "<mn>4</mn>" in heading
+    assert "&amp; &quot;more&quot;" in heading

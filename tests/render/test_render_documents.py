@@ -15,9 +15,10 @@ import pytest
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import RenderError, Span
+from symcomm.files import write_files as write
 from symcomm.form import Form, Num, Power, Product, Ratio, Sym, Total, num, product
 from symcomm.notation import Notation
-from symcomm.render import contents, render, safe_name, source, write
+from symcomm.render import contents, render, safe_name, source
 from symcomm.render import pdf as pdf_module
 from symcomm.render import prose as prose_module
 from symcomm.render.document import Answer, Block, Document, Given, Heading, LayerTable, Prose
@@ -221,7 +222,7 @@ def test_pdf_is_tagged_and_the_same_twice() -> None:
 
 @pytest.mark.parametrize("kind", ["tex", "html", "typ", "md"])
 def test_the_paper_has_no_answers(kind: str) -> None:
-    text = source(everything(), kind, solutions=False)
+    text = source(everything(), kind, edition="paper")
     assert "Numbers are collected" not in text
     assert "884" not in text
     assert "How many bytes" in text

@@ -115,7 +115,7 @@ def test_a_model_that_falls_with_the_size_has_no_bandwidth() -> None:
         ([("1 MB", 2, 0)], "alpha_beta", "row 1"),
         ([("1 MB", 2, "3 GB")], "alpha_beta", "a time is given in B"),
         ([("1 MB", 2, float("nan"))], "alpha_beta", "a time is nan"),
-        ([("1 MB", 2)], "alpha_beta", "row 1 has 2 values"),
+        ([("1 MB", 2)], "alpha_beta", r"row 1 is \('1 MB', 2\)"),
     ],
 )
 def test_measurements_that_make_no_sense_are_refused(

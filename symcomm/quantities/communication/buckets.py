@@ -25,7 +25,7 @@ from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import NoModel
 from symcomm.quantities.witnesses import over
 from symcomm.setting import Setting
-from symcomm.units import BYTE, ONE, Quantity
+from symcomm.units import BYTE, ONE, Number, Quantity
 
 ROWS = (
     Name("n_b", "", "number of buckets", True),
@@ -127,7 +127,8 @@ def derive(
         Literal["overhead", "number", "whole_number", "size", "least"], Meaning("what is asked for")
     ] = "overhead",
     rho: Annotated[
-        object, Meaning("the time to compute a bucket over that to send it, or rho for a symbol; 1 where none is given")
+        Number | None,
+        Meaning("the time to compute a bucket over that to send it, or rho for a symbol; 1 where none is given"),
     ] = None,
 ) -> Derivation:
     """The gradient buckets of data parallelism: the time they leave after backward, the best number and size.

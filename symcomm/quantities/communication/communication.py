@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -24,6 +24,8 @@ from symcomm.program import pipeline
 from symcomm.program.program import Program, program
 from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
+from symcomm.quantities.communication.call import Call
+from symcomm.quantities.communication.reasons import lead, reasons
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
 from symcomm.quantities.witnesses import number, over, passes, ring, size, together
@@ -31,32 +33,10 @@ from symcomm.setting import Setting, Work
 from symcomm.units import BYTE, ELEMENT, ONE
 
 if TYPE_CHECKING:
-    from sympy import Expr
+    pass
 
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
 _PHASES = {"forward": "fwd", "recompute": "again", "backward": "bwd", "update": "upd"}
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call as it is counted: a collective, or a message over a pipeline boundary, of one region."""
-
-    kind: str
-    tensor: str
-    what: str
-    elements: Expr
-    meshes: tuple[str, ...]
-    phase: str
-    why: str
-    dtype: str
-    region: Region
-    every_layer: bool = True
-    op: str = ""
-    finishes: bool = False
-
-    def ranks(self, strategy: Strategy) -> Form:
-        """The ranks between which it runs: those of a group of the mesh, or the two stages of a pipeline."""
-        return num(2) if self.meshes == ("pipe",) else strategy.ranks(self.meshes)
 
 
 def joint(meshes: tuple[str, ...]) -> str:
@@ -84,7 +64,21 @@ def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = Non
         every = (c.kind, c.tensor, c.phase) not in made.spared
         finishes = made.phase_of(c) in ("gradients", "update")
         found.append(
-            Call(c.kind, of.name, what, c.elements, c.meshes, c.phase, c.why, dtype, region, every, c.op, finishes)
+            Call(
+                c.kind,
+                of.name,
+                what,
+                c.elements,
+                c.meshes,
+                c.phase,
+                c.why,
+                dtype,
+                region,
+                every,
+                c.op,
+                finishes,
+                tensor.name,
+            )
         )
     found = gathered_units(found, accounting.gathered_weights)
     again = run_again(graph, RERUN[accounting.recomputation], setting.frozen)
@@ -150,7 +144,7 @@ def _ties(setting: Setting, strategy: Strategy, made: Program, found: list[Call]
         why = "the first and the last stage use the same weight, and each has a part of its gradient"
         dtype = mine[0].dtype if mine else weight.dtype or setting.dtype
         ties.append(Call("all-reduce", weight.name, "gradient of ", elements, ("pipe",), "backward", why, dtype, last,
-                         finishes=True))  # fmt: skip
+                         finishes=True, name=gradient_name(weight.name)))  # fmt: skip
     return ties
 
 
@@ -185,7 +179,8 @@ def derive(
     strategy: StrategyOption,
     collective: Annotated[str | None, OneOf(SHORT), Meaning("only calls of this kind")] = None,
     phase: Annotated[
-        Literal["forward", "recompute", "backward", "update"] | None, Meaning("only calls of this phase")
+        Literal["forward", "recompute", "backward", "microbatch", "update"] | None,
+        Meaning("only calls of this phase; of a microbatch: all but those that finish gradients and update weights"),
     ] = None,
     dtype: Dtype | None = None,
     gradient_dtype: GradientDtype | None = None,
@@ -207,8 +202,8 @@ def derive(
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     if collective is not None and collective not in SHORT:
         raise ValuesError(f"unknown collective '{collective[:40]}'", hint="known: " + ", ".join(SHORT))
-    if phase is not None and phase not in _PHASES:
-        raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join(_PHASES))
+    if phase is not None and phase not in (*_PHASES, "microbatch"):
+        raise ValuesError(f"unknown phase '{phase[:40]}'", hint="known: " + ", ".join((*_PHASES, "microbatch")))
     setting = setting.in_format(dtype)
     cut = strategy.pipeline
     if microbatches is not None and cut is not None:
@@ -227,10 +222,8 @@ def derive(
         raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
     held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
     chosen = [
-        c
-        for c in every
-        if collective in (None, c.kind)
-        and phase in (None, c.phase)
+        c for c in every if collective in (None, c.kind)
+        and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
         and (c.kind == "send" or c.region.name in held.regions)
     ]
     work = Work(setting, *strategy.forms, m)
@@ -252,7 +245,7 @@ def derive(
         groups.setdefault((c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.every_layer), []).append(c)
     several = {(kind, p) for kind, p, *_ in groups}
     regions = {c.region.name for c in chosen}
-    counted: list[Form] = []
+    payloads: list[_Payload] = []
     sends: list[Form] = []
     for (kind, p, meshes, fmt, region, _), members in groups.items():
         name = SHORT[kind]
@@ -265,15 +258,24 @@ def derive(
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
                         _rule(kind), _text(members), witness=partial(_sizes, members))  # fmt: skip
-        volume = _volume(work, strategy, name, n, members, held, m)
-        (sends if kind == "send" else counted).append(volume)
+        made = _volume(work, name, n, members, held, m)
+        if kind == "send":
+            sends.append(made.volume)
+        else:
+            payloads.append(made)
+    counted = _shares(work, strategy, payloads)
     if sends:
         counted.append(_sent_over_boundaries(work, strategy, sends, phase))
     if len(counted) > 1:
         work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.", witness=together(counted))
     notes = (*held.notes, *_cheapest(setting, strategy))
+    times = [num(1) if c.kind == "send" else held.times(c.region, c.every_layer) for c in chosen]
+    plan = program(setting.graph, strategy, setting.accounting, setting.frozen)
     shown = [_exhibit(setting, strategy, chosen, held)]
-    return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where)
+    if any(c.kind != "send" for c in chosen):
+        shown.insert(0, reasons(setting, plan, chosen, times))
+    told = lead(plan, strategy, every, chosen)
+    return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where, lead=told)
 
 
 def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
@@ -343,22 +345,24 @@ def _text(members: list[Call]) -> str:
             f"{len(members)} calls of {first.kind}, for {moved}" if len(members) > 1 else f"One {first.kind}: {moved}"
         )
     general = {c.why.replace(f"`{c.tensor}`", "it") for c in members}
-    why = first.why if len(members) == 1 else general.pop() if len(general) == 1 else ""
+    why = first.why if first.kind == "send" and len(general) == 1 else ""  # the others have a table of reasons
     return f"{head}. {why[0].upper()}{why[1:]}." if why else f"{head}."
 
 
 def _volume(
-    work: Work, strategy: Strategy, name: str, n: Form, members: Sequence[Call], held: pipeline.Held, microbatches: Form
-) -> Form:
+    work: Work, name: str, n: Form, members: Sequence[Call], held: pipeline.Held, microbatches: Form
+) -> _Payload:
     setting, call = work.setting, members[0]
     wide = element_bytes(call.dtype)
-    text = f"An element takes {said_bytes(wide)} in {call.dtype}"
+    text = f"{said_bytes(wide)[0].upper()}{said_bytes(wide)[1:]} an element ({call.dtype})"
     if call.kind == "send":
-        return work.define(f"V_{name}", product(n, wide), BYTE, "bytes", f"{text}.",
-                           witness=lambda numbers: _sizes(members, numbers) * wide.number)  # fmt: skip
+        crossing = partial(_bytes, members, wide.number)
+        sent = work.define(f"V_{name}", product(n, wide), BYTE, "bytes", f"{text}.", witness=crossing)
+        return _Payload(name, call, sent, crossing)
     times = held.times(call.region, call.every_layer)
     if call.region.times:
-        text += "; every layer makes the calls" if call.every_layer else "; every layer but the first makes the calls"
+        each = f"each of the `{call.region.times}` layers" if call.every_layer else "every layer but the first"
+        text += f", in {each}"
     accounting = setting.accounting
     if _repeated(call, accounting) and microbatches != num(1):
         times = product(microbatches, times)
@@ -368,18 +372,56 @@ def _volume(
         return number(times, numbers) * _sizes(members, numbers) * wide.number
 
     volume = work.define(f"V_{name}", product(times, n, wide), BYTE, "bytes", f"{text}.", witness=payload)
+    return _Payload(name, call, volume, payload)
+
+
+@dataclass(frozen=True)
+class _Payload:
+    """The bytes that some calls work on, by the name of a step, and what a witness counts of them."""
+
+    name: str
+    call: Call
+    volume: Form
+    counted: Callable[[Numbers], Fraction]
+
+
+def _shares(work: Work, strategy: Strategy, payloads: Sequence[_Payload]) -> list[Form]:
+    """What the accounting counts of the payloads: calls of one kind over one group of ranks have one share."""
+    accounting = work.setting.accounting
     if accounting.communication == "payload":
-        return volume
-    k = call.ranks(strategy)
-    groups = strategy.ranks(m for m in strategy.sizes if m not in call.meshes)
-    part = share(call.kind, accounting.communication, accounting.algorithm, k, groups)
-    if part == num(1):
-        return volume
-    text = _counted_text(accounting, call.kind)
-    return work.define(
-        f"S_{name}", product(part, volume), BYTE, accounting.communication.replace("_", " "), text,
-        witness=lambda numbers: payload(numbers) * _exchanged(call.kind, accounting, k, groups, numbers),
-    )  # fmt: skip
+        return [one.volume for one in payloads]
+    kinds: dict[tuple[str, tuple[str, ...]], list[_Payload]] = {}
+    for one in payloads:
+        kinds.setdefault((one.call.kind, one.call.meshes), []).append(one)
+    found: list[Form] = []
+    for (kind, meshes), members in kinds.items():
+        k = members[0].call.ranks(strategy)
+        groups = strategy.ranks(m for m in strategy.sizes if m not in meshes)
+        part = share(kind, accounting.communication, accounting.algorithm, k, groups)
+        if part == num(1):
+            found += [one.volume for one in members]
+            continue
+        name = members[0].name if len(members) == 1 else SHORT[kind]
+        name += f",{joint(meshes)}" if f"S_{name}" in work.known else ""
+        volumes = members[0].volume if len(members) == 1 else Total(tuple(one.volume for one in members))
+        found.append(work.define(
+            f"S_{name}", product(part, volumes), BYTE, accounting.communication.replace("_", " "),
+            _counted_text(accounting, kind), witness=partial(_moved, members, kind, accounting, k, groups),
+        ))  # fmt: skip
+    return found
+
+
+def _moved(
+    members: Sequence[_Payload], kind: str, accounting: Accounting, k: Form, groups: Form, numbers: Numbers
+) -> Fraction:
+    """What some calls of one kind move, as it is counted."""
+    payload = sum((one.counted(numbers) for one in members), Fraction(0))
+    return payload * _exchanged(kind, accounting, k, groups, numbers)
+
+
+def _bytes(members: Sequence[Call], wide: Fraction, numbers: Numbers) -> Fraction:
+    """The bytes that some calls work on, at so many an element."""
+    return _sizes(members, numbers) * wide
 
 
 def _sizes(members: Sequence[Call], numbers: Numbers) -> Fraction:
@@ -485,4 +527,5 @@ def _exhibit(setting: Setting, strategy: Strategy, chosen: list[Call], held: pip
             (f"{what} {', '.join(f'`{t}`' for t in tensors)}", kind, phase, why, size, count)
             for (what, kind, phase, why, size, count), tensors in rows.items()
         ),
+        "full",
     )

@@ -185,15 +185,28 @@ def looped(accounting: Accounting, graph: Graph, ops: Iterable[tuple[Region, Op]
 
 def _reason(setting: Setting, graph: Graph, pieces: list[tuple[Op, Form]]) -> str:
     op = pieces[0][0]
-    factor = {"fma2": "two operations", "mac": "one operation", "exact_adds": "a product and an addition"}
     what = " and ".join(dict.fromkeys(shown(graph, o) for o, _ in pieces[:4])) + (
         " and more" if len(pieces) > 4 else ""
     )
     what = what[0].upper() + what[1:]
     if is_matrix_product(op):
-        how = f"{factor[setting.accounting.flops]} for each combination of its indices"
+        how = each_entry(graph, [o for o, _ in pieces], setting.accounting.flops)
         return f"{what}: {how}." if len(pieces) == 1 else f"{what}: {how}, added up."
     return f"{what}: counted from the expression of the function."
+
+
+_COUNTED = {
+    "fma2": ", one multiplication and one addition each",
+    "mac": ", one operation each",
+    "exact_adds": ", and the additions are one fewer",
+}
+
+
+def each_entry(graph: Graph, ops: list[Op], counted: str) -> str:
+    """Why a product of matrices takes as many operations as it does: what is summed for each entry of the result."""
+    lengths = {tuple(graph.axes[graph.index_axes(o)[i]].label for i in o.summed) for o in ops}
+    many = "·".join(f"`{label}`" for label in next(iter(lengths))) if len(lengths) == 1 else ""
+    return f"each entry is a sum of {f'{many} ' if many else ''}products{_COUNTED[counted]}"
 
 
 def shown(graph: Graph, op: Op) -> str:

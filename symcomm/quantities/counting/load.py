@@ -21,7 +21,8 @@ from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import Same, program, unstaged
 from symcomm.program.rewrites.accumulation import repeats
 from symcomm.program.rewrites.recomputation import RERUN, run_again
-from symcomm.quantities.communication.communication import Call, calls
+from symcomm.quantities.communication.call import Call
+from symcomm.quantities.communication.communication import calls
 from symcomm.quantities.counting.flops import counted
 from symcomm.setting import Setting
 
@@ -132,7 +133,8 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     every = calls(setting, strategy, gradient_dtype)
     how = accounting.accumulation
     made_calls = [
-        ("end" if c.finishes and not repeats(how, c.what, c.meshes) else phases.get(c.phase, c.phase), c) for c in every
+        ("end" if c.finishes and not repeats(how, c.what, c.meshes) else phases.get(c.phase, c.phase), c)
+        for c in every
     ]
     names = run_again(setting.graph, RERUN[accounting.recomputation], setting.frozen)
     if names:

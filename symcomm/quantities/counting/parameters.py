@@ -69,12 +69,13 @@ def derive(
         return setting.sizes([graph.axes[a].size if a != axis or chosen is None else chosen for a in axes])
 
     alone = len(setting.regions) == 1
+    everything = setting.accounting.parameters == "every_weight"
     known: set[str] = set()
     parts: list[Form] = []
     every: list[tuple[Region, list[Tensor]]] = []
     whole = partial(_laid_out, graph, experts, every)
     for region, part in zip(setting.regions, setting.parts, strict=True):
-        weights = [w for w in part.graph.weights if w.name not in known]
+        weights = [w for w in part.graph.weights if w.name not in known and (everything or _of_layer(graph, region, w))]
         known |= {w.name for w in weights}
         if not weights and not alone:
             continue
@@ -94,7 +95,16 @@ def derive(
         work.define("P", Total(tuple(parts)), PARAMETER, "add the parts", f"Together: {listed}.", witness=whole)
     elif setting.regions[0].times:
         work.define("P", parts[0], PARAMETER, "repeat", "All layers are alike.", witness=whole)
-    return setting.derivation("Active parameters" if of == "active" else "Parameters", work.steps)
+    touched = () if everything else ("parameters",)
+    return setting.derivation("Active parameters" if of == "active" else "Parameters", work.steps, touched)
+
+
+def _of_layer(graph: Graph, region: Region, weight: Tensor) -> bool:
+    """Whether a weight is a matrix of a layer: something is summed over it, and it stands in what is repeated."""
+    stacked = bool(region.times) or not any(r.times for r in graph.regions)
+    return stacked and len(weight.axes) > 1 and any(
+        op.summed and not op.attribute("lookup") for op in graph.consumers.get(weight.name, ())
+    )
 
 
 def _laid_out(

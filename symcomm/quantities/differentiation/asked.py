@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from symcomm.derivation import Derivation, Exhibit, Step
 from symcomm.differentiation.reading import in_order, plain, read_point
@@ -19,7 +19,7 @@ Formulas = Annotated[
     Meaning("the formulas, with semicolons or line ends between them: `y_1 = (x_1+x_2)^2; y_2 = ln(x_1)`"),
 ]
 Point = Annotated[
-    str, Reads("formula"),
+    str | Mapping[str, object], Reads("formula"),
     Meaning("a value for each input: `x_1 = 2, x_2 = ln(3)`; the given numbers where it is left out"),
 ]  # fmt: skip
 Outputs = Annotated[
@@ -29,9 +29,19 @@ Input = Annotated[str, Meaning("the input for which is differentiated; every one
 Output = Annotated[str, Meaning("the output that is differentiated; every one where it is not named")]
 
 
-def traced(setting: Setting, of: str, point: str | None, outputs: str | None = None) -> EvaluationTrace:
+Slip = Annotated[
+    Literal["overwrite", "product_rule", "inner_derivative"] | None,
+    Meaning("a mistake to be made, for the wrong answers of exams; the steps are then wrong"),
+]
+
+
+def traced(
+    setting: Setting, of: str, point: str | Mapping[str, object] | None, outputs: str | None = None
+) -> EvaluationTrace:
     """The trace of a question, at the point that is said or at the given numbers."""
-    said = point if point is not None else {plain(name): value for name, value in setting.values.items()}
+    said: str | Mapping[str, object] = (
+        point if point is not None else {plain(name): value for name, value in setting.values.items()}
+    )
     return trace(of, said, [name.strip() for name in (outputs or "").split(",") if name.strip()])
 
 
@@ -51,4 +61,16 @@ def answer(setting: Setting, title: str, steps: Iterable[Step], exhibits: Iterab
     return replace(made, given=(), sizes=frozenset(), named=frozenset(name for name, _ in made.given))
 
 
-__all__ = ["Formulas", "Input", "Output", "Outputs", "Point", "answer", "in_order", "one_of", "read_point", "traced"]
+__all__ = [
+    "Formulas",
+    "Input",
+    "Output",
+    "Outputs",
+    "Point",
+    "Slip",
+    "answer",
+    "in_order",
+    "one_of",
+    "read_point",
+    "traced",
+]

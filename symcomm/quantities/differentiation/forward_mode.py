@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from symcomm.derivation import Derivation
+from symcomm.differentiation.mistakes import mistaken
 from symcomm.differentiation.tables import given_steps, last, tangent_steps, tangents
 from symcomm.differentiation.trace import DOT, marked
-from symcomm.quantities.differentiation.asked import Formulas, Input, Output, Outputs, Point, answer, one_of, traced
+from symcomm.quantities.differentiation.asked import (
+    Formulas,
+    Input,
+    Output,
+    Outputs,
+    Point,
+    Slip,
+    answer,
+    one_of,
+    traced,
+)
 from symcomm.quantities.options import NoModel
 
 
@@ -16,6 +27,7 @@ def derive(
     by: Input | None = None,
     of: Output | None = None,
     outputs: Outputs | None = None,
+    slip: Slip = None,
 ) -> Derivation:
     """The derivatives of formulas for an input by forward mode, as a table of primals and tangents.
 
@@ -29,6 +41,8 @@ def derive(
     chosen = one_of(by, inputs, "input")
     wanted = one_of(of, [name for name, _ in made.outputs], "output") or made.outputs[0][0]
     steps = [*given_steps(made), *tangent_steps(made, chosen or inputs[0])]
+    if slip:
+        steps = [*mistaken(steps, slip)]
     tables = [tangents(made, name) for name in ([chosen] if chosen else inputs)]
     return answer(setting, f"d`{wanted}`/d`{chosen or inputs[0]}` by forward mode",
-                  last(steps, marked(wanted, DOT)), tables)  # fmt: skip
+                  last(steps, marked(wanted, DOT)), [] if slip else tables)  # fmt: skip

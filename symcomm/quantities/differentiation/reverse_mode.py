@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from symcomm.derivation import Derivation
+from symcomm.differentiation.mistakes import mistaken
 from symcomm.differentiation.sweeps import reverse
 from symcomm.differentiation.tables import adjoint_steps, adjoints, given_steps, last
 from symcomm.differentiation.trace import BAR, marked
-from symcomm.quantities.differentiation.asked import Formulas, Input, Output, Outputs, Point, answer, one_of, traced
+from symcomm.quantities.differentiation.asked import (
+    Formulas,
+    Input,
+    Output,
+    Outputs,
+    Point,
+    Slip,
+    answer,
+    one_of,
+    traced,
+)
 from symcomm.quantities.options import NoModel
 
 
@@ -17,6 +28,7 @@ def derive(
     of: Output | None = None,
     by: Input | None = None,
     outputs: Outputs | None = None,
+    slip: Slip = None,
 ) -> Derivation:
     """The derivatives of an output of formulas by reverse mode, as a table of primals and adjoints.
 
@@ -30,6 +42,8 @@ def derive(
     chosen = one_of(of, names, "output")
     wanted = one_of(by, [v.input for v in made.inputs], "input") or made.inputs[0].input
     steps = [*given_steps(made), *adjoint_steps(made, reverse(made, chosen or names[0]))]
+    if slip:
+        steps = [*mistaken(steps, slip)]
     tables = [adjoints(made, name) for name in ([chosen] if chosen else names)]
     return answer(setting, f"d`{chosen or names[0]}`/d`{wanted}` by reverse mode",
-                  last(steps, marked(wanted, BAR)), tables)  # fmt: skip
+                  last(steps, marked(wanted, BAR)), [] if slip else tables)  # fmt: skip

@@ -278,7 +278,7 @@ class _Comparison:
             if isinstance(size, Sym) and size.name != self.over:
                 limit = _limit(sides.worth, forms.value(size))
                 if limit is not None:
-                    text = f"There both grow alike; only with fewer ranks than that is any `{self.over}` enough."
+                    text = f"With fewer ranks a large `{self.over}` is compute bound; with as many or more, none is."
                     grows = partial(_alike, sides.worth, size.name)
                     self.work.define(f"{size.name}^max", forms.from_expr(limit), ONE, "limit", text, witness=grows)
         return growth

@@ -13,9 +13,10 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Largest, Ratio, Total, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel.strategy import Strategy
-from symcomm.quantities.communication.communication import SHORT, Call, joint
+from symcomm.quantities.communication.call import Call
+from symcomm.quantities.communication.communication import SHORT, joint
 from symcomm.quantities.communication.wire import Wire, two_levels, wire
-from symcomm.quantities.counting.flops import looped, shown
+from symcomm.quantities.counting.flops import each_entry, looped, shown
 from symcomm.quantities.counting.flops import touched as flops_touched
 from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
 from symcomm.quantities.time.links import levels, slowest, spot, two_links
@@ -123,10 +124,10 @@ class TimeWriter:
         what += " and more" if len(members) > 4 else ""
         cuts = dict.fromkeys(mesh for m in members for _, mesh in m.cuts)
         many = [m for m in cuts if self.strategy.sizes[m] != num(1)]
-        how = "two operations" if self.setting.accounting.flops == "fma2" else "counted"
-        shared = f", shared by the ranks of {_listed(many)}" if many else ""
+        how = each_entry(graph, [m.op for m in members], self.setting.accounting.flops)
+        shared = f"; the ranks of {_listed(many)} share them" if many else ""
         again = ", computed again" if members[0].again else ""
-        return f"{what[0].upper()}{what[1:]}{again}: {how} for each combination of indices{shared}."
+        return f"{what[0].upper()}{what[1:]}{again}: {how}{shared}."
 
     def moved(self, ops: Iterable[OpLoad], calls: Iterable[tuple[Form, str]], tag: str = "") -> Form | None:
         """The bytes through memory: tensors grouped by what they are moved for, and what the collectives move."""
@@ -156,7 +157,7 @@ class TimeWriter:
         """Elements as bytes."""
         size = element_bytes(dtype)
         count = words[0] if len(words) == 1 else Total(tuple(words))
-        text += f" An element takes {said_bytes(size)} in {dtype}."
+        text += f" {said_bytes(size)[0].upper()}{said_bytes(size)[1:]} an element ({dtype})."
         return self.work.define(f"{name}_{dtype}" if several else name, product(size, count), BYTE, "bytes", text)
 
     def calls(self, calls: Iterable[tuple[str, Call]]) -> tuple[list[Sent], list[tuple[Form, str]]]:
@@ -225,7 +226,7 @@ class TimeWriter:
         found: list[Sending] = []
         for link, formats in by_link.items():
             label = f"_{link.name}{tag}" if len(by_link) > 1 else tag
-            carried = "Everything that a link carries" + (f" {spot(link.name)}." if len(by_link) > 1 else ".")
+            carried = f"What goes over a link {spot(link.name)}." if len(by_link) > 1 else "What goes over a link."
             parts = [
                 self.bytes(f"V{label}", [one.elements for one in ones], dtype, len(formats) > 1, carried)
                 for dtype, ones in formats.items()

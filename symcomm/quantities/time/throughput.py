@@ -39,7 +39,7 @@ from symcomm.quantities.time.time import with_rates
 from symcomm.quantities.witnesses import number as value
 from symcomm.quantities.witnesses import over, passes, together
 from symcomm.setting import Setting, Work
-from symcomm.units import FLOP, ONE, Quantity, Unit
+from symcomm.units import FLOP, ONE, Number, Quantity, Unit
 
 TOKEN, DEVICE = Unit.parse("token"), Unit.parse("device")
 MEASURED = {
@@ -127,7 +127,7 @@ def derive(
     achieved: Annotated[
         Amount, Meaning("the measured operations a second of each device, recomputed ones too, such as 150 TFLOP/s")
     ] = None,
-    mfu: Annotated[object, Meaning("the model FLOP utilisation, where no time is derived, such as 1/2")] = None,
+    mfu: Annotated[Number | None, Meaning("the model FLOP utilisation, where no time is derived, such as 1/2")] = None,
     devices_used: Annotated[Whole | None, Meaning("how many devices, where no strategy says it")] = None,
     budget: Annotated[Amount, Meaning("the tokens to train on, such as 300e9 tokens")] = None,
     dtype: Dtype | None = None,

@@ -1,0 +1,69 @@
+"""``symcomm grade``: answer sheets against the papers of a class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from symcomm.cli.shared import progress_bar
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--answers", required=True, type=click.Path(path_type=Path), help="Answer sheets: CSV, or JSON of forms.")
+@click.option("--keys", type=click.Path(path_type=Path), help="The keys.json of the papers.")
+@click.option("--roster", type=click.Path(path_type=Path), help="Instead of the keys: the roster of the papers.")
+@click.option("--variants", type=int, metavar="N", help="Instead of the keys: the number of the papers.")
+@click.option("--seed", default="0", show_default=True, help="The seed of the papers, without their keys.")
+@click.option("--decisions", type=click.Path(path_type=Path), help="A look-at.csv with points filled in.")
+@click.option("-o", "--output", default="grades", show_default=True, type=click.Path(path_type=Path), help="A folder.")
+@click.option("--no-plot", is_flag=True, help="Write no picture.")
+def grade(
+    file: Path, answers: Path, keys: Path | None, roster: Path | None, variants: int | None, seed: str,
+    decisions: Path | None, output: Path, no_plot: bool,
+) -> None:  # fmt: skip
+    """Grade the answer sheets of a class against the papers that were drawn from FILE.
+
+    Writes grades.csv and grades.json (points and feedback), summary.md, summary.csv and summary.svg (each question),
+    and look-at.csv: what a person has to decide. Fill in its points and give it back with --decisions.
+
+    \b
+    symcomm grade midterm.md --keys out/keys.json --answers answers.csv -o grades/
+    symcomm grade midterm.md --keys out/keys.json --answers answers.csv --decisions grades/look-at.csv -o grades/
+    """
+    from symcomm.errors import DocumentError
+    from symcomm.exam import summary
+    from symcomm.exam.grading import grade as graded
+    from symcomm.exam.papers import Exam
+    from symcomm.exam.roster import numbered, read_roster
+    from symcomm.exam.sheets import papers_of, read_sheets
+    from symcomm.files import write_files
+    from symcomm.problems.problem import read_template
+
+    if sum(given is not None for given in (keys, roster, variants)) != 1:
+        raise DocumentError("say which papers: --keys out/keys.json, or the --roster or --variants they were made with")
+    template, sheets = read_template(file), read_sheets(answers)
+    decided = summary.read_decisions(decisions) if decisions else ()
+    if keys is not None:
+        exam, papers = papers_of(template, keys)
+    else:
+        exam = Exam(template, seed)
+        papers = exam.settle(read_roster(roster) if roster is not None else numbered(variants or 0))
+    with progress_bar("grading") as progress:
+        made = graded(exam, papers, sheets, decided, progress)
+    files = {
+        "grades.csv": summary.grades_csv(made).encode(), "grades.json": summary.grades_json(made).encode(),
+        "summary.csv": summary.summary_csv(made).encode(), "summary.md": summary.markdown(made).encode(),
+        "look-at.csv": summary.look_csv(made).encode(),
+    }  # fmt: skip
+    if not no_plot:
+        from symcomm.plots.figure import written
+
+        files["summary.svg"] = written(summary.picture(made), "svg")
+    for path in write_files(files, output):
+        click.echo(str(path))
+    click.echo(summary.markdown(made).split("\n", 1)[0])
+    waiting = len(summary.look_at(made))
+    if waiting:
+        click.echo(f"{waiting} answers have to be looked at: {output / 'look-at.csv'}")

@@ -1,0 +1,70 @@
+"""Second derivatives as steps: the tangents of the adjoints, which a Hessian times a vector is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from symcomm import form as forms
+from symcomm.derivation import Numbers, Reason, Step
+from symcomm.differentiation import numeric
+from symcomm.differentiation.sweeps import forward, hessian_product, reverse, second
+from symcomm.differentiation.tables import adjoint_steps, given_steps, tangent
+from symcomm.differentiation.trace import BAR, DOT, EvaluationTrace, Variable, marked, variable
+from symcomm.form import Form, Product, Sym, Total, num
+from symcomm.units import ONE
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+TURNED = "w"  # of an adjoint: its tangent
+
+
+def hessian_steps(trace: EvaluationTrace, output: str, vector: Mapping[str, Expr], by: str) -> tuple[list[Step], str]:
+    """The steps of a Hessian times a vector, and the name of the component that is asked for."""
+    steps = given_steps(trace)
+    moved = forward(trace, vector)
+    for v in trace.inputs:
+        seed = forms.from_expr(vector[v.input]) if v.input in vector else num(0)
+        reason = Reason("direction", f"The vector, along `{v.input}`.", None, lambda numbers: True)
+        steps.append(Step(marked(v.input, DOT), seed, ONE, reason))
+    for v in trace.variables:
+        reason = Reason("chain rule", "Forward mode.", None, _moved(trace, vector, v.number, moved[v.number]))
+        steps.append(Step(variable(v.number, DOT), tangent(trace, v), ONE, reason))
+    swept = reverse(trace, output)
+    adjoints = adjoint_steps(trace, swept)
+    steps += [step for step in adjoints if not step.name.startswith(tuple(marked(v.input, BAR) for v in trace.inputs))]
+    parts: dict[int, list[Form]] = {}
+    for v in reversed(trace.operations):
+        for p, slopes in zip(trace.partials(v.number), second(trace, v.number), strict=True):
+            terms = parts.setdefault(p.of, [])
+            if v.number in parts:
+                terms.append(Product((Sym(variable(v.number).replace("v", TURNED, 1)), p.form)))
+            for of, slope in slopes:
+                written = forms.from_expr(slope)
+                terms.append(Product((Sym(variable(v.number, BAR)), written, Sym(variable(of, DOT)))))
+    found = hessian_product(trace, output, vector)
+    values = dict(zip((v.number for v in trace.inputs), found, strict=True))
+    for v in reversed(trace.variables):
+        terms = parts.get(v.number, [])
+        known = {step.name for step in steps}
+        kept = [one for one in terms if all(name in known for name in forms.names(one))] or [num(0)]
+        form = kept[0] if len(kept) == 1 else Total(tuple(kept))
+        witness = _turned(trace, output, vector, v, values.get(v.number))
+        reason = Reason("product rule", f"The tangent of the adjoint of `{v.name}`.", None, witness)
+        steps.append(Step(variable(v.number).replace("v", TURNED, 1), form, ONE, reason))
+    number = next(v.number for v in trace.inputs if v.input == by)
+    return steps, variable(number).replace("v", TURNED, 1)
+
+
+Check = Callable[[Numbers], bool]
+
+
+def _moved(trace: EvaluationTrace, vector: Mapping[str, Expr], number: int, worth: Expr) -> Check:
+    return lambda numbers: numeric.close(numeric.along(trace, number, vector), worth)
+
+
+def _turned(trace: EvaluationTrace, output: str, vector: Mapping[str, Expr], v: Variable, worth: Expr | None) -> Check:
+    """Second differences bear the component of an input out; the others lead to one."""
+    of = dict(trace.outputs)[output]
+    return lambda numbers: worth is None or numeric.close(numeric.turned(trace, of, v.number, vector), worth, digits=8)

@@ -1,0 +1,233 @@
+"""The answers of many papers of one document: derived once with symbols, then numbers are put in.
+
+A question is derived the usual way for the first papers, and once more with no number known. Where both give the same
+numbers, the second one answers for every further paper; where they do not, or it cannot be derived without numbers,
+every paper is derived by itself. ``same_pages`` says that both also read alike, step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from symcomm.derivation import Derivation
+from symcomm.errors import SymcommError
+from symcomm.exam.key import Key, key_of
+from symcomm.model import Model
+from symcomm.printing.forms import plain
+from symcomm.problems.deriving import accounting_of, derive, no_model
+from symcomm.problems.keys import Known
+from symcomm.problems.problem import Ask, ModelBlock, Problem
+from symcomm.problems.solve import answer_of, known_of, load_block, used
+from symcomm.render.document import Answer, Given
+from symcomm.units import Quantity
+
+_AGREED = 3  # papers on which both ways have to agree before one of them is enough
+_KEPT = 20_000  # answers and models that are kept
+
+
+@dataclass
+class _Entry:
+    """What is known of one question: the derivation without numbers, and how often it was right.
+
+    ``names`` are those of the known numbers that mean something to it, ``whole`` says that they are enough.
+    """
+
+    symbolic: Derivation | None
+    agreed: int = 0
+    same_pages: bool = True
+    names: frozenset[str] = frozenset()
+    whole: bool = True
+
+
+class KeptAnswers:
+    """Answers the questions of papers of one document; everything is derived as seldom as possible."""
+
+    def __init__(self) -> None:
+        self._models: dict[Hashable, Model] = {}
+        self._entries: dict[Hashable, _Entry] = {}
+        self._derived: dict[Hashable, Answer] = {}
+        self._keys: dict[Hashable, Key] = {}
+        self._formulas: dict[int, tuple[Derivation, str]] = {}
+        self._held: dict[int, object] = {}  # what is known by its identity stays alive
+
+    def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
+        """The answer to one question of a paper, as ``solve`` has it; with ``pages`` also its steps and notes.
+
+        Raises what ``solve`` raises.
+        """
+        known = self._known(problem, ask)
+        options, numbers = _options(ask)
+        about = self._about(problem, ask, known)
+        entry = self._entries.get((about, options))
+        if entry is None:
+            entry = self._entries[about, options] = _Entry(self._symbolic(problem, ask, {n.option for n in numbers}))
+        if entry.symbolic is None or (pages and not entry.same_pages) or entry.agreed < _AGREED:
+            fresh = self._fresh(problem, ask, known, about)
+            if entry.symbolic is not None and entry.agreed < _AGREED:
+                self._compare(entry, fresh, known, numbers)
+            return fresh
+        return _refilled(entry, entry.symbolic, ask, known, numbers, pages)
+
+    def model(self, problem: Problem, name: str) -> Model | None:
+        """A model of a paper with its numbers."""
+        block = problem.models.get(name)
+        return None if block is None else self._load(block)
+
+    def key(self, problem: Problem, ask: Ask) -> Key:
+        """The question of a paper, ready to check answers."""
+        known = self._known(problem, ask)
+        about = (self._about(problem, ask, known), _exactly(ask))
+        if about not in self._keys:
+            model = self.model(problem, ask.model)
+            self._keys[about] = key_of(problem, ask, {ask.model: model} if model else {})
+        return self._keys[about].at({item.name: item.quantity.value for item in known})
+
+    def formula(self, derivation: Derivation) -> str:
+        """The formula of an answer as text."""
+        known = self._formulas.get(id(derivation))
+        if known is None or known[0] is not derivation:
+            known = self._formulas[id(derivation)] = (derivation, plain(derivation.answer.form))
+        return known[1]
+
+    # -- how it is kept ------------------------------------------------------------------------
+
+    def _about(self, problem: Problem, ask: Ask, known: Iterable[Known]) -> Hashable:
+        """All that an answer depends on but the options of its question and the numbers that are known."""
+        block = problem.models.get(ask.model)
+        sheet = ask.section.text("worksheet")
+        units = tuple((item.name, item.quantity.unit) for item in known)
+        model = None if block is None else self._of_model(block)
+        return ask.quantity, sheet, ask.label, model, problem.conventions, ask.conventions, units
+
+    def _of_model(self, block: ModelBlock) -> Hashable:
+        parts = tuple(self._of_model(part) for part in block.parts)
+        named = (block.name, block.repeat, block.batch, block.dtype, block.inputs, block.weights, block.axes)
+        return *named, block.layers_before, block.module or self._identity(block.table), parts
+
+    def _identity(self, thing: object) -> Hashable:
+        if thing:
+            self._held.setdefault(id(thing), thing)
+        return id(thing) if thing else None
+
+    def _load(self, block: ModelBlock) -> Model:
+        values = tuple((item.name, item.quantity.value) for item in block.values)
+        about = (self._of_model(block), tuple(name for name, _ in values))
+        made = self._models.get(about)
+        if made is None:
+            made = self._models[about] = load_block(block)
+        numbers = {**made.values, **dict(values)}
+        made.graph.relations.complete(numbers)  # refuses values that contradict one another
+        return replace(made, values=numbers) if made.values != numbers else made
+
+    def _symbolic(self, problem: Problem, ask: Ask, options: set[str]) -> Derivation | None:
+        model = self.model(problem, ask.model)
+        about = replace(model, values={}) if model else no_model(problem.notation)
+        said = {name: value for name, value in ask.options if name not in options}
+        own = tuple(name for name, _ in ask.conventions)
+        try:
+            chosen = accounting_of(problem.conventions, ask.conventions)
+            return derive(ask.sheet or ask.quantity, about, said, chosen, {}, own)
+        except SymcommError:  # it needs a number to be derived at all
+            return None
+
+    def _known(self, problem: Problem, ask: Ask) -> tuple[Known, ...]:
+        """The numbers that are known to a question, those of a printed module as well."""
+        known = known_of(problem, ask)
+        model = self.model(problem, ask.model)
+        names = {item.name for item in known}
+        own = model.values if model else {}
+        return known + tuple(Known(n, Quantity(v), ask.span) for n, v in own.items() if n not in names)
+
+    def _fresh(self, problem: Problem, ask: Ask, known: tuple[Known, ...], about: Hashable) -> Answer:
+        numbers = tuple(item.quantity.value for item in known)
+        exactly = (about, _exactly(ask), numbers)
+        if exactly not in self._derived:
+            if len(self._derived) > _KEPT:
+                self._derived.clear()
+            model = self.model(problem, ask.model)
+            self._derived[exactly] = answer_of(problem, ask, model)
+        return self._derived[exactly]
+
+    def _compare(self, entry: _Entry, fresh: Answer, known: tuple[Known, ...], numbers: tuple[_Number, ...]) -> None:
+        assert entry.symbolic is not None
+        d, values = entry.symbolic, _values(known, numbers)
+        entry.names, entry.whole = frozenset(name for name in values if _knows(d, name)), fresh.quantity is not None
+        try:
+            same = d.at(**values) == fresh.quantity
+        except SymcommError:
+            same = not entry.whole
+        entry.agreed += 1
+        if not same:
+            entry.symbolic = None
+        else:
+            a, b = entry.symbolic, fresh.derivation
+            alike = (a.steps, a.notes, a.exhibits, a.title) == (b.steps, b.notes, b.exhibits, b.title)
+            entry.same_pages = entry.same_pages and alike
+
+
+@dataclass(frozen=True)
+class _Number:
+    """An option of a worksheet that does nothing but give a symbol its number."""
+
+    option: str
+    symbol: str
+    text: str
+
+    @cached_property
+    def value(self) -> Fraction:
+        return Quantity.parse(self.text).value
+
+
+def _options(ask: Ask) -> tuple[Hashable, tuple[_Number, ...]]:
+    """The options of a question that its derivation depends on, and those that are only numbers of symbols."""
+    from symcomm.quantities import QUANTITIES
+
+    declared = ask.sheet or QUANTITIES[ask.quantity]
+    sheet = getattr(declared.derive, "__self__", None)  # a worksheet, whose symbols name their options
+    symbols = {one.option: name for name, one in sheet.read.symbols.items() if one.option} if sheet else {}
+    kept: list[tuple[str, Hashable]] = []
+    numbers: list[_Number] = []
+    for name, value in ask.options:
+        if name in symbols and value not in (0, "0") and str(value)[:1].isdigit():
+            numbers.append(_Number(name, symbols[name], str(value)))
+            kept.append((name, None))
+        else:
+            kept.append((name, _hashable(value)))
+    return tuple(kept), tuple(numbers)
+
+
+def _exactly(ask: Ask) -> Hashable:
+    return tuple((name, _hashable(value)) for name, value in ask.options)
+
+
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, Mapping):
+        return tuple((key, _hashable(one)) for key, one in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _values(known: Iterable[Known], numbers: Iterable[_Number]) -> dict[str, Fraction]:
+    return {item.name: item.quantity.value for item in known} | {one.symbol: one.value for one in numbers}
+
+
+def _knows(d: Derivation, name: str) -> bool:
+    try:
+        d.check_names([name])
+    except SymcommError:
+        return False
+    return True
+
+
+def _refilled(
+    entry: _Entry, d: Derivation, ask: Ask, known: tuple[Known, ...], numbers: tuple[_Number, ...], pages: bool
+) -> Answer:
+    values = {name: value for name, value in _values(known, numbers).items() if name in entry.names}
+    told: tuple[Given, ...] = ()
+    if pages:
+        units = ((one, Quantity(one.value, d.symbol_unit(one.symbol))) for one in numbers)
+        told = used(d, (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units)))
+    return Answer(ask.label, d, told, d.at(**values) if entry.whole else None, ask.span)

@@ -1,0 +1,336 @@
+"""The papers of a class: every student's own values, questions and order, from one problem document.
+
+A paper follows from the document's draws, the seed and the student's id. Where it breaks a bound, or an earlier student
+has the same, the next attempt is drawn; the attempt is told with the key, so that each paper can be made again alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from math import comb
+
+from symcomm.errors import DocumentError
+from symcomm.exam.choices import Choice, DrawAgainError, choices_of
+from symcomm.exam.kept_answers import KeptAnswers
+from symcomm.exam.roster import Student
+from symcomm.problems.drawing_values import Drawn
+from symcomm.problems.exam_keys import Bounds
+from symcomm.problems.pieces import HeadingPiece
+from symcomm.problems.problem import PIECES, Ask, Item, ModelBlock, Problem, Template, letters
+from symcomm.problems.randomness import Stream
+from symcomm.problems.references import references
+from symcomm.problems.solve import following
+from symcomm.render.document import Answer, Heading, Prose
+from symcomm.units import Quantity
+
+ATTEMPTS = 200  # draws for one student before it is said that none keeps the bounds
+
+
+@dataclass(frozen=True)
+class Part:
+    """One answer of a paper: its number on the page, its id in the document, its points and the options it offers."""
+
+    number: str
+    id: str
+    ask: Ask
+    points: Fraction
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def right(self) -> str:
+        """The letter of the right option; empty for a question without options."""
+        return next((letters(n).upper() for n, choice in enumerate(self.choices) if choice.right), "")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One student's paper: a problem of its own with its questions in order, and the parts that are answered."""
+
+    student: Student
+    seed: str
+    attempt: int
+    code: str
+    drawn: Drawn = field(repr=False)
+    problem: Problem = field(repr=False)
+    parts: tuple[Part, ...] = field(repr=False)
+    signature: tuple[object, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """One question with all that stands below its heading."""
+
+    heading: Heading
+    items: tuple[Item, ...]
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        return tuple(item for item in self.items if isinstance(item, Ask))
+
+
+class Exam:
+    """The papers of one template: ``paper`` makes one, ``settle`` finds for a class which differ from one another."""
+
+    def __init__(self, template: Template, seed: str = "0") -> None:
+        self.template, self.seed, self.kept = template, seed, KeptAnswers()
+
+    @cached_property
+    def example(self) -> Problem:
+        """The problem with the values of an example."""
+        return self.template.problem()
+
+    def settle(self, students: Sequence[Student], found: Mapping[str, Paper] | None = None) -> tuple[Paper, ...]:
+        """A paper for each student, no two alike.
+
+        ``found`` are first papers that were made elsewhere, by the students' ids. Raises ``DocumentError`` with the
+        number of different papers where these are fewer than the students, unless the document says that they may be.
+        """
+        self.check_space(len(students))
+        taken: dict[tuple[object, ...], str] = {}
+        made: dict[str, Paper] = {}
+        for student in sorted(students, key=lambda s: s.id):  # whatever the order of the roster
+            paper = (found or {}).get(student.id) or self.paper(student)
+            while not self.example.exam.alike and taken.get(paper.signature):
+                if paper.attempt >= ATTEMPTS * 10:
+                    said = f"the draws give no paper of their own to {len(students):,} students: {len(taken):,} found"
+                    raise DocumentError(said, hint="draw from more values, or say exam: {alike: yes}")
+                paper = self.paper(student, paper.attempt + 1)
+            taken[paper.signature] = student.id
+            made[student.id] = paper
+        return tuple(made[student.id] for student in students)
+
+    def check_space(self, students: int) -> None:
+        """Raises ``DocumentError`` where there are more students than different papers."""
+        settings, space = self.example.exam, self.template.draws.space
+        groups = self._groups(self.example)[1]
+        if settings.questions > len(groups):
+            what = f"{settings.questions} questions are wanted, but there are {len(groups)}"
+            raise DocumentError(what, self.template.head.span_of("exam"), "count the headings that have points")
+        if settings.alike or space is None:
+            return
+        space *= comb(len(groups), settings.questions) if settings.questions else 1
+        if space < students:
+            raise DocumentError(
+                f"{students:,} students cannot have papers of their own: the draws give {space:,}",
+                hint="draw from more values, or say exam: {alike: yes}",
+            )
+
+    def paper(self, student: Student, attempt: int = 0) -> Paper:
+        """The first paper from an attempt on that keeps the bounds of the document.
+
+        Raises ``DocumentError`` where none of many does, with what was broken.
+        """
+        broken = ""
+        for number in range(attempt, attempt + ATTEMPTS):
+            try:
+                made = self.exactly(student, number)
+            except DrawAgainError as error:
+                broken, last = broken or str(error.message), error
+                continue
+            return made
+        raise DocumentError(f"{ATTEMPTS} draws for {student.id}, and none keeps the bounds: {broken}", last.span,
+                            "wider bounds, or draws that keep them")  # fmt: skip
+
+    def exactly(self, student: Student, attempt: int) -> Paper:
+        """The paper of one attempt. Raises ``DrawAgainError`` where it breaks a bound."""
+        draws = self.template.draws
+        drawn = draws.draw(self.seed, student.id, attempt)
+        problem = self.template.problem(drawn)
+        order = Stream(draws.digest, self.seed, student.id, str(attempt), "", "questions")
+        problem, numbers, chosen = self._arranged(problem, order)
+        words = (draws.digest, self.seed, student.id, str(attempt))
+        code = hashlib.sha256("\0".join(words).encode()).hexdigest()[:8]
+        used = frozenset().union(*(self._names[n] for n in (-1, *chosen)))
+        told = tuple(drawn[name].text for name in drawn if name in used)
+        parts = self._parts(problem, numbers, Stream(*words, "", "options"))
+        return Paper(student, self.seed, attempt, code, drawn, problem, parts, (told, *sorted(chosen)))
+
+    # -- which questions, in which order -------------------------------------------------------
+
+    @cached_property
+    def _top(self) -> int:
+        """The level of the headings that are questions: the highest that has points."""
+        levels = [
+            part.level for part in self.template.parts if isinstance(part, HeadingPiece) and part.points is not None
+        ]
+        return min(levels, default=0)
+
+    def _groups(self, problem: Problem) -> tuple[tuple[Item, ...], tuple[_Group, ...]]:
+        """What stands before the questions, and the questions."""
+        before: list[Item] = []
+        groups: list[tuple[Heading, list[Item]]] = []
+        for item in problem.items:
+            if isinstance(item, Heading) and item.level == self._top and item.points is not None:
+                groups.append((item, []))
+            elif isinstance(item, Heading) and item.level <= self._top and groups:
+                groups.append((item, []))  # a part of the exam without points of its own
+            else:
+                (groups[-1][1] if groups else before).append(item)
+        return tuple(before), tuple(_Group(heading, tuple(items)) for heading, items in groups)
+
+    @cached_property
+    def _names(self) -> dict[int, frozenset[str]]:
+        """The drawn names that each question refers to; those of what stands before them under -1."""
+        found: dict[int, set[str]] = {-1: set()}
+        at = -1
+        for part in self.template.parts:
+            if isinstance(part, HeadingPiece) and part.level <= self._top and (part.points is not None or at >= 0):
+                at += 1
+            words = repr(part) if not isinstance(part, PIECES) else getattr(part, "markdown", "")
+            mine = found.setdefault(at, set())
+            mine |= {name for name in self.template.draws.names if name in words}
+        return {at: frozenset(names) for at, names in found.items()}
+
+    def _arranged(self, problem: Problem, order: Stream) -> tuple[Problem, dict[int, str], tuple[int, ...]]:
+        """The problem with the questions of one paper in its order, and the number of each ask on the page."""
+        settings, ids = problem.exam, dict(zip(map(id, problem.asks), problem.ids, strict=True))
+
+        def named(item: Item) -> Item:
+            return replace(item, exam=replace(item.exam, id=ids[id(item)])) if isinstance(item, Ask) else item
+
+        if not settings.questions and not settings.shuffle:
+            problem = replace(problem, items=tuple(named(item) for item in problem.items))
+            return problem, {id(ask): ask.exam.id for ask in problem.asks}, ()
+        before, groups = self._groups(problem)
+        if len(groups) < 2:
+            raise DocumentError(
+                "questions are chosen and shuffled by their headings with points, and there are fewer than two",
+                self.template.head.span_of("exam"), "## Data parallelism (10 points)",
+            )  # fmt: skip
+        chosen = order.shuffled(range(len(groups)))[: settings.questions or len(groups)]
+        chosen = chosen if settings.shuffle else tuple(sorted(chosen))
+        if settings.questions and len({group.heading.points for group in groups}) > 1:
+            told = ", ".join(str(group.heading.points) for group in groups)
+            raise DocumentError(f"papers with other questions have other points: {told}",
+                                self.template.head.span_of("exam"), "give all questions the same")  # fmt: skip
+        items: list[Item] = [item for item in problem.items if isinstance(item, ModelBlock)]
+        items += [named(item) for item in before if not isinstance(item, ModelBlock)]
+        numbers: dict[int, str] = {}
+        for place, at in enumerate(chosen, start=1):
+            group = groups[at]
+            items.append(replace(group.heading, markdown=f"{place}. {_words(group.heading.markdown)}"))
+            mine = [named(item) for item in group.items if not isinstance(item, ModelBlock)]
+            asks = [item for item in mine if isinstance(item, Ask)]
+            known = {ask.exam.id for ask in asks}
+            for ask in asks:
+                for _, name, span in ask.exam.follows:
+                    if name not in known:
+                        raise DocumentError(f"the answer of {name} may not be on the same paper", span,
+                                            "put both under one heading")  # fmt: skip
+            numbers |= {id(ask): f"{place}{letters(n) * (len(asks) > 1)}" for n, ask in enumerate(asks)}
+            items += mine
+        return replace(problem, items=tuple(items)), numbers, tuple(chosen)
+
+    # -- what is answered ----------------------------------------------------------------------
+
+    def _parts(self, problem: Problem, numbers: Mapping[int, str], options: Stream) -> tuple[Part, ...]:
+        worth = points_of(problem)
+        bounded = {ask.exam.id for ask in problem.asks if ask.exam.bounds != Bounds() or ask.exam.choices}
+        for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
+            bounded |= {name for _, name, _ in ask.exam.follows if ask.exam.id in bounded}
+        found: dict[str, Quantity | None] = {}
+        made = []
+        for ask in problem.asks:
+            choices: tuple[Choice, ...] = ()
+            if ask.exam.id in bounded:
+                asked = following(ask, found)
+                answer = self.kept.answer(problem, asked)
+                found[ask.exam.id] = answer.quantity
+                keep_bounds(ask, answer)
+                if ask.exam.choices:
+                    choices = choices_of(self.kept.key(problem, asked), answer, ask, options)
+            made.append(Part(numbers[id(ask)], ask.exam.id, ask, worth[id(ask)], choices))
+        for ask in problem.required:
+            keep_bounds(ask, self.kept.answer(problem, ask))
+        return tuple(made)
+
+    def answers(self, paper: Paper, pages: bool = False) -> tuple[Answer, ...]:
+        """The answers of a paper, in order; with ``pages`` as a solution shows them."""
+        found: dict[str, Quantity | None] = {}
+        made = []
+        for part in paper.parts:
+            answer = self.kept.answer(paper.problem, following(part.ask, found), pages)
+            found[part.id] = answer.quantity
+            made.append(answer)
+        return tuple(made)
+
+
+def keep_bounds(ask: Ask, answer: Answer) -> None:
+    """Raises ``DrawAgainError`` where an answer breaks a bound of its question."""
+    bounds, quantity = ask.exam.bounds, answer.quantity
+    if bounds == Bounds():
+        return
+    if quantity is None:
+        raise DocumentError("an answer without a number has no bounds", bounds.span)
+    for bound, sign, word in ((bounds.at_least, -1, "below"), (bounds.at_most, 1, "above")):
+        if bound is None:
+            continue
+        if bound.unit != quantity.unit and not (bound.unit.is_count and quantity.unit.is_count):
+            raise DocumentError(f"the answer is in {quantity.unit}, its bound in {bound.unit}", bounds.span)
+        if sign * (quantity.value - bound.value) > 0:
+            raise DrawAgainError(f"{quantity.reading} is {word} {bound.reading}", bounds.span)
+    if bounds.digits is not None and significant_digits(quantity) > bounds.digits:
+        raise DrawAgainError(f"{quantity.reading} has more than {bounds.digits} significant digits", bounds.span)
+    if bounds.steps is not None and len(answer.derivation.steps) > bounds.steps:
+        raise DrawAgainError(f"{len(answer.derivation.steps)} steps are more than {bounds.steps}", bounds.span)
+
+
+def significant_digits(quantity: Quantity) -> int:
+    """The digits that a quantity needs, in the prefix that needs fewest; 99 where no number of them is enough.
+
+    >>> significant_digits(Quantity.parse("12 GiB")), significant_digits(Quantity.parse("1.41 GHz"))
+    (2, 3)
+    """
+
+    def digits(value: Fraction) -> int:
+        for _ in range(60):
+            if value.denominator == 1:
+                return len(str(value.numerator).strip("-0")) or 1
+            value *= 10
+        return 99
+
+    if not isinstance(quantity.value, Fraction):
+        return 99
+    powers = range(5) if "byte" in dict(quantity.unit.powers) else range(1)
+    return min(digits(quantity.value / 1024**power) for power in powers)
+
+
+def points_of(problem: Problem) -> dict[int, Fraction]:
+    """The points of each ask, by its identity: its own, or a share of those of its heading; one where none are said.
+
+    Raises ``DocumentError`` where the points of asks are more than those of their heading.
+    """
+    made: dict[int, Fraction] = {}
+    for question in problem.questions:
+        open_asks = [ask for ask in question.asks if ask.points is None]
+        rubrics = {id(ask): sum((line.points for line in ask.exam.rubric), Fraction(0)) for ask in open_asks}
+        made |= {id(ask): Fraction(ask.points) for ask in question.asks if ask.points is not None}
+        made |= {key: points for key, points in rubrics.items() if points}
+        left = [ask for ask in open_asks if not rubrics[id(ask)]]
+        whole = question.heading.points if question.heading else None
+        spent = sum((made[id(ask)] for ask in question.asks if id(ask) in made), Fraction(0))
+        if whole is not None and (spent > whole or (not left and spent != whole)):
+            span = question.heading.span if question.heading else None
+            raise DocumentError(f"the parts have {spent} points, but the question {whole}", span)
+        share = Fraction(1) if whole is None else (whole - spent) / max(1, len(left))
+        made |= {id(ask): share for ask in left}
+    return made
+
+
+def check_prose(items: Iterable[Item]) -> None:
+    """Raises ``DocumentError`` where prose of a paper refers to an answer, which it would tell."""
+    for item in items:
+        if isinstance(item, (Prose, Heading)):
+            for reference in references(item.markdown, item.span):
+                if reference.topic == "answer":
+                    raise DocumentError("the paper would tell an answer", reference.span, "leave it to the solution")
+
+
+def _words(heading: str) -> str:
+    """A heading without the number that the author gave it."""
+    return re.sub(r"^\s*(?:(?:Question|Problem|Exercise|Task)\s+)?\d+(?:\.\d+)*[.:)]?\s*", "", heading) or heading

@@ -1,0 +1,1 @@
+"""Reads what students type: characters, numbers, units, names, formulas; nothing is evaluated as code."""

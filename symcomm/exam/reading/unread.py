@@ -1,0 +1,11 @@
+"""What is raised inside the reader where an answer is not read; it never leaves the checker."""
+
+from __future__ import annotations
+
+
+class UnreadError(Exception):
+    """Why an answer is not read: ``hint`` tells how to write it; ``refused`` where it is hostile or too big."""
+
+    def __init__(self, hint: str, *, refused: bool = False) -> None:
+        super().__init__(hint)
+        self.hint, self.refused = hint, refused

@@ -1,0 +1,112 @@
+"""Text files that are read, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from symcomm.errors import DocumentError, RenderError
+
+LARGEST = 2_000_000  # bytes of one file
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x84\x86-\x9f]")
+
+
+def one_line_end(text: str) -> str:
+    """The text with plain line ends, so that all counts of lines agree."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_text(path: str | Path, what: str = "", limit: int = LARGEST) -> str:
+    """The text of a file, with one kind of line end; a file that is too large is refused before it is read.
+
+    ``what`` says which file is wanted. Raises ``DocumentError`` for a file that is missing, too large, or not UTF-8.
+    """
+    path, hint = Path(path), f"give {what}" if what else ""
+    name = str(path) if len(str(path)) <= 200 else f"{str(path)[:200]}..."
+    try:
+        if path.is_dir():
+            raise DocumentError(f"{name} is a folder, not a file", hint=hint)
+        with path.open("rb") as stream:
+            data = stream.read(limit + 1)
+        size = max(len(data), path.stat().st_size)
+    except FileNotFoundError:
+        raise DocumentError(f"there is no file {name}", hint=hint) from None
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        said = getattr(error, "strerror", None) or error
+        raise DocumentError(f"{name!a} cannot be read: {said}".replace("'", ""), hint=hint) from None
+    if len(data) > limit:
+        most = f"{limit / 1e6:.0f} MB" if limit >= 10**6 else f"{limit:,} bytes"
+        raise DocumentError(f"{name} has {size / 1e6:.1f} MB; at most {most} are read", hint=hint)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DocumentError(f"{name} is not UTF-8 text: byte {error.start} in line {line}", hint=hint) from None
+    text = one_line_end(text)
+    control = _CONTROL.search(text)
+    if control:
+        line = text.count("\n", 0, control.start()) + 1
+        raise DocumentError(f"{name} has the control character U+{ord(control[0]):04X} in line {line}: it is no text")
+    return text
+
+
+def write_files(files: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Writes all files into a folder, each under its name only when all of them are complete.
+
+    Raises ``RenderError`` where the folder cannot be written; then nothing is left behind.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise RenderError(f"{folder} cannot be written: it is a file", hint="name a folder")
+    return _written([(folder / name, data) for name, data in files.items()], folder)
+
+
+def write_file(path: Path, data: bytes | str) -> Path:
+    """Writes one file, whole or not at all; a device or a pipe is written to, a link is followed.
+
+    Raises ``RenderError`` where it cannot be written; then nothing is left behind.
+    """
+    if not path.name:
+        raise RenderError("no file is named", hint="for instance -o result.md")
+    (made,) = _written([(path, data.encode() if isinstance(data, str) else data)], path)
+    return made
+
+
+def _written(files: list[tuple[Path, bytes]], told: Path) -> list[Path]:
+    """Writes files; ``told`` is what an error names."""
+    waiting: list[tuple[Path, Path]] = []
+    try:
+        for path, data in files:
+            target = path.resolve() if path.is_symlink() else path
+            if target.is_dir():
+                raise RenderError(f"{path} cannot be written: it is a folder")
+            if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+                with target.open("wb") as device:  # /dev/stdout, a FIFO: there is nothing to replace
+                    device.write(data)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent)
+            waiting.append((Path(temporary), target))
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+        for temporary_path, target in waiting:
+            # mkstemp makes files private; a document is readable as any new file is.
+            temporary_path.chmod(0o666 & ~_umask())
+            temporary_path.replace(target)
+    except (OSError, ValueError) as error:
+        raise RenderError(f"{told} cannot be written: {getattr(error, 'strerror', None) or error}") from None
+    finally:
+        for temporary_path, _ in waiting:
+            with contextlib.suppress(OSError):
+                temporary_path.unlink(missing_ok=True)
+    return [path for path, _ in files]
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

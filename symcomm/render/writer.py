@@ -1,0 +1,207 @@
+"""Writes formulas, numbers, sentences and tables in a template's language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from symcomm import printing
+from symcomm.derivation import Exhibit
+from symcomm.derivation.tables import cell_maths, to_the_right
+from symcomm.form import Form
+from symcomm.notation import Notation
+from symcomm.printing import DialectName
+from symcomm.render.environment import ESCAPES
+from symcomm.render.page import RowView, TableView
+from symcomm.units import Quantity
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+Kind = Literal["md", "tex", "html", "typ"]
+_DIALECT: dict[str, DialectName] = {"md": "latex", "tex": "latex", "html": "mathml", "typ": "typst"}
+
+# Widths in em of the text's font, on A4 with the margins of our templates.
+_TABLE_CHARACTERS, _TABLE_ROWS = 100, 30  # more than these and a table has to be broken
+_RELATION = 1.6
+
+
+@dataclass(frozen=True)
+class ChainPiece:
+    """A piece of a chain of equations: its relation, its lines, how it is said, how wide and whether it is high."""
+
+    relation: str
+    lines: tuple[str, ...]
+    said: str
+    width: float
+    tall: bool
+
+
+class PageWriter:
+    """Writes formulas, numbers and names inline in one format."""
+
+    def __init__(self, kind: Kind, notation: Notation) -> None:
+        from markupsafe import Markup
+
+        self.kind, self.notation, self.dialect = kind, notation, _DIALECT[kind]
+        self.markup: Callable[[str], Markup] = Markup
+
+    def maths(self, content: str, alt: str) -> Markup:
+        """Inline maths in the format; an empty formula is empty."""
+        if not content:
+            return self.markup("")
+        match self.kind:
+            case "md":
+                text = printing.markdown_maths(content)
+            case "tex":
+                text = f"${content}$"
+            case "html":
+                text = printing.math_element(content, alt)
+            case _:
+                text = f"#eq({printing.typst_string(alt)})[${content}$]"
+        return self.markup(text)
+
+    def bare(self, content: str, alt: str) -> Markup:
+        """Maths that the template puts between dollar signs, together with its neighbours."""
+        if self.kind != "html":
+            return self.markup(content)
+        return self.markup(printing.math_element(content, alt, display=True) if content else "")
+
+    def sentence(self, text: str) -> Markup:
+        """A sentence of ours, with its names as maths."""
+        if not text:
+            return self.markup("")
+        escape = ESCAPES[self.kind]
+
+        def dressed(printed: str, alt: str) -> str:
+            return str(self.maths(printed, alt))
+
+        return self.markup(printing.sentence(self.dialect, text, escape, dressed, self.notation))
+
+    def form(self, form: Form, names: printing.Names | None = None) -> Markup:
+        return self.maths(printing.PRINTERS[self.dialect](form, names, self.notation), printing.plain(form, names))
+
+    def quantity(self, quantity: Quantity) -> Markup:
+        return self.maths(printing.quantity_in(self.dialect, quantity), printing.quantity_plain(quantity))
+
+    def equation(self, left: Form, right: Form | Quantity) -> Markup:
+        equals = printing.RELATIONS[self.dialect]["="]
+        if isinstance(right, Quantity):
+            written, said = printing.quantity_in(self.dialect, right), printing.quantity_plain(right)
+        else:
+            written, said = printing.PRINTERS[self.dialect](right, None, self.notation), printing.plain(right)
+        head = printing.PRINTERS[self.dialect](left, None, self.notation)
+        return self.maths(f"{head} {equals} {written}", f"{printing.plain(left)} = {said}")
+
+    def stated(self, left: Form, quantity: Quantity) -> Markup:
+        """``f = 1.41 GHz``: a given number in its shortest exact way."""
+        ways = [way for way in self.links(quantity) if way.relation != "≈"]
+        best = ways[-1] if len(ways[0].said) > 9 else ways[0]
+        head = printing.PRINTERS[self.dialect](left, None, self.notation)
+        sign = printing.RELATIONS[self.dialect]["="]
+        return self.maths(f"{head} {sign} {best.lines[0]}", f"{printing.plain(left)} = {best.said}")
+
+    def row(self, name: str, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> RowView:
+        said = printing.plain(form, names)
+        broken = printing.broken(self.dialect, form, limit, names, self.notation)
+        right = tuple(self.bare(line, "continued" if i else said) for i, line in enumerate(broken))
+        left = printing.name_in(self.dialect, name, self.notation) if name else ""
+        sign = printing.RELATIONS[self.dialect][relation]
+        mark = relation.lstrip(":")
+        alt = f"{name} {mark} {said}".strip()
+        tall = printing.tall(form, names, self.notation) if len(broken) == 1 else "frac" in broken[0]
+        return RowView(self.bare(left, name), self.bare(sign, mark), right, alt, tall)
+
+    def amounts(self, name: str, quantity: Quantity, limit: float) -> RowView:
+        """``= 12 884 901 888 B = 12 GiB ≈ 12.88 GB``, in as many lines as it needs."""
+        left = printing.name_in(self.dialect, name, self.notation) if name else ""
+        ways = list(zip(printing.amounts(self.dialect, quantity), printing.amounts("text", quantity), strict=True))
+        lines: list[tuple[str, str]] = []
+        space = "" if self.kind == "html" else " "
+        for (relation, text), (said_relation, said) in ways:
+            joined = f"{lines[-1][1]} {said_relation} {said}" if lines else said
+            if lines and 0.55 * len(joined) <= limit:
+                lines[-1] = (f"{lines[-1][0]}{space}{relation}{space}{text}", joined)
+            else:
+                lines.append((f"{relation}{space}{text}" if relation else text, f"{said_relation} {said}".strip()))
+        right = tuple(self.bare(text, said) for text, said in lines)
+        sign = self.bare(printing.RELATIONS[self.dialect][quantity.relation], quantity.relation)
+        alt = f"{name} {quantity.relation} {printing.quantity_plain(quantity)}".strip()
+        return RowView(self.bare(left, name), sign, right, alt, quantity.value.denominator != 1)
+
+    def link(self, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> ChainPiece:
+        """A form as a piece of a chain, in lines of at most ``limit`` em."""
+        lines = printing.broken(self.dialect, form, limit, names, self.notation)
+        wide = printing.width(form, names, self.notation)
+        tall = printing.tall(form, names, self.notation)
+        return ChainPiece(relation, lines, printing.plain(form, names), wide, tall)
+
+    def links(self, quantity: Quantity) -> tuple[ChainPiece, ...]:
+        """The ways to say a quantity as pieces of a chain."""
+        ways = zip(printing.amounts(self.dialect, quantity), printing.said(quantity),
+                   printing.amounts("text", quantity), strict=True)  # fmt: skip
+        return tuple(
+            ChainPiece(way.relation or "=", (text,), said, 0.52 * len(said), bool(way.below))
+            for (_, text), way, (_, said) in ways
+        )
+
+    def chain(self, name: str, links: Sequence[ChainPiece], limit: float) -> RowView:
+        """``name = form = form ≈ number``, a new line wherever the next piece has no room."""
+        space = "" if self.kind == "html" else " "
+        lines: list[list[str]] = []
+        used, tall = limit, False
+        for link in links:
+            sign = printing.RELATIONS[self.dialect][link.relation]
+            if lines and len(link.lines) == 1 and used + _RELATION + link.width <= limit:
+                lines[-1].append(f"{sign}{space}{link.lines[0]}")
+                used += _RELATION + link.width
+            else:
+                first = f"{sign}{space}{link.lines[0]}" if lines else link.lines[0]
+                lines += [[first], *([line] for line in link.lines[1:])]
+                used = link.width if len(link.lines) == 1 else limit
+            tall = tall or (link.tall and len(lines) == 1)
+        said = " ".join(f"{link.relation} {link.said}" for link in links)
+        right = tuple(
+            self.bare(space.join(line), "continued" if i else f"{name} {said}") for i, line in enumerate(lines)
+        )
+        left = self.bare(printing.name_in(self.dialect, name, self.notation), name) if name else self.markup("")
+        sign = self.bare(printing.RELATIONS[self.dialect][links[0].relation], links[0].relation)
+        return RowView(left, sign, right, f"{name} {said}".strip(), tall)
+
+
+def shares(longest: Sequence[int], needed: Sequence[int] = ()) -> tuple[float, ...]:
+    """How the width is shared among columns with cells of these lengths, whose longest words need so much."""
+    least = needed or [0] * len(longest)
+    weights = [max(8.0, 1.5 * word + 3.5, min(45.0, n)) for n, word in zip(longest, least, strict=True)]
+    return tuple(round(w / sum(weights), 3) for w in weights)
+
+
+def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
+    def cell(value: str | Form | Quantity) -> str | Markup:
+        found = cell_maths(writer.dialect, value, writer.notation)
+        if found is None:
+            return writer.sentence(str(value))
+        maths = writer.maths(found, cell_maths("text", value) or "")
+        # LaTeX seldom finds a place to break a formula in a narrow column; there it is set smaller.
+        fitted = wide and writer.kind == "tex" and isinstance(value, Form)
+        return writer.markup(rf"\fit{{{maths}}}") if fitted else maths
+
+    def lengths(value: str | Form | Quantity) -> tuple[int, int]:
+        """Characters of the whole cell, and of its longest part that cannot be broken."""
+        if isinstance(value, Form):
+            characters = int(1.9 * printing.width(value, None, writer.notation)) + 1
+            return characters, min(24, characters)
+        text = cell_maths("text", value) or str(value).replace("`", "")
+        parts = text.split(" = ") if isinstance(value, Quantity) else text.split(" ")
+        return len(text), max(map(len, parts), default=0)
+
+    columns = list(zip(exhibit.columns, *exhibit.rows, strict=True))
+    measured = [[lengths(c) for c in column] for column in columns]
+    longest = [max(whole for whole, _ in column) for column in measured]
+    wide = sum(longest) + 3 * len(columns) > _TABLE_CHARACTERS or len(exhibit.rows) > _TABLE_ROWS
+    rows = tuple(tuple(cell(c) for c in row) for row in exhibit.rows)
+    needed = [max(part for _, part in column) for column in measured]
+    right = to_the_right(exhibit)
+    columns_told = tuple(writer.sentence(c) for c in exhibit.columns)
+    return TableView(writer.sentence(exhibit.title), columns_told, rows, wide, shares(longest, needed), right)
