@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
+import secrets
+import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from symcomm.errors import DocumentError, RenderError
@@ -76,6 +77,27 @@ def write_file(path: Path, data: bytes | str) -> Path:
     return made
 
 
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A private folder that is gone afterwards, also where a signal ends the program while it is made.
+
+    >>> with temporary_folder() as folder:
+    ...     _ = (folder / "words").write_text("words")
+    >>> folder.exists()
+    False
+    """
+    folder = Path(tempfile.gettempdir()) / f"symcomm-{secrets.token_hex(8)}"
+    try:
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        except BaseException:  # a signal while it is taken away
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
 def _written(files: list[tuple[Path, bytes]], told: Path) -> list[Path]:
     """Writes files; ``told`` is what an error names."""
     waiting: list[tuple[Path, Path]] = []
@@ -89,24 +111,16 @@ def _written(files: list[tuple[Path, bytes]], told: Path) -> list[Path]:
                     device.write(data)
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent)
-            waiting.append((Path(temporary), target))
-            with os.fdopen(handle, "wb") as file:
+            part = target.with_name(f".{target.name[:80]}.{secrets.token_hex(8)}.tmp")
+            waiting.append((part, target))
+            with part.open("xb") as file:
                 file.write(data)
-        for temporary_path, target in waiting:
-            # mkstemp makes files private; a document is readable as any new file is.
-            temporary_path.chmod(0o666 & ~_umask())
-            temporary_path.replace(target)
+        for part, target in waiting:
+            part.replace(target)
     except (OSError, ValueError) as error:
         raise RenderError(f"{told} cannot be written: {getattr(error, 'strerror', None) or error}") from None
     finally:
-        for temporary_path, _ in waiting:
+        for part, _ in waiting:
             with contextlib.suppress(OSError):
-                temporary_path.unlink(missing_ok=True)
+                part.unlink(missing_ok=True)
     return [path for path, _ in files]
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -45,13 +45,16 @@ def _whole_ranks(setting: Setting, strategy: object) -> None:
                 raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
 
 
-def _telling(derive: Callable[..., Derivation], asked: tuple[str, ...], setting: Setting, **options: Any) -> Derivation:
-    """A derivation that tells which conventions were asked for and not used."""
+def _telling(
+    derive: Callable[..., Derivation], asked: tuple[str, ...],
+    again: Callable[[Mapping[str, Fraction]], Derivation | None] | None, setting: Setting, **options: Any,
+) -> Derivation:  # fmt: skip
+    """A derivation that tells which conventions were asked for and not used, and what it is along axes of one rank."""
     made = derive(setting, **options)
     meant = setting.accounting  # an option may come before it: another algorithm
     kept = [name for name in made.touched if getattr(made.accounting, name) == getattr(meant, name)]
     notes = meant.unused(asked, kept)
-    return replace(made, notes=(*made.notes, *notes)) if notes else made
+    return replace(made, notes=(*made.notes, *notes), otherwise=again) if notes or again else made
 
 
 def _named(options: Mapping[str, object]) -> set[str]:
@@ -172,6 +175,14 @@ class Model(DerivedQuantities):
         declared = QUANTITIES[quantity]
         declared.check(said)
         setting = replace(setting, named=frozenset(_named(said)))
+        again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
+        if declared.needs_model and said.get("strategy"):
+            whole = said["strategy"]
+            whole = parse_strategy(whole) if isinstance(whole, str) else whole
+            degrees = {name for _, size in whole.mesh if size is not None for name in names(size)} - known.keys()
+            if degrees:
+                again = partial(self._alone, degrees, quantity, {"accounting": accounting, "asked": asked, **options})
+            said["strategy"] = whole.at(known)
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
             if not self.graph.flow and (quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy"))):
@@ -182,7 +193,14 @@ class Model(DerivedQuantities):
                     "sharded) data parallelism are known",
                 )  # fmt: skip
         asked = chosen.asked if asked is None else asked
-        return derived(quantity, setting, said, partial(_telling, declared.derive, asked))
+        return derived(quantity, setting, said, partial(_telling, declared.derive, asked, again))
+
+    def _alone(
+        self, degrees: Collection[str], quantity: str, said: Mapping[str, Any], known: Mapping[str, Fraction]
+    ) -> Derivation | None:
+        """What is derived where some degrees turn out to be one: nothing is cut or sent along an axis of one rank."""
+        alone = {name: known[name] for name in degrees if known.get(name) == 1}
+        return self.at(**alone).derive(quantity, **said) if alone else None
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""

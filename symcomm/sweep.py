@@ -17,11 +17,16 @@ MOST = 100_000  # combinations: each is checked like the numbers of ``at``
 
 
 def sweep(
-    expr: Expr, unit: str, values: Mapping[str, object], known_at: Callable[..., Mapping[str, Fraction]]
+    expr: Expr,
+    unit: str,
+    values: Mapping[str, object],
+    known_at: Callable[..., Mapping[str, Fraction]],
+    otherwise: Callable[[Mapping[str, Fraction]], Fraction | None] = lambda known: None,
 ) -> DataFrame:
     """Every combination of the given numbers, a row each, with the value of an expression (a float) and its unit.
 
-    ``known_at`` gives all numbers at one combination, or refuses it. A list, a tuple or an array is swept over;
+    ``known_at`` gives all numbers at one combination, or refuses it; ``otherwise`` the value where the expression does
+    not hold. A list, a tuple or an array is swept over;
     anything else is one number. Raises ``ValuesError`` where a name or a number is refused, telling the combination,
     for an empty list, and for more than 100,000 combinations.
 
@@ -48,7 +53,8 @@ def sweep(
     if count > MOST:
         raise ValuesError(f"a sweep of {count:,} combinations: there may be {MOST:,}", hint="give fewer values")
     known: dict[str, list[float]] = {}
-    rows = []
+    rows: list[dict[str, object]] = []
+    others: dict[int, float] = {}
     for row in product(*swept.values()):
         chosen = dict(zip(swept, row, strict=True))
         try:
@@ -56,6 +62,9 @@ def sweep(
         except ValuesError as error:
             said = ", ".join(f"{name} = {value}" for name, value in chosen.items())
             raise ValuesError(f"at {said}: {error.message}", hint=error.hint) from None
+        other = otherwise(found)
+        if other is not None:
+            others[len(rows)] = float(other)
         rows.append(chosen)
         for name, value in found.items():
             known.setdefault(name, []).append(float(value))
@@ -65,8 +74,9 @@ def sweep(
         raise ValuesError(f"the sweep needs a value for {', '.join(missing)}", hint=f"for instance {missing[0]}=8")
     function = sp.lambdify(symbols, expr, modules="numpy", cse=True, dummify=True)
     answer = numpy.broadcast_to(function(*(numpy.array(known[s.name]) for s in symbols)), (count,))
-    frame = pandas.DataFrame(rows)
-    return frame.assign(value=numpy.asarray(answer, dtype=float), unit=unit)
+    answer = numpy.array(answer, dtype=float)
+    answer[[*others]] = [*others.values()]
+    return pandas.DataFrame(rows).assign(value=answer, unit=unit)
 
 
 def _is_list(value: object) -> bool:

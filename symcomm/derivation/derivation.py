@@ -60,7 +60,8 @@ class Derivation:
     ``touched`` names the fields of ``accounting`` that changed this number. ``given`` are values known when it was
     made; ``at`` takes more, and refuses numbers that break ``where`` or one of the ``checks``. ``sizes`` are the
     symbols of the model, which count things, and ``named`` what else was named in the question: they have a meaning
-    though the answer may not depend on them. ``lead`` says in a sentence or two what is cut or counted. Combining
+    though the answer may not depend on them. ``lead`` says in a sentence or two what is cut or counted; ``otherwise``
+    what is derived in its place at some numbers, such as an axis of one rank. Combining
     derivations under different accountings raises ``AccountingError``.
 
     >>> from symcomm.derivation import Reason
@@ -84,6 +85,9 @@ class Derivation:
     sizes: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     named: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False, repr=False)
+    otherwise: Callable[[Mapping[str, Fraction]], Derivation | None] | None = field(
+        default=None, compare=False, repr=False
+    )
     lead: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -203,6 +207,9 @@ class Derivation:
         Raises ``ValuesError`` where a number is missing or the numbers contradict one another.
         """
         known = self.values(**values)
+        other = self.otherwise(known) if self.otherwise is not None else None
+        if other is not None:
+            return other.at(**values)
         self.holds(known)
         with suppress(ValuesError):  # what has no number, or no rational one, is told below
             collected, names = self._collected
@@ -245,7 +252,11 @@ class Derivation:
             self.holds(known)
             return known
 
-        return sweep(self.expr, str(self.unit), values, known_at)
+        def other(known: Mapping[str, Fraction]) -> Fraction | None:
+            found = self.otherwise(known) if self.otherwise is not None else None
+            return found.at(**{n: v for n, v in known.items() if n in values}).value if found is not None else None
+
+        return sweep(self.expr, str(self.unit), values, known_at, other)
 
     # -- checks --------------------------------------------------------------------------------
 

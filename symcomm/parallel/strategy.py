@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from symcomm.errors import StrategyError, nearest
-from symcomm.form import Form, Num, Sym, num, product
+from symcomm.form import Form, Num, Sym, evaluate, names, num, product
 from symcomm.graph.axis_roles import batch_axes, expert_axes, paired_axes, sequence_axes, vocabulary_axes
 from symcomm.graph.graph import Graph
 
@@ -113,9 +114,25 @@ class Strategy:
         places = {mesh: [_INNER_FIRST.index(at) for at, r in self.rules if r.mesh == mesh] for mesh, _ in self.mesh}
         return tuple(sorted(places, key=lambda mesh: min(places[mesh], default=0)))
 
+    def at(self, values: Mapping[str, Fraction]) -> Strategy:
+        """The strategy on the mesh that it is at some numbers: an axis of one rank cuts nothing and sends nothing.
+
+        >>> [axis for axis, _ in (Data("k") | Tensor(1)).at({"k": Fraction(8)}).mesh]
+        ['data']
+        """
+        alone = {axis for axis, size in self.mesh if size is not None and _number(size, values) == 1}
+        if not alone:
+            return self
+        rules = tuple((place, rule) for place, rule in self.rules if rule.mesh not in alone)
+        return replace(self, rules=rules, mesh=tuple((axis, size) for axis, size in self.mesh if axis not in alone))
+
     def ranks(self, meshes: Iterable[str]) -> Form:
         """The number of ranks of a group over some axes of the mesh, those of one rank left out."""
         return product(*(self.sizes[axis] for axis in meshes))
+
+
+def _number(size: Form, values: Mapping[str, Fraction]) -> Fraction | None:
+    return evaluate(size, values) if {*names(size)} <= values.keys() else None
 
 
 def _said(size: Form) -> str:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -724,8 +725,9 @@ def check_points(problem: Problem) -> None:
         stated = [ask for ask in question.asks if ask.points is not None]
         if heading is None or heading.points is None:
             continue
-        if stated and None not in own and (total := sum(p or 0 for p in own)) != heading.points:
-            raise DocumentError(f"the answers have {total} points together, but the question {heading.points}",
+        together = sum((p for p in own if p is not None), Fraction(0))
+        if stated and None not in own and together != heading.points:
+            raise DocumentError(f"the answers have {together} points together, but the question {heading.points}",
                                 heading.span, "let them add up")  # fmt: skip
         if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
             total = sum(line.points for line in rubric)

@@ -6,11 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from symcomm.errors import RenderError
+from symcomm.files import temporary_folder
 from symcomm.render.prose import MISSING
 
 _DEBIAN = "latexmk texlive-latex-extra texlive-fonts-recommended lmodern"
@@ -28,13 +28,13 @@ def typst_pdf(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
         raise RenderError("the Typst compiler is missing: no PDF can be made", hint=MISSING) from error
     # Typst's own fonts know Latin, Greek, Cyrillic and mathematics; other scripts need the fonts of the system.
     foreign = any(0x0590 <= ord(c) < 0x1E00 or 0x2E80 <= ord(c) < 0xFB00 or ord(c) >= 0x1F000 for c in source)
-    with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
-        _beside(Path(folder), files)
-        path = Path(folder) / "main.typ"
+    with temporary_folder() as folder:
+        _beside(folder, files)
+        path = folder / "main.typ"
         path.write_text(source, encoding="utf-8")
         try:
             made: object = typst.compile(
-                str(path), root=folder, pdf_standards=["ua-1"], ignore_system_fonts=not foreign, timestamp=0
+                str(path), root=str(folder), pdf_standards=["ua-1"], ignore_system_fonts=not foreign, timestamp=0
             )
         except typst.TypstError as error:
             lacking = re.search(r'the text `"(.+?)"` could not be displayed', str(error))
@@ -74,9 +74,9 @@ def latex_run(source: str, epoch: int = 0, files: Mapping[str, bytes] | None = N
             "latexmk or pdflatex is missing: --engine latex needs TeX",
             hint=f"on Debian or Ubuntu: apt-get install {_DEBIAN}; or use the default engine, which needs no TeX",
         )
-    with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
-        _beside(Path(folder), files)
-        (Path(folder) / "main.tex").write_text(source, encoding="utf-8")
+    with temporary_folder() as folder:
+        _beside(folder, files)
+        (folder / "main.tex").write_text(source, encoding="utf-8")
         # TeX may read only below its own folder and write only there; dates come from the document alone.
         environment = os.environ | {
             "SOURCE_DATE_EPOCH": str(epoch),
@@ -98,7 +98,7 @@ def latex_run(source: str, epoch: int = 0, files: Mapping[str, bytes] | None = N
             )
         except subprocess.TimeoutExpired as error:
             raise RenderError(f"LaTeX took more than {_LATEX_TIMEOUT} seconds") from error
-        log_file, pdf = Path(folder) / "main.log", Path(folder) / "main.pdf"
+        log_file, pdf = folder / "main.log", folder / "main.pdf"
         log = log_file.read_text(encoding="utf-8", errors="replace") if log_file.exists() else ""
         if run.returncode or not pdf.exists():
             raise RenderError(f"LaTeX could not set the document: {_latex_fault(log, source)}")

@@ -11,13 +11,13 @@ import hashlib
 import json
 import re
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from symcomm.errors import RenderError, Span
+from symcomm.files import temporary_folder
 from symcomm.printing import typst_string
 
 Target = Literal["typst", "latex", "html"]
@@ -68,14 +68,14 @@ def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, 
 
 
 def _convert(pieces: Sequence[InlinePiece], target: Target) -> list[str]:
-    with tempfile.TemporaryDirectory(prefix="symcomm-") as folder:
-        trees = _read(pieces, Path(folder))
+    with temporary_folder() as folder:
+        trees = _read(pieces, folder)
         for piece, blocks in zip(pieces, trees, strict=True):
             blocks[:] = _checked(blocks, piece)
         maths = [(node["c"][1], piece) for piece, blocks in zip(pieces, trees, strict=True) for node in _maths(blocks)]
         if target == "latex":  # the LaTeX writer passes maths on as it stands: another writer has to read it first
-            _write(trees, "html", Path(folder), maths)
-        return _write(trees, target, Path(folder), maths)
+            _write(trees, "html", folder, maths)
+        return _write(trees, target, folder, maths)
 
 
 def _read(pieces: Sequence[InlinePiece], folder: Path) -> list[list[Any]]:
