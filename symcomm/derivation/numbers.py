@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from symcomm import form as forms
-from symcomm.derivation.relations import Relations, put
+from symcomm.derivation.relations import Relations, rational
 from symcomm.errors import IrrationalError, ValuesError
 from symcomm.form import Form
 
+_SMALL = 10**6
 _TINY = (12, 24, 8, 36, 6, 48, 18, 4, 60, 16, 2, 72)
 
 
@@ -56,12 +57,16 @@ class Numbers(dict[str, Fraction]):
 
 def worked_out(form: Form, numbers: Numbers) -> Fraction:
     """What a form is worth, to 40 digits where it is irrational."""
+    import sympy as sp
+
     known = numbers.of(forms.names(form))
     try:
         return forms.evaluate(form, known)
     except IrrationalError:
-        # Put in as decimals: roots of exact numbers would be taken apart into primes first.
-        near = forms.value(form).evalf(40, subs=put(known))
+        # Decimals, where they are no small whole numbers: roots of exact ones would be taken apart into primes first.
+        put = {name: sp.Float(rational(n), 80) if n.denominator > 1 or abs(n) > _SMALL else rational(n)
+               for name, n in known.items()}  # fmt: skip
+        near = sp.N(forms.value(form, put), 40)
         if not near.is_Float:
             raise ValuesError(f"{near} is not a real number") from None
         return Fraction(str(near))
