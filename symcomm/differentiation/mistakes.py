@@ -48,16 +48,20 @@ def _is_tangent(form: Form) -> bool:
     return isinstance(form, Sym) and form.name[1:2] == DOT
 
 
-TRACE_MISTAKES = {
-    one.name: one
-    for one in (
-        TraceMistake("overwrite", "A value that is used several times adds the adjoints of all its uses; here the last "
-                     "one has replaced the others.", _overwritten),
-        TraceMistake("product_rule", "The derivative of a product is not the product of the derivatives.",
-                     _product_rule),
-        TraceMistake("inner_derivative", "The derivative of what stands inside a function is missing.", _inner),
-    )
-}  # fmt: skip
+_MISTAKES = (
+    TraceMistake(
+        "adjoint_overwritten",
+        "A value that is used several times adds the adjoints of all its uses; here the last one replaced the others.",
+        _overwritten,
+    ),
+    TraceMistake(
+        "product_rule_forgotten", "The derivative of a product is not the product of the derivatives.", _product_rule
+    ),
+    TraceMistake(
+        "inner_derivative_forgotten", "The derivative of what stands inside a function is missing.", _inner
+    ),
+)  # fmt: skip
+TRACE_MISTAKES = {one.name: one for one in _MISTAKES}
 
 
 def mistaken(steps: Iterable[Step], name: str) -> tuple[Step, ...]:

@@ -134,5 +134,5 @@ def read_constant(cell: Cell) -> Node:
     """The tree of a number written as a formula: ``-2``, ``3/2``, ``ln(3)``, ``pi/6``."""
     from symcomm.text.expressions import read_whole
 
-    context = Context(cell, Scope(sizes=frozenset(CONSTANTS), functions=_FUNCTIONS, kind="answer"))
+    context = Context(cell, Scope(sizes=frozenset((*CONSTANTS, "E")), functions=_FUNCTIONS, kind="answer"))
     return read_whole(context, parse(context))

@@ -6,22 +6,25 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.derivation import Numbers, Reason, Step
+from symcomm.derivation import Exhibit, Numbers, Reason, Step
 from symcomm.differentiation import numeric
-from symcomm.differentiation.sweeps import forward, hessian_product, reverse, second
-from symcomm.differentiation.tables import adjoint_steps, given_steps, tangent
+from symcomm.differentiation.sweeps import forward, reverse, second, turned_adjoints
+from symcomm.differentiation.tables import adjoint_steps, cell, given_steps, tangent
 from symcomm.differentiation.trace import BAR, DOT, EvaluationTrace, Variable, marked, variable
-from symcomm.form import Form, Product, Sym, Total, num
-from symcomm.units import ONE
+from symcomm.form import Form, Product, Related, Sym, Total, num
+from symcomm.units import ONE, Quantity
 
 if TYPE_CHECKING:
     from sympy import Expr
 
+COLUMNS = ("Forward tangent", "Value", "Adjoint", "Value ", "Tangent of the adjoint", "Value  ")
 TURNED = "w"  # of an adjoint: its tangent
 
 
-def hessian_steps(trace: EvaluationTrace, output: str, vector: Mapping[str, Expr], by: str) -> tuple[list[Step], str]:
-    """The steps of a Hessian times a vector, and the name of the component that is asked for."""
+def hessian_steps(
+    trace: EvaluationTrace, output: str, vector: Mapping[str, Expr], by: str
+) -> tuple[list[Step], str, Exhibit]:
+    """The steps of a Hessian times a vector, the name of the component that is asked for, and their table."""
     steps = given_steps(trace)
     moved = forward(trace, vector)
     for v in trace.inputs:
@@ -43,8 +46,9 @@ def hessian_steps(trace: EvaluationTrace, output: str, vector: Mapping[str, Expr
             for of, slope in slopes:
                 written = forms.from_expr(slope)
                 terms.append(Product((Sym(variable(v.number, BAR)), written, Sym(variable(of, DOT)))))
-    found = hessian_product(trace, output, vector)
-    values = dict(zip((v.number for v in trace.inputs), found, strict=True))
+    worth = turned_adjoints(trace, output, vector)
+    values = {v.number: worth[v.number] for v in trace.inputs}
+    lines: dict[int, tuple[Related, Quantity | Form]] = {}
     for v in reversed(trace.variables):
         terms = parts.get(v.number, [])
         known = {step.name for step in steps}
@@ -52,9 +56,17 @@ def hessian_steps(trace: EvaluationTrace, output: str, vector: Mapping[str, Expr
         form = kept[0] if len(kept) == 1 else Total(tuple(kept))
         witness = _turned(trace, output, vector, v, values.get(v.number))
         reason = Reason("product rule", f"The tangent of the adjoint of `{v.name}`.", None, witness)
-        steps.append(Step(variable(v.number).replace("v", TURNED, 1), form, ONE, reason))
+        name = variable(v.number).replace("v", TURNED, 1)
+        steps.append(Step(name, form, ONE, reason))
+        lines[v.number] = Related(Sym(name), form), cell(worth[v.number])
     number = next(v.number for v in trace.inputs if v.input == by)
-    return steps, variable(number).replace("v", TURNED, 1)
+    rows = tuple(
+        (Related(Sym(variable(v.number, DOT)), tangent(trace, v)), cell(moved[v.number]),
+         Sym(variable(v.number, BAR)), cell(swept.adjoints[v.number]), *lines[v.number])
+        for v in trace.variables
+    )  # fmt: skip
+    table = Exhibit(f"Forward over reverse mode for `{output}`", COLUMNS, rows, laid_out=True)
+    return steps, variable(number).replace("v", TURNED, 1), table
 
 
 Check = Callable[[Numbers], bool]

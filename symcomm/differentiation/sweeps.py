@@ -107,6 +107,12 @@ def hessian_product(trace: EvaluationTrace, output: str, direction: Mapping[str,
     >>> hessian_product(trace("y = x_1^2 x_2", "x_1 = 3, x_2 = 5"), "y", {"x_1": Integer(1)})
     (10, 6)
     """
+    moving = turned_adjoints(trace, output, direction)
+    return tuple(moving[v.number] for v in trace.inputs)
+
+
+def turned_adjoints(trace: EvaluationTrace, output: str, direction: Mapping[str, Expr]) -> dict[int, Expr]:
+    """The tangents of the adjoints of all variables along a direction."""
     import sympy as sp
 
     tangents = forward(trace, direction)
@@ -118,7 +124,7 @@ def hessian_product(trace: EvaluationTrace, output: str, direction: Mapping[str,
         for place, p in enumerate(trace.partials(v.number)):
             turned = sp.Add(*(slope.xreplace(worth) * tangents[of] for of, slope in seconds[place]))
             moving[p.of] = tidy(moving[p.of] + moving[v.number] * p.value + adjoints[v.number] * turned)
-    return tuple(moving[v.number] for v in trace.inputs)
+    return moving
 
 
 def second(trace: EvaluationTrace, number: int) -> tuple[Sequence[tuple[int, Expr]], ...]:

@@ -281,7 +281,7 @@ class _TraceBuilder:
             return self.done[name]
         if name in getattr(self, "inputs", ()):
             return name
-        assert name in CONSTANTS  # the grammar knows no other names
+        assert name in (*CONSTANTS, "E")  # the grammar knows no other names
         return sp.pi if name == "pi" else sp.E
 
     def build(self, node: Node) -> Any:

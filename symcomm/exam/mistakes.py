@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from symcomm.differentiation.mistakes import TRACE_MISTAKES
 from symcomm.errors import DocumentError, SymcommError, nearest
 from symcomm.exam import changes as c
 from symcomm.exam.changes import Attempt, Change
@@ -195,6 +196,10 @@ MISTAKES: tuple[Misconception, ...] = (
         "causal_half",
         "The scores are counted for all pairs of positions here, not for half of them.",
         (c.Choose("attention", "causal_half", ("attention", "full")),),
+    ),
+    *(
+        Misconception(slip.name, slip.says, (c.OtherOption("slip", slip.name, (None,)),))
+        for slip in TRACE_MISTAKES.values()
     ),
     Misconception(
         "added_instead_of_overlapped",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -11,16 +11,16 @@ from typing import Any
 
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, evaluate
+from symcomm.form import evaluate
 from symcomm.model import Model
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
 from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.peak_memory import KINDS
-from symcomm.quantities.memory.region_memory import RegionMemory, StepOptions, add
 from symcomm.quantities.memory.state_memory import recipe_of
-from symcomm.quantities.memory.step_memory import StepMemory
+from symcomm.quantities.memory.step_program import StepProgram
 from symcomm.setting import Setting
 
 _LAYERS, _POINTS = 400, 60_000
@@ -77,84 +77,16 @@ def timeline(
         buckets=buckets == "copy",
         every=int(every or 0),
     )
-    return _Layers(StepMemory(setting, run), known).points()
-
-
-@dataclass
-class _Layers:
-    """The ops of all layers, one after the other; what one layer does is evaluated once."""
-
-    step: StepMemory
-    known: Mapping[str, Fraction]
-    seen: dict[tuple[object, ...], list[tuple[str, dict[str, Fraction]]]] = field(default_factory=dict)
-
-    def worth(self, forms: list[Form]) -> Fraction:
-        """The bytes of several sizes."""
-        return evaluate(add(forms), self.known)
-
-    def count(self, part: RegionMemory) -> int:
-        """The layers of a part; raises ``ValuesError`` where they are too many."""
-        layers = int(evaluate(part.count, self.known))
+    made, points = StepProgram(setting, run), list[Point]()
+    for part in made.parts:
+        layers = int(evaluate(part.count, known))
         if layers > _LAYERS or layers * len(part.line.steps) > _POINTS:
             raise ValuesError(f"{layers} layers are too many to be drawn one by one", hint=f"at most {_LAYERS}")
-        return layers
-
-    def op_memories(
-        self, n: int, phase: str, opens: bool, again: bool = False
-    ) -> list[tuple[str, dict[str, Fraction]]]:
-        """What one layer has at each of its ops, by kind."""
-        key = (n, phase, opens, again)
-        if key not in self.seen:
-            part = self.step.parts[n]
-            found = part.forward(opens) if phase == "forward" else part.backward(opens)
-            if again and part.grouped:
-                found = [*part.again(opens), *found]
-            self.seen[key] = [
-                (t.op, {"gradients": self.worth(t.gradients), "saved activations": self.worth(t.saved),
-                        "temporaries": self.worth(t.passing)}) for t in found
-            ]  # fmt: skip
-        return self.seen[key]
-
-    def points(self) -> tuple[Point, ...]:
-        """Every op of the step."""
-        parts, points = self.step.parts, list[Point]()
-        always = {kind: evaluate(form, self.known) for kind, form in self.step.base.always}
-        counts = [self.count(part) for part in parts]
-        below, behind = Fraction(0), Fraction(0)
-
-        def put(n: int, phase: str, layer: int, saved: Fraction, passing: Fraction, grown: Fraction, opens: bool,
-                again: bool) -> None:  # fmt: skip
-            more = {"gradients": grown, "saved activations": saved, "temporaries": passing}
-            for op, sizes in self.op_memories(n, phase, opens, again):
-                found = {**always, **{kind: size + more[kind] for kind, size in sizes.items()}}
-                points.append(Point(phase, layer if parts[n].repeated else 0, op, found))
-
-        for n, part in enumerate(parts):
-            group, kept = part.grouped or 1, self.worth(part.kept)
-            for layer in range(1, counts[n] + 1):
-                opens = (layer - 1) % group == 0
-                groups = -(-layer // group) - opens  # those whose input is kept besides what the layer has itself
-                put(n, "forward", layer, below + groups * kept, Fraction(0), Fraction(0), opens, False)
-            below += counts[n] // group * kept
-        if self.step.run.step == "forward":
-            return tuple(points)
-        for n, part in reversed([*enumerate(parts)]):
-            group, kept, made = part.grouped or 1, self.worth(part.kept), self.worth(part.made)
-            below -= counts[n] // group * kept
-            for layer in range(counts[n], 0, -1):
-                groups, place = divmod(layer - 1, group)
-                saved, passing = below + groups * kept, Fraction(0)
-                if place:  # the layers of the group before this one have been computed again
-                    saved += self.worth(part.remade(part.opening, inside=True))
-                    whole, rest = self.worth(part.remade()), self.worth(part.remade(part.opening))
-                    passing = (place - 1) * whole + rest
-                grown = behind + (counts[n] - layer) * made
-                put(n, "backward", layer, saved, passing, grown, place == 0, place == group - 1)
-            behind += counts[n] * made
-        for snapshot in self.step.update():
-            sizes = {kind: evaluate(form, self.known) for kind, form in snapshot.parts}
-            points.append(Point("optimizer", 0, snapshot.op, sizes))
-        return tuple(points)
+    for shot, place in made.snapshots(known, unrolled=True):
+        layer = sum(int(number) * (run.every if over == "group" else 1) for over, number in place)
+        points.append(Point(shot.phase, layer + 1 if place else 0, shot.op, shot.bytes))
+    update = (Point(shot.phase, 0, shot.op, shot.bytes) for shot, _ in made.snapshots(known))
+    return (*(p for p in points if p.phase != "optimizer"), *(p for p in update if p.phase == "optimizer"))
 
 
 def timeline_plot(

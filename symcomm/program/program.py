@@ -1,7 +1,7 @@
 """The program of a training step: what every rank computes and exchanges, in loops with symbolic counts.
 
-A program is made from the graph of the whole model, a strategy and the conventions. The instructions of one region
-in one phase are a loop, run as often as the region stands. Quantities are folds over it.
+A program is made from the graph of the whole model, a strategy and the conventions: the placement says what every rank
+does for one microbatch, and rewrites make of that the step. Quantities are folds over it.
 """
 
 from __future__ import annotations
@@ -13,56 +13,14 @@ from typing import Generic, TypeVar
 
 from symcomm.accounting import Accounting
 from symcomm.graph.gradient import training
-from symcomm.graph.graph import Graph
-from symcomm.parallel.placement import Collective, Compute, Plan, plan
+from symcomm.graph.graph import Graph, Region
+from symcomm.parallel.placement import Compute, plan
 from symcomm.parallel.strategy import Strategy
+from symcomm.program.instructions import Program, Turn, home
+from symcomm.program.rewrites import rewrites
 
-Instruction = Collective | Compute
 Kept = TypeVar("Kept")
 ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")
-
-
-@dataclass(frozen=True)
-class Program:
-    """The instructions of a training step in the order in which they run: the plan of the whole graph.
-
-    ``spared`` are the calls (kind, tensor, phase) that the first repetition of a region does not make, because what
-    the model itself reads needs no gradient.
-    """
-
-    plan: Plan
-    accounting: Accounting
-    spared: frozenset[tuple[str, str, str]] = frozenset()
-
-    @property
-    def graph(self) -> Graph:
-        """Forward, backward and update ops of all regions."""
-        return self.plan.graph
-
-    @property
-    def strategy(self) -> Strategy:
-        """The strategy that the program carries out."""
-        return self.plan.strategy
-
-    def region_of(self, step: Instruction) -> str:
-        """The region that an instruction belongs to."""
-        return self.graph.producers[step.op].region if isinstance(step, Collective) else step.op.region
-
-    def phase_of(self, step: Instruction) -> str:
-        """The phase of an instruction; what finishes the gradient of a weight is a phase of its own."""
-        if isinstance(step, Compute):
-            return "update" if step.op.kind == "update" else step.op.phase
-        tensor = self.graph.tensors[step.tensor.split(" @ ")[0]]
-        finishing = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
-        return "gradients" if finishing and step.phase == "backward" else step.phase
-
-    def region(self, name: str) -> Plan:
-        """The plan of one region: what it reads of other regions comes from outside."""
-        if len(self.graph.regions) < 2:
-            return self.plan
-        graph = self.graph.region(name)
-        steps = tuple(step for step in self.plan.steps if self.region_of(step) == name)
-        return replace(self.plan, graph=graph, steps=steps)
 
 
 def program(
@@ -105,18 +63,38 @@ def _program(
     held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
 ) -> Program:
     # Neither the stages of a pipeline nor what is computed again change what a rank does for one microbatch.
-    alone, shared = unstaged(strategy), replace(accounting, recomputation=Accounting.recomputation)
-    if (alone, shared) != (strategy, accounting):
-        same = _program(held, alone, shared, frozen, needed)
-        return replace(same, plan=replace(same.plan, strategy=strategy), accounting=accounting)
+    shared = replace(accounting, recomputation=Accounting.recomputation)
+    same = _placed(held, unstaged(strategy), shared, frozen, needed)
+    made = replace(same, plan=replace(same.plan, strategy=strategy), accounting=accounting)
+    for rewrite in rewrites():
+        made = rewrite.apply(made)
+    return made
+
+
+@lru_cache(maxsize=64)
+def _placed(
+    held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
+) -> Program:
+    """The program as the placement gives it: what every rank does for one microbatch, and what finishes the step."""
     made = plan(training(held.it, needed, frozen), strategy, accounting)
-    if needed:
-        return Program(made, accounting)
-    # The first repetition of a region that reads the model's input does without the gradient of that input.
-    first = plan(_without_inputs(held.it, frozen), strategy, accounting)
-    kept = {(c.kind, c.tensor, c.phase) for c in first.collectives}
-    spared = frozenset((c.kind, c.tensor, c.phase) for c in made.collectives) - kept
-    return Program(made, accounting, spared)
+    spared = frozenset[tuple[str, str, str]]()
+    if not needed:
+        # The first repetition of a region that reads the model's input does without the gradient of that input.
+        first = plan(_without_inputs(held.it, frozen), strategy, accounting)
+        kept = {(c.kind, c.tensor, c.phase) for c in first.collectives}
+        spared = frozenset((c.kind, c.tensor, c.phase) for c in made.collectives) - kept
+    found, regions = Program(made, accounting, frozen=frozen), {region.name: region for region in made.graph.regions}
+    turns: list[Turn] = []
+    for step in made.steps:
+        region = regions.get(home(made.graph, step)) or Region(held.it.name)
+        if isinstance(step, Compute):
+            phase = "update" if step.op.kind == "update" else step.op.phase
+            turns.append(Turn(step, region, phase))
+            continue
+        finishes = step.phase == "update" or (step.phase == "backward" and found.of_weight(step))
+        every = (step.kind, step.tensor, step.phase) not in spared
+        turns.append(Turn(step, region, step.phase, finishes, every))
+    return replace(found, turns=tuple(turns))
 
 
 def _without_inputs(graph: Graph, frozen: frozenset[str]) -> Graph:

@@ -118,6 +118,7 @@ class DerivedQuantities:
         stage: object = None,
         chunks: int | str | None = None,
         frozen: object = None,
+        microbatches: int | str | None = None,
         step: Literal["forward", "first", "later"] = "later",
         held: object = None,
         workspace: object = None,
@@ -606,7 +607,7 @@ class DerivedQuantities:
         by: object = None,
         of: object = None,
         outputs: object = None,
-        slip: Literal["overwrite", "product_rule", "inner_derivative"] | None = None,
+        slip: Literal["adjoint_overwritten", "product_rule_forgotten", "inner_derivative_forgotten"] | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -656,7 +657,7 @@ class DerivedQuantities:
         of: object = None,
         by: object = None,
         outputs: object = None,
-        slip: Literal["overwrite", "product_rule", "inner_derivative"] | None = None,
+        slip: Literal["adjoint_overwritten", "product_rule_forgotten", "inner_derivative_forgotten"] | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

@@ -195,13 +195,24 @@ def test_each_mistake_is_derived_and_not_given():
     system = {"formulas": "y = x_1 (x_1 + 2x_2)^2", "point": "x_1 = 3, x_2 = -1"}  # right: 1 + 2*3 = 7
     assert asked("forward_mode", **system, by="x_1").at().value == 7
     # the product of tangents: 1 * 2*1*1 = 2
-    assert asked("forward_mode", **system, by="x_1", slip="product_rule").at().value == 2
+    assert asked("forward_mode", **system, by="x_1", slip="product_rule_forgotten").at().value == 2
     # for x_2 the inner derivative is 2: 3 * 2*1*2 = 12, without it 3 * 2 = 6
     assert asked("forward_mode", **system, by="x_2").at().value == 12
-    assert asked("forward_mode", **system, by="x_2", slip="inner_derivative").at().value == 6
+    assert asked("forward_mode", **system, by="x_2", slip="inner_derivative_forgotten").at().value == 6
     # the last use of x_1 is the sum: 3 * 2*1 = 6
-    assert asked("reverse_mode", **system, slip="overwrite").at().value == 6
-    assert {*TRACE_MISTAKES} == {"overwrite", "product_rule", "inner_derivative"}
+    assert asked("reverse_mode", **system, slip="adjoint_overwritten").at().value == 6
+    assert {*TRACE_MISTAKES} == {"adjoint_overwritten", "product_rule_forgotten", "inner_derivative_forgotten"}
+
+
+def test_a_wrong_answer_of_a_student_is_recognised_by_its_mistake():
+    text = "```symcomm\nask: reverse_mode\nformulas: y = x_1 (x_1 + 2x_2)^2\npoint: x_1 = 3, x_2 = -1\n```\n"
+    problem = parse_problem(text, "quiz.md")
+    key = sc.key_of(problem, problem.asks[0])
+    assert sc.check("7", key).right
+    verdict = sc.check("6", key)
+    assert verdict.mistakes == ("adjoint_overwritten",)
+    assert "adds the adjoints of all its uses" in verdict.says[0]
+    assert sc.check("5", key).verdict == "different"
 
 
 def test_formulas_are_drawn_for_each_paper_and_are_the_same_for_the_same_seed():

@@ -1,33 +1,17 @@
-"""Gradient accumulation: whether gradients are reduced for each microbatch, or once when all are added."""
+"""Gradient accumulation: gradients are reduced for each microbatch, or once when all are added."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
+
+from symcomm.program.instructions import Program, Rewrite
 
 
-@dataclass(frozen=True)
-class Accumulation:
-    """A way to accumulate the gradients of microbatches, by the name of its convention."""
-
-    name: str
-    every_microbatch: bool
-
-
-ACCUMULATION = {
-    one.name: one
-    for one in (Accumulation("reduced_once", False), Accumulation("reduced_every_microbatch", True))
-}  # fmt: skip
+def _rewritten(program: Program) -> Program:
+    """What finishes the step runs once, but for gradients that are reduced for each microbatch."""
+    often = program.accounting.accumulation == "reduced_every_microbatch"
+    turns = (replace(turn, once=turn.finishes and not (often and turn.accumulates)) for turn in program.turns)
+    return replace(program, turns=tuple(turns))
 
 
-def repeats(name: str, what: str, meshes: tuple[str, ...]) -> bool:
-    """Whether a call whose size is not that of the batch runs for each microbatch: one that gathers a sharded weight
-    to compute with, or reduces gradients between replicas.
-
-    Stages that share a weight add its gradient once, and weights are updated once.
-
-    >>> repeats("reduced_every_microbatch", "gradient of ", ("data",)), repeats("reduced_once", "weight ", ("data",))
-    (True, True)
-    """
-    if what == "weight ":
-        return True
-    return ACCUMULATION[name].every_microbatch and what.startswith("gradient") and meshes != ("pipe",)
+REWRITE = Rewrite("accumulation", 4, _rewritten)

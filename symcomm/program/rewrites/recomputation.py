@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from symcomm.errors import ValuesError, nearest
 from symcomm.graph.gradient import training
 from symcomm.graph.graph import Graph
+from symcomm.parallel.placement import Collective, Compute
+from symcomm.program.instructions import Program, Rewrite, Turn
 
 # What a convention of recomputation computes again, as ``rerun_ops`` calls it.
 RERUN = {
@@ -75,3 +79,37 @@ def _read_again(graph: Graph, names: frozenset[str], frozen: frozenset[str]) -> 
         if op.output in wanted & names and op.output not in {out for out, _ in graph.carried}:
             wanted |= {*op.inputs}
     return frozenset(names & wanted) - {out for out, _ in graph.carried}
+
+
+def _rewritten(program: Program) -> Program:
+    """What runs again stands before the backward pass of its region, with its collectives.
+
+    Of weights it gathers none: for them what runs again and backward are one phase.
+    """
+    graph = replace(program.graph, ops=tuple(op for op in program.graph.ops if op.phase == "forward"))
+    names = run_again(graph, RERUN[program.accounting.recomputation], program.frozen)
+    again: dict[str, list[Turn]] = {}
+    for turn in program.turns if names else ():
+        made = _again(program, turn, names) if turn.phase == "forward" else None
+        if made is not None:
+            again.setdefault(turn.region.name, []).append(made)
+    turns: list[Turn] = []
+    for turn in program.turns:
+        if turn.phase == "backward":
+            turns += again.pop(turn.region.name, [])
+        turns.append(turn)
+    return replace(program, turns=tuple(turns))
+
+
+def _again(program: Program, turn: Turn, names: frozenset[str]) -> Turn | None:
+    """An instruction of the forward pass as it runs a second time; None where it does not."""
+    work = turn.work
+    if isinstance(work, Compute) and work.op.output in names:
+        return replace(turn, phase="recompute")
+    if isinstance(work, Collective) and work.op in names and program.tensor(work).role != "weight":
+        why = "the forward pass of the layer is computed again, with its collectives"
+        return replace(turn, work=replace(work, why=why), phase="recompute")
+    return None
+
+
+REWRITE = Rewrite("recomputation", 2, _rewritten)

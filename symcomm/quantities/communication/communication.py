@@ -17,13 +17,11 @@ from symcomm.derivation import Derivation, Exhibit, Numbers, Witness, put
 from symcomm.dtypes import element_bytes, row_dtype, said_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
-from symcomm.graph.gradient import gradient_name
-from symcomm.graph.graph import Region
+from symcomm.parallel.placement import Collective, Compute
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program import pipeline
-from symcomm.program.program import Program, program
-from symcomm.program.rewrites.accumulation import repeats
-from symcomm.program.rewrites.recomputation import RERUN, run_again
+from symcomm.program.instructions import BETWEEN_STAGES, Program, Send, Turn
+from symcomm.program.program import program
 from symcomm.quantities.communication.call import Call
 from symcomm.quantities.communication.reasons import lead, reasons
 from symcomm.quantities.declared import Meaning, OneOf
@@ -45,133 +43,26 @@ def joint(meshes: tuple[str, ...]) -> str:
 
 
 def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> tuple[Call, ...]:
-    """Every call of one repetition of each region and training iteration, in order."""
-    graph, accounting = setting.graph, setting.accounting
-    found: list[Call] = []
-    made = program(graph, strategy, accounting, setting.frozen)
-    regions = {region.name: region for region in made.graph.regions}
-    for c in made.plan.collectives:
-        tensor = made.graph.tensors[c.tensor.split(" @ ")[0]]
-        of = made.graph.tensors.get(tensor.of, tensor)
-        weight_gradient = tensor.role == "gradient" and of.role == "weight"
-        what = {"gradient": "gradient of ", "weight": "weight "}.get(tensor.role, "")
-        what = "updated weight " if tensor.name.startswith("new(") else what
-        what = what if what else "activation " if tensor.role == "activation" else "input "
-        dtype = (gradient_dtype if weight_gradient else None) or of.dtype or setting.dtype
-        if tensor.role == "statistic":
-            of, what, dtype = tensor, "statistics ", row_dtype(tensor.dtype or setting.dtype)
-        region = regions.get(made.region_of(c)) or Region(graph.name)
-        every = (c.kind, c.tensor, c.phase) not in made.spared
-        finishes = made.phase_of(c) in ("gradients", "update")
-        found.append(
-            Call(
-                c.kind,
-                of.name,
-                what,
-                c.elements,
-                c.meshes,
-                c.phase,
-                c.why,
-                dtype,
-                region,
-                every,
-                c.op,
-                finishes,
-                tensor.name,
-            )
-        )
-    found = gathered_units(found, accounting.gathered_weights)
-    again = run_again(graph, RERUN[accounting.recomputation], setting.frozen)
-    why = "the forward pass of the layer is computed again, with its collectives"
-    weights = {w.name for w in graph.weights}  # for weights, what runs again and backward are one phase
-    found += [
-        replace(c, phase="recompute", why=why)
-        for c in found
-        if c.phase == "forward" and c.op in again and c.tensor not in weights
-    ]
-    cut = strategy.pipeline
-    if cut is None or pipeline.stage_count(cut, graph) == num(1):
-        return tuple(found)  # one stage sends nothing
-    found += _ties(setting, strategy, made, found)
-    return (*found, *_messages(setting, strategy, made))
+    """Every call of one repetition of each region and training iteration; what runs again behind the rest."""
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
+    found = [_counted(made, turn, turn.work, gradient_dtype, setting.dtype) for turn in made.turns
+             if not isinstance(turn.work, Compute)]  # fmt: skip
+    return tuple(sorted(found, key=lambda call: 2 if call.meshes == BETWEEN_STAGES else call.phase == "recompute"))
 
 
-def gathered_units(found: list[Call], convention: str) -> list[Call]:
-    """The gathers of sharded weights where units of modules are gathered as a whole.
-
-    ``whole_units`` gathers all of them again for backward, also those that no gradient reads; ``layers`` keeps what
-    stands before and behind the layers.
-    """
-    if convention not in ("whole_units", "layers"):
-        return found
-    gathers = [c for c in found if c.kind == "all-gather" and c.what == "weight "]
-    if convention == "layers":
-        kept = [c for c in gathers if not c.region.times]
-        found = [c for c in found if c.phase != "backward" or c not in kept]
-        gathers = [c for c in gathers if c.region.times]
-    again = {(c.tensor, c.meshes) for c in gathers if c.phase == "backward"}
-    why = "the unit it belongs to is gathered as a whole, though no gradient reads it"
-    return found + [
-        replace(c, phase="backward", why=why)
-        for c in gathers
-        if c.phase == "forward" and (c.tensor, c.meshes) not in again
-    ]
-
-
-def _ties(setting: Setting, strategy: Strategy, made: Program, found: list[Call]) -> list[Call]:
-    """What weights need that the first and the last stage of a pipeline share.
-
-    Each of the two stages finishes its own part of the gradient over the data, and then the two add them.
-    """
-    graph, sizes = setting.graph, strategy.sizes
-    placed = {name: made.plan.placements[gradient_name(name)] for name in (w.name for w in graph.weights)
-              if gradient_name(name) in made.plan.placements}  # fmt: skip
-    layers = pipeline.stacked(graph)
-    at, behind = graph.regions.index(layers[0]), graph.regions.index(layers[-1]) + 1
-    before, after = ({r.name for r in some} for some in (graph.regions[:at], graph.regions[behind:]))
-    ties: list[Call] = []
-    for weight in graph.weights:
-        homes = {op.region for op in graph.consumers[weight.name]}
-        if weight.name in setting.frozen or not (homes & before and homes & after):
-            continue
-        last = next(r for r in graph.regions[behind:] if r.name in homes)
-        mine = [c for c in found if c.tensor == weight.name and c.finishes]
-        ties += [replace(c, region=last) for c in mine]
-        # Cut as the weight is: the gradients of both stages are placed alike.
-        elements = graph.elements(weight.name)
-        for mesh, position in placed[weight.name]:
-            elements = elements / forms.value(sizes[mesh]) if position >= 0 else elements
-        why = "the first and the last stage use the same weight, and each has a part of its gradient"
-        dtype = mine[0].dtype if mine else weight.dtype or setting.dtype
-        ties.append(Call("all-reduce", weight.name, "gradient of ", elements, ("pipe",), "backward", why, dtype, last,
-                         finishes=True, name=gradient_name(weight.name)))  # fmt: skip
-    return ties
-
-
-def _messages(setting: Setting, strategy: Strategy, made: Program) -> Iterator[Call]:
-    """What the stages of a pipeline send: what one repetition of the layers hands to the next one.
-
-    Raises ``StrategyError`` where one kind of layer hands on more than another one.
-    """
-    graph, same = setting.graph, None
-    for region in pipeline.stacked(graph):
-        sent: list[Call] = []
-        for message in pipeline.messages(graph.region(region.name)):
-            tensor = graph.tensors[message.tensor]
-            elements = graph.elements(tensor.name)
-            for mesh, position in made.plan.placements[tensor.name]:
-                elements = elements / forms.value(strategy.sizes[mesh]) if position >= 0 else elements
-            what = "gradient of " if message.phase == "backward" else "activation "
-            dtype = tensor.dtype or setting.dtype
-            sent.append(Call("send", tensor.name, what, elements, ("pipe",), message.phase, message.why, dtype, region))
-        amounts = [(call.phase, graph.relations.expand(call.elements), call.dtype) for call in sent]
-        if same is not None and amounts != same:
-            raise StrategyError(
-                f"{' and '.join(r.name for r in pipeline.stacked(graph))} hand on different tensors, so that the "
-                "boundaries between stages differ", hint="cut one kind of layer into stages: part(...)",
-            )  # fmt: skip
-        same = amounts
-    yield from sent
+def _counted(made: Program, turn: Turn, work: Collective | Send, gradient_dtype: str | None, dtype: str) -> Call:
+    tensor = made.tensor(work)
+    of = made.graph.tensors.get(tensor.of, tensor)
+    what = {"gradient": "gradient of ", "weight": "weight ", "activation": "activation "}.get(tensor.role, "input ")
+    if isinstance(work, Send):
+        what = "gradient of " if work.phase == "backward" else "activation "
+    elif tensor.name.startswith("new("):
+        what = "updated weight "
+    wide = (gradient_dtype if made.of_weight(work) else None) or of.dtype or dtype
+    if tensor.role == "statistic":
+        of, what, wide = tensor, "statistics ", row_dtype(tensor.dtype or dtype)
+    return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region,
+                turn.every, turn.finishes, turn.once, turn.accumulates, tensor.name)  # fmt: skip
 
 
 def derive(
@@ -213,7 +104,7 @@ def derive(
     setting = setting.divided(strategy)
     setting = setting.freeze(frozen)
     every = calls(setting, strategy, gradient_dtype)
-    if microbatches is not None and not any(_repeated(c, setting.accounting) for c in every):
+    if microbatches is not None and not any(_repeated(c) for c in every):
         hint = "accounting: reduced_every_microbatch"
         raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
     per_rank = setting.accounting.communication.endswith("per_rank")
@@ -228,7 +119,7 @@ def derive(
     ]
     work = Work(setting, *strategy.forms, m)
     touched = _touched(setting, strategy, chosen, every, gradient_dtype)
-    if m != num(1) and any(c.finishes and repeats("reduced_every_microbatch", c.what, c.meshes) for c in chosen):
+    if m != num(1) and any(c.accumulates for c in chosen):
         touched.append("accumulation")
     title = (
         f"Communication of {_title(strategy)}"
@@ -352,7 +243,7 @@ def _text(members: list[Call]) -> str:
 def _volume(
     work: Work, name: str, n: Form, members: Sequence[Call], held: pipeline.Held, microbatches: Form
 ) -> _Payload:
-    setting, call = work.setting, members[0]
+    call = members[0]
     wide = element_bytes(call.dtype)
     text = f"{said_bytes(wide)[0].upper()}{said_bytes(wide)[1:]} an element ({call.dtype})"
     if call.kind == "send":
@@ -363,8 +254,7 @@ def _volume(
     if call.region.times:
         each = f"each of the `{call.region.times}` layers" if call.every_layer else "every layer but the first"
         text += f", in {each}"
-    accounting = setting.accounting
-    if _repeated(call, accounting) and microbatches != num(1):
+    if _repeated(call) and microbatches != num(1):
         times = product(microbatches, times)
         text += "; they are made for each microbatch"
 
@@ -443,9 +333,9 @@ def _exchanged(kind: str, accounting: Accounting, k: Form, groups: Form, numbers
     return {"sent_per_rank": sent, "sent_and_received_per_rank": moved, "all_links": ranks * sent * side_by_side}[how]
 
 
-def _repeated(call: Call, accounting: Accounting) -> bool:
+def _repeated(call: Call) -> bool:
     """Whether a call is made for each microbatch though its size is not that of the batch."""
-    return (call.finishes or call.what == "weight ") and repeats(accounting.accumulation, call.what, call.meshes)
+    return not call.once and (call.accumulates or call.what == "weight ")
 
 
 def _counted_text(accounting: Accounting, kind: str) -> str:

@@ -16,7 +16,7 @@ from symcomm.graph.ops import MAP
 from symcomm.parallel.placement import PARTIAL, Compute
 from symcomm.parallel.strategy import Strategy
 from symcomm.printing import plain
-from symcomm.program.program import Program
+from symcomm.program.instructions import Program
 from symcomm.quantities.communication.call import Call
 from symcomm.setting import Setting
 

@@ -19,8 +19,6 @@ from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import Same, program, unstaged
-from symcomm.program.rewrites.accumulation import repeats
-from symcomm.program.rewrites.recomputation import RERUN, run_again
 from symcomm.quantities.communication.call import Call
 from symcomm.quantities.communication.communication import calls
 from symcomm.quantities.counting.flops import counted
@@ -126,21 +124,15 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
 
     Raises ``AccountingError`` where exact additions are asked for and a summed axis is cut.
     """
-    accounting = setting.accounting
-    shared = replace(accounting, recomputation=Accounting.recomputation)
+    shared = replace(setting.accounting, recomputation=Accounting.recomputation)
     graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy), setting.frozen)
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
+    names = {t.work.op.output for t in made.turns if t.phase == "recompute" and isinstance(t.work, Compute)}
+    again = (replace(o, phase="backward", again=True) for o in ops if o.phase == "forward" and o.op.output in names)
     phases = {"recompute": "backward"}
     every = calls(setting, strategy, gradient_dtype)
-    how = accounting.accumulation
-    made_calls = [
-        ("end" if c.finishes and not repeats(how, c.what, c.meshes) else phases.get(c.phase, c.phase), c)
-        for c in every
-    ]
-    names = run_again(setting.graph, RERUN[accounting.recomputation], setting.frozen)
-    if names:
-        again = [o for o in ops if o.phase == "forward" and o.op.output in names]
-        ops += tuple(replace(o, phase="backward", again=True) for o in again)
-    return Load(graph, strategy, ops, tuple(made_calls))
+    timed = tuple(("end" if c.once else phases.get(c.phase, c.phase), c) for c in every)
+    return Load(graph, strategy, (*ops, *again), timed)
 
 
 @lru_cache(maxsize=64)

@@ -30,7 +30,7 @@ Output = Annotated[str, Meaning("the output that is differentiated; every one wh
 
 
 Slip = Annotated[
-    Literal["overwrite", "product_rule", "inner_derivative"] | None,
+    Literal["adjoint_overwritten", "product_rule_forgotten", "inner_derivative_forgotten"] | None,
     Meaning("a mistake to be made, for the wrong answers of exams; the steps are then wrong"),
 ]
 

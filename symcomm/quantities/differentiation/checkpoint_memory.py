@@ -37,7 +37,9 @@ def derive(
                          witness=lambda numbers: len(range(1, _whole(distance, numbers))))  # fmt: skip
     work.define("M", Total((kept, inside)), VALUE, "add", "While the last segment is reversed.",
                 witness=lambda numbers: chain(_whole(total, numbers), _whole(distance, numbers)))  # fmt: skip
-    made = setting.derivation("Values kept for the reverse sweep of a chain", work.steps)
+    meanings = {"T": "operations of the chain", "k": "operations between two checkpoints"}
+    own = replace(setting.notation, meanings={**meanings, **setting.notation.meanings})
+    made = replace(setting, notation=own).derivation("Values kept for the reverse sweep of a chain", work.steps)
     whole = Condition(product(distance, Floor(Ratio(total, distance))), "=", total)
     return replace(made, where=(whole,))
 

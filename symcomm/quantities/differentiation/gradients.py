@@ -126,7 +126,12 @@ def _saved(setting: Setting, rows: set[int]) -> list[Exhibit]:
         return []
     kept = [one for one in saved_tensors(setting) if one.row in rows or {*one.readers} & _of(setting, rows)]
     lines = tuple(
-        (f"`{bare(one.tensor.partition('·')[0])}`", one.what, setting.written(one.elements), ", ".join(one.readers))
+        (
+            f"`{bare(one.tensor.partition('·')[0])}`",
+            one.what,
+            setting.written(one.elements),
+            ", ".join(f"`{reader}`" for reader in one.readers),
+        )
         for one in kept
     )
     columns = ("tensor", "what", "elements", "for the gradient of")

@@ -46,6 +46,6 @@ def derive(
     rows = tuple((f"`{one}`", cell(vector.get(one, found[0] * 0)), cell(value))
                  for one, value in zip(inputs, found, strict=True))  # fmt: skip
     table = Exhibit(f"The Hessian of `{output}` times a vector", ("input", "vector", "product"), rows)
-    steps, answer_name = hessian_steps(made, output, vector, name)
+    steps, answer_name, sweep = hessian_steps(made, output, vector, name)
     return answer(setting, f"Hessian of `{output}` times a vector, component of `{name}`",
-                  last(steps, answer_name), [table])  # fmt: skip
+                  last(steps, answer_name), [sweep, table])  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -14,14 +14,15 @@ from symcomm.graph.graph import Tensor
 from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
+from symcomm.program.alive import Free, Instruction, Keep, OpRun
 from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.quantities.memory.activation_memory import bytes_of
-from symcomm.quantities.memory.recomputed_steps import RecomputedSteps, Turn, phase_of
+from symcomm.quantities.memory.recomputed_steps import PassStep, RecomputedSteps, phase_of
 from symcomm.quantities.memory.saved import Saved, keeper, storage
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.setting import Setting
 
-SAVED, PASSING, GRADIENT = "saved", "temporaries", "gradients"
+SAVED, PASSING, GRADIENT = "saved activations", "temporaries", "gradients"
 TENSORS = ("input", "activation")  # of what is kept; the rest are masks, indices and statistics beside a tensor
 Key = tuple[str, tuple[str, ...]]
 
@@ -46,7 +47,8 @@ class Lifetimes:
     and rotations for itself; ``single_unit`` that all weights of the model are gathered at once, so that no layer
     gathers its own and gradients are whole until all of them are there. ``added`` names weights that have a gradient
     already, to which a new one is added as soon as it is made. ``split`` runs the gradients of weights after all
-    others: what they read is alive between the two.
+    others: what they read is alive between the two. ``unreduced`` leaves the gradients of weights as each rank
+    has made them.
     """
 
     setting: Setting
@@ -58,6 +60,7 @@ class Lifetimes:
     single_unit: bool = False
     added: frozenset[str] = frozenset()
     split: bool = False
+    unreduced: bool = False
     storages: list[Storage] = field(default_factory=list)
     constants: list[Form] = field(default_factory=list)
     current: dict[Key, Storage] = field(default_factory=dict)
@@ -71,7 +74,8 @@ class Lifetimes:
         self.kept = () if nothing else self.keeper.collect()
         self.roots = {item.tensor for item in self.kept if item.what in TENSORS}
         whole = self.recomputation == "full"
-        reruns = RecomputedSteps(self.graph, self.plan.steps, self.setting.accounting, frozenset(self.roots), whole)
+        steps = tuple(s for s in self.plan.steps if not (self.unreduced and self.reduces(s)))
+        reruns = RecomputedSteps(self.graph, steps, self.setting.accounting, frozenset(self.roots), whole)
         self.again = frozenset[str]() if nothing else reruns.rerun([item.tensor for item in self.back])
         self.steps = reruns.turns(self.again)
         self.start = next((n for n, s in enumerate(self.steps) if s.phase == "backward"), len(self.steps))
@@ -96,7 +100,7 @@ class Lifetimes:
             self.keep_tables(nothing)
 
     @property
-    def for_weights(self) -> list[Turn]:
+    def for_weights(self) -> list[PassStep]:
         """The steps of the backward pass that no gradient of an input needs."""
         graph, needed = self.graph, set[str]()
         mine = [t.work for t in self.steps if t.phase == "backward" and isinstance(t.work, Compute)]
@@ -116,13 +120,6 @@ class Lifetimes:
             return work.tensor not in needed if gradient else bool(readers) and all(map(late, readers))
 
         return [t for t in self.steps if t.phase == "backward" and not t.again and late(t.work)]
-
-    @cached_property
-    def waiting(self) -> tuple[list[Form], list[Form]]:
-        """What the gradients of weights still read when those of the inputs are done: what was kept, and gradients."""
-        alive = [s for s in self.storages if s.born < self.middle <= s.dies]
-        passing = [s.size for s in alive if s.kind == PASSING and self.stored(s.root)]
-        return [s.size for s in alive if s.kind == SAVED], passing
 
     @cached_property
     def back(self) -> tuple[Saved, ...]:
@@ -219,7 +216,14 @@ class Lifetimes:
         """The mesh axes along which the gradient of a weight is cut when it is kept."""
         if self.single_unit:
             return ()
+        if self.unreduced:
+            return next((self.part(step.output) for step in self.plan.steps if isinstance(step, Compute)
+                         and step.op.output == f"d({weight})" and step.part != "statistics"), ())  # fmt: skip
         return self.part(place(self.graph.tensors[weight], self.setting.graph, self.rules, "gradient"))
+
+    def reduces(self, step: Collective | Compute) -> bool:
+        """Whether a step makes the gradient of a weight what it is to be on each rank."""
+        return isinstance(step, Collective) and step.tensor in self.finished
 
     @cached_property
     def finished(self) -> frozenset[str]:
@@ -276,6 +280,8 @@ class Lifetimes:
     def keep(self) -> None:
         """Says which storages are kept; masks and statistics are storages of their own, made beside a tensor."""
         for item in self.kept:
+            if item in self.given:
+                continue
             size = bytes_of(self.setting, item)
             known = [s for s in self.storages if self.owner(s.root) == item.tensor and s.born < self.start
                      and forms.value(s.size) == forms.value(size)]  # fmt: skip
@@ -287,7 +293,7 @@ class Lifetimes:
             last.dies = len(self.steps) if last.dies < self.start else last.dies
         for item in self.back if any(t.again for t in self.steps) else ():
             if item.what not in TENSORS:
-                born = self.first_use(item, self.start)
+                born = max(self.first_use(item, self.start), self.start)
                 self.storages.append(
                     Storage(item.tensor, bytes_of(self.setting, item), PASSING, born, self.last_use(item))
                 )
@@ -297,12 +303,7 @@ class Lifetimes:
         return storage(self.graph, root, self.setting.accounting)
 
     def first_use(self, item: Saved, start: int = 0) -> int:
-        """When a mask, or the statistics of rows, come into being: with the first op that reads or makes them.
-
-        Token ids and labels are there from the first step on.
-        """
-        if item in self.given:
-            return -1
+        """When a mask, or the statistics of rows, come into being: with the first op that reads or makes them."""
         for at, turn in enumerate(self.steps[start:], start):
             step = turn.work
             if not isinstance(step, Collective) and (item.tensor in step.op.inputs or step.op.output == item.tensor):
@@ -329,25 +330,33 @@ class Lifetimes:
 
     # -- what is alive --------------------------------------------------------------------------------------------
 
-    def sizes(self, kind: str, at: int) -> list[Form]:
-        return [s.size for s in self.storages if s.kind == kind and s.born <= at <= s.dies]
+    def instructions(
+        self, steps: range, run: Callable[[int], OpRun | None], own: Collection[str] | None = None,
+        there: Collection[str] = (), closed: bool = False,
+    ) -> tuple[Instruction, ...]:  # fmt: skip
+        """What some steps keep and free, and the steps themselves as ``run`` has them.
 
-    def saved(self, at: int, marked: Collection[str] | None = None) -> tuple[list[Form], list[Form]]:
-        """What is kept of this layer while a step runs: the tensors that are ``marked`` (or all), and the others."""
-        alive = [s for s in self.storages if s.kind == SAVED and s.born <= at <= s.dies]
-        mine = [marked is None or s.root in marked for s in alive]
-        kept = [s.size for s, own in zip(alive, mine, strict=True) if own]
-        return kept, [s.size for s, own in zip(alive, mine, strict=True) if not own]
+        What is kept for backward is called a temporary where it is not in ``own``; what is ``there`` already is not
+        kept again. Where the steps are ``closed``, nothing but what is kept is left.
+        """
+        end = steps[-1] if steps and (closed or steps[-1] == len(self.steps) - 1) else -1
+        stays = (GRADIENT, SAVED) if closed else (GRADIENT,)
+        counted = [s for s in self.storages if s.dies >= 0 and (s.kind != PASSING or self.stored(s.root))]
+        found: list[Instruction] = []
+        for at in steps:
+            found += [Keep(self.kind(s, own), s.size) for s in counted if max(s.born, 0) == at and s.root not in there]
+            inside = self.inside(at)
+            found += [Keep(PASSING, size) for size in inside]
+            one = run(at)
+            found += [one] if one is not None else []
+            found += [Free(PASSING, size) for size in inside]
+            ends = [s for s in counted if (s.dies == at and s.kind != GRADIENT)
+                    or (at == end and s.born <= at <= s.dies and s.kind not in stays)]  # fmt: skip
+            found += [Free(self.kind(s, own), s.size) for s in ends]
+        return tuple(found)
 
-    def gradients(self, at: int) -> list[Form]:
-        """The gradients of this layer's weights that are finished, as they are kept."""
-        return self.sizes(GRADIENT, at)
-
-    def temporaries(self, at: int) -> list[Form]:
-        """What one step makes and reads that is neither kept nor a state, with gradients inside composite functions."""
-        found = [s.size for s in self.storages
-                 if s.kind == PASSING and s.born <= at <= s.dies and self.stored(s.root)]  # fmt: skip
-        return [*found, *self.inside(at)]
+    def kind(self, storage: Storage, own: Collection[str] | None) -> str:
+        return PASSING if storage.kind == SAVED and own is not None and storage.root not in own else storage.kind
 
     def stored(self, root: str) -> bool:
         tensor = self.graph.tensors.get(root)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import sympy as sp
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
+from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact, rational
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Num, Sym, evaluate, names
-from symcomm.parallel.strategy import PipelineCut
+from symcomm.form import Form, Num, Sym, Total, evaluate
+from symcomm.parallel.strategy import PipelineCut, degree
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.pipeline import stage_count
 from symcomm.program.program import ONE_RANK
@@ -21,11 +21,12 @@ from symcomm.quantities.declared import Meaning, Reads
 from symcomm.quantities.memory.allocated_memory import block
 from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, training
 from symcomm.quantities.memory.capacity import in_bytes
-from symcomm.quantities.memory.region_memory import StepOptions, add
+from symcomm.quantities.memory.lifetimes import PASSING, SAVED
+from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.saved import conventions
-from symcomm.quantities.memory.stage_memory import StageMemory, snapshots, whole
+from symcomm.quantities.memory.stage_memory import StageMemory, accumulated, snapshots, whole
 from symcomm.quantities.memory.state_memory import recipe_of
-from symcomm.quantities.memory.step_memory import Snapshot, StepMemory
+from symcomm.quantities.memory.step_program import Snapshot, StepProgram
 from symcomm.quantities.options import (
     Amount,
     Chunks,
@@ -33,6 +34,7 @@ from symcomm.quantities.options import (
     Every,
     Frozen,
     Held,
+    Microbatches,
     RecipeName,
     Recomputation,
     ScheduleName,
@@ -41,6 +43,9 @@ from symcomm.quantities.options import (
 )
 from symcomm.setting import Setting, Work, named
 from symcomm.units import BYTE, Quantity
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 KINDS = {
     "weights": "M_W",
@@ -67,6 +72,7 @@ def derive(
     stage: StageNumber | None = None,
     chunks: Chunks | None = None,
     frozen: Frozen | None = None,
+    microbatches: Microbatches | None = None,
     step: Annotated[
         Literal["forward", "first", "later"], Meaning("the forward pass alone, the first step or a later one")
     ] = "later",
@@ -93,7 +99,8 @@ def derive(
     ``recomputation`` is that of ``activation_memory``: of a model of several parts, the layers that are repeated are
     computed again and what stands before and behind them is not. ``every`` computes groups of so many layers again,
     each from its first input. ``schedule``, ``stage`` (0 is the first) and ``chunks`` belong to a pipeline: what stands
-    before the layers is on the first stage, what stands behind them on the last one.
+    before the layers is on the first stage, what stands behind them on the last one. ``microbatches`` run one after the
+    other; where gradients are reduced once for all of them, each rank adds up whole ones until then.
 
     ``step`` is ``forward`` (that pass alone), the ``first`` step (the update makes the optimizer's states, weight by
     weight) or a ``later`` one. Named terms that are no tensor of the graph: ``held`` tensors; a ``workspace`` for the
@@ -120,20 +127,13 @@ def derive(
         buckets == "copy",
         0 if every is None else _number(every, "every", 1),
     )
-    found = follow(setting, run, schedule, stage, chunks)
+    found = follow(setting, run, schedule, stage, chunks, microbatches)
     values = setting.graph.relations.complete(setting.values)
-    missing = [n for m in found for _, f in m.parts for n in names(f) if n not in values]
-    if missing:
-        raise ValuesError(
-            f"which op is the peak depends on the sizes: no value is given for {', '.join(dict.fromkeys(missing))}",
-            hint=f"for instance {missing[0]}=8",
-        )
     worth = [_worth(snapshot, values, rounding) for snapshot in found]
     totals = [sum(w.values(), Fraction(0)) for w in worth]
     top = max(range(len(found)), key=lambda n: totals[n])
     peak = found[top]
-    parts = {**dict(peak.parts), "rounding": Num(worth[top]["rounding"], BYTE)}
-    work = Work(setting, *(strategy.forms if strategy else ()), *parts.values())
+    work = Work(setting, *(strategy.forms if strategy else ()), *(size for _, size in peak.alive), *peak.held)
     where = f"{_where(peak)}, while it makes {peak.op}" if peak.phase != "optimizer" else "update by the optimizer"
     where += f" ({peak.when})" if peak.when else ""
     if peak.phase == "optimizer" and run.copies:
@@ -141,12 +141,13 @@ def derive(
     terms: list[Form] = []
     for kind, letter in KINDS.items():
         if worth[top].get(kind):
-            form = in_bytes(sp.factor_terms(setting.graph.relations.gather(sp.expand(forms.value(parts[kind])))))
+            form = in_bytes(sp.factor_terms(setting.graph.relations.gather(sp.expand(_alive(peak, kind, worth[top])))))
             text = _SAID.get(kind, f"The {kind} that are alive at the peak: {where}.")
             work.steps.append(Step(_free(work, letter), form, BYTE, Reason("alive", text)))
             work.known[work.steps[-1].name] = forms.value(form)
             terms.append(Sym(work.steps[-1].name))
-    work.define("M_peak", add(terms), BYTE, "add", f"The peak is in the {where}.",
+    total = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else Num(Fraction(0), BYTE)
+    work.define("M_peak", total, BYTE, "add", f"The peak is in the {where}.",
                 witness=lambda numbers: max(totals))  # fmt: skip
     exhibit = _exhibit(found, worth, totals, top)
     title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
@@ -160,20 +161,37 @@ def derive(
     touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy, asked)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         touched.append("gathered_weights")
+    several = microbatches is not None or (strategy is not None and strategy.pipeline is not None)
+    if (
+        several
+        and strategy is not None
+        and any(rule.axis == "first" and "gradient" in rule.on for _, rule in strategy.rules)
+    ):
+        touched.append("accumulation")
     return setting.derivation(title, work.steps, touched, [exhibit], notes)
 
 
-def follow(setting: Setting, run: StepOptions, schedule: str | None, stage: object, chunks: object) -> list[Snapshot]:
+def follow(
+    setting: Setting, run: StepOptions, schedule: str | None, stage: object, chunks: object, microbatches: object
+) -> list[Snapshot]:
     """The snapshots of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
     cut = run.strategy.pipeline
     check_groups(setting, run, cut, chunks)
-    if cut is None:
-        return StepMemory(setting, run).snapshots()
+    if cut is None and microbatches is None:
+        values = setting.graph.relations.complete(setting.values)
+        return [snapshot for snapshot, _ in StepProgram(setting, run).snapshots(values)]
     for option, wrong in (
         ("step: forward", run.step == "forward"), ("held", bool(run.held)), ("units: model", run.single_unit)
     ):  # fmt: skip
+        if wrong and cut is None:
+            raise ValuesError(f"'{option}' is of a step of one microbatch", hint="leave 'microbatches' out")
         if wrong:
             raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
+    if cut is None:
+        return accumulated(setting, run, degree(str(microbatches)))
+    if microbatches is not None:
+        hint = f"pipeline(..., microbatches={microbatches})"
+        raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
     name = schedule or USUAL_SCHEDULE
     pieces = evaluate(chunks_of(find(name), None if chunks is None else _number(chunks, "chunks", 1)), {})
     at = StageMemory(name, _number(stage or 0, "stage", 0), int(pieces))
@@ -209,13 +227,26 @@ _SAID = {
 
 
 def _worth(snapshot: Snapshot, values: Mapping[str, Fraction], rounding: str) -> dict[str, Fraction]:
-    """The bytes of each kind; of the rounding, what fresh storages take more than was asked for."""
-    found = {kind: evaluate(form, values) for kind, form in snapshot.parts}
-    more = Fraction(0)
-    for count, sizes in snapshot.fresh if rounding != "none" else ():
-        each = [evaluate(size, values) for size in sizes]
-        more += evaluate(count, values) * sum((block(size, rounding) - size for size in each), Fraction(0))
+    """The bytes of each kind; of the rounding, what storages take more than was asked for that no freed memory was
+    there for: weights and what is kept, in the forward pass everything.
+    """
+    held = [evaluate(size, values) for size in snapshot.held]
+    found, more = {**snapshot.bytes, "held tensors": sum(held, Fraction(0))}, Fraction(0)
+    if rounding != "none":
+        fresh = ("weights", SAVED, *([PASSING] if snapshot.phase == "forward" else []))
+        alive = ((kind, size, count) for (kind, size), (_, count) in snapshot.alive.items())
+        pieces = [(count, evaluate(size, values)) for kind, size, count in alive if kind in fresh]
+        pieces += [(Fraction(1), size) for size in held]
+        more = sum((count * (block(size, rounding) - size) for count, size in pieces), Fraction(0))
     return {**found, "rounding": more}
+
+
+def _alive(snapshot: Snapshot, kind: str, worth: Mapping[str, Fraction]) -> Expr:
+    """The bytes of a kind as an expression in the sizes."""
+    if kind == "held tensors":
+        return sp.Add(*map(forms.value, snapshot.held))
+    pieces = [count * forms.value(size) for (one, size), (count, _) in snapshot.alive.items() if one == kind]
+    return sp.Add(*pieces) if pieces else rational(worth[kind])
 
 
 def _number(said: object, name: str, least: int, most: int = 10**6) -> int:

@@ -12,7 +12,7 @@ from symcomm.quantities.memory.saved import storage
 
 
 @dataclass(frozen=True)
-class Turn:
+class PassStep:
     """A step of the plan when it is its turn; ``again`` is one of the forward pass that the backward pass repeats."""
 
     work: Collective | Compute
@@ -45,7 +45,7 @@ class RecomputedSteps:
                 queue += [n for n in made.inputs if storage(self.graph, n, self.accounting) not in self.kept]
         return frozenset(found)
 
-    def turns(self, again: frozenset[str]) -> list[Turn]:
+    def turns(self, again: frozenset[str]) -> list[PassStep]:
         """The plan's steps, and before the first gradient that reads a result which was dropped, those that make it.
 
         What is computed again hangs together by the results that one op hands to another: each such region runs at
@@ -53,12 +53,12 @@ class RecomputedSteps:
         """
         steps = [s for s in self.steps if isinstance(s, Collective) or s.op.kind != "update"]
         forward = [s for s in steps if phase_of(s) == "forward"]
-        backward = [Turn(s) for s in steps if phase_of(s) == "backward"]
+        backward = [PassStep(s) for s in steps if phase_of(s) == "backward"]
         for region in (again,) if self.whole and again else self.regions(again):
-            mine = [Turn(s, True) for s in forward if made_by(s) in region]
+            mine = [PassStep(s, True) for s in forward if made_by(s) in region]
             first = next((n for n, t in enumerate(backward) if self.whole or self.reads(t, region)), len(backward))
             backward[first:first] = mine
-        return [*map(Turn, forward), *backward]
+        return [*map(PassStep, forward), *backward]
 
     def regions(self, names: frozenset[str]) -> list[frozenset[str]]:
         """The results that hang together, in the order of the table."""
@@ -68,7 +68,7 @@ class RecomputedSteps:
         found = nx.weakly_connected_components(self.graph.nx.subgraph(names))
         return sorted(map(frozenset, found), key=lambda region: max(order[name] for name in region))
 
-    def reads(self, turn: Turn, region: frozenset[str]) -> bool:
+    def reads(self, turn: PassStep, region: frozenset[str]) -> bool:
         """Whether a step of the backward pass reads what a region makes, or a mask that is drawn in it."""
         if isinstance(turn.work, Collective):
             return turn.work.tensor in region

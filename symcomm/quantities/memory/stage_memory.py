@@ -1,24 +1,24 @@
-"""What is alive on one stage of a pipeline: its schedule, task by task, with the microbatches in flight."""
+"""What is alive on one rank over several microbatches: the schedule of its stage, task by task."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain
 
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Ratio, Sym, evaluate, names, num, product
+from symcomm.form import Form, Ratio, Sym, evaluate, names, num
 from symcomm.parallel.strategy import PipelineCut
 from symcomm.program import pipeline
+from symcomm.program.alive import Amounts, Fold, Instruction
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
-from symcomm.quantities.memory.region_memory import NOTHING, StepOptions, add
-from symcomm.quantities.memory.step_memory import Base, Snapshot, StepMemory
+from symcomm.quantities.memory.passes import StepOptions
+from symcomm.quantities.memory.step_program import Snapshot, StepProgram
 from symcomm.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"
-_OWN = ("saved activations", "temporaries")
 _PIECES = 40_000  # of work that are followed one by one
 
 
@@ -41,47 +41,39 @@ class StageMemory:
 
 
 @dataclass(frozen=True)
-class Instant:
-    """A task of the schedule as it begins: the other pieces in flight by their chunk, and whether they wait for the
-    gradients of the weights alone, and the chunks with gradients. ``beside`` is a forward that overlaps with it.
+class TaskStart:
+    """A task as it begins: when in the schedule, with how many pieces in flight, and whether its weights have gradients
+    by then. ``beside`` is a forward that overlaps with it.
     """
 
     task: Task
     when: str
-    flying: tuple[tuple[tuple[int, bool], int], ...]
-    there: frozenset[int]
+    count: int
+    there: bool
     beside: Task | None = None
 
-    @property
-    def count(self) -> int:
-        """The pieces in flight, with those that the task and what overlaps with it work on."""
-        return sum(n for _, n in self.flying) + (1 if self.beside is None else 2)
 
-
-def instants(items: Sequence[Sequence[Task]]) -> list[Instant]:
-    """Every task of a stage with what is in flight besides it.
+def started(items: Sequence[Sequence[Task]]) -> Iterator[TaskStart]:
+    """Every task of a stage as it begins; those that overlap are one.
 
     A stage warms up until its first backward task, and cools down after its last forward task.
     """
     first = next(n for n, item in enumerate(items) if any(t.kind in "BD" for t in item))
     last = max(n for n, item in enumerate(items) if any(t.kind == "F" for t in item))
-    flying: dict[tuple[int, int], bool] = {}
-    there: frozenset[int] = frozenset()
-    found = []
+    flying: set[tuple[int, int]] = set()
+    there: set[int] = set()
     for n, item in enumerate(items):
-        mine = {(t.chunk, t.microbatch) for t in item}
+        count = len(flying | {(t.chunk, t.microbatch) for t in item})
         when = WARM if n < first else STEADY if n <= last else COOL
-        others = Counter((piece[0], waits) for piece, waits in flying.items() if piece not in mine)
         forward, *after = sorted(item, key=lambda t: t.kind != "F")
         task, beside = (after[0], forward) if after else (forward, None)
-        found.append(Instant(task, when, tuple(sorted(others.items())), there, beside))
+        yield TaskStart(task, when, count, task.chunk in there, beside)
         for task in item:
             if task.kind in "FB":
-                flying[task.chunk, task.microbatch] = task.kind == "B"
+                flying.add((task.chunk, task.microbatch))
             else:
-                flying.pop((task.chunk, task.microbatch))
-                there |= {task.chunk}
-    return found
+                flying.discard((task.chunk, task.microbatch))
+                there.add(task.chunk)
 
 
 def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: StageMemory) -> list[Snapshot]:
@@ -123,10 +115,27 @@ def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: StageMem
         raise StrategyError(f"chunks of {record.name} would hold different kinds of layers", hint="schedule: 1f1b")
     counts = held.counts or tuple((region.name, Sym(region.times)) for region in pipeline.stacked(graph))
     each = tuple((name, Ratio(count, num(share)) if share > 1 else count) for name, count in counts)
-    run = replace(run, layers=each, chunks=at.chunks)
+    run = replace(run, layers=each, chunks=at.chunks, unreduced=unreduced(setting, count))
     ends = tuple(mine.index(end) if end in mine else None for end in (0, int(stages * share) - 1))
-    walk = _Walk(StepMemory(microbatched(setting, cut.microbatches), run, held.regions), ends, at, values)
-    return [*walk.passes(instants(tasks)), *walk.step.update()]
+    step = StepProgram(microbatched(setting, cut.microbatches), run, held.regions)
+    return _Walk(step, values, ends, "microbatch" if at.chunks == 1 else "chunk").snapshots(tasks)
+
+
+def accumulated(setting: Setting, run: StepOptions, microbatches: Form) -> list[Snapshot]:
+    """What is alive where a rank runs one microbatch after the other: from the second one on, all are alike.
+
+    Raises ``ValuesError`` where their number is not known.
+    """
+    values = setting.graph.relations.complete(setting.values)
+    count = whole(microbatches, values, "microbatches")
+    run = replace(run, unreduced=unreduced(setting, count))
+    tasks = [[Task(kind, n)] for n in range(min(count, 2)) for kind in "FD"]
+    return _Walk(StepProgram(microbatched(setting, microbatches), run), values).snapshots(tasks)
+
+
+def unreduced(setting: Setting, microbatches: int) -> bool:
+    """Whether the gradients of several microbatches are added on a rank before they are reduced."""
+    return microbatches > 1 and setting.accounting.accumulation == "reduced_once"
 
 
 def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
@@ -143,93 +152,60 @@ def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
 
 @dataclass
 class _Walk:
-    step: StepMemory
-    ends: tuple[int | None, ...]
-    at: StageMemory
+    """Follows the tasks of a rank; ``ends`` are the chunks with what stands before the layers, and behind them."""
+
+    step: StepProgram
     values: Mapping[str, Fraction]
+    ends: tuple[int | None, ...] = (0, 0)
+    pieces: str = "microbatch"
+    bodies: dict[tuple[str, tuple[int, ...], bool], list[Instruction]] = field(default_factory=dict)
 
     def chunk(self, number: int) -> tuple[int, ...]:
         """The parts that a chunk runs through; what stands before or behind the layers is on the chunk at that end."""
         parts = self.step.parts
-        layers = [n for n, part in enumerate(parts) if part.repeated]
+        layers = [n for n, part in enumerate(parts) if part.repeated] or [0, len(parts) - 1]
         return tuple(
             n for n in range(len(parts))
             if layers[0] <= n <= layers[-1] or number == self.ends[0 if n < layers[0] else 1]
         )  # fmt: skip
 
-    def left(self, number: int) -> Form:
-        """What a microbatch in flight keeps of a chunk."""
-        return add(self.step.parts[n].left for n in self.chunk(number))
+    def body(self, task: Task, there: bool = False) -> list[Instruction]:
+        """What a task keeps and frees, and what it runs."""
+        mine = self.chunk(task.chunk)
+        key = (task.kind, mine, there)
+        if key not in self.bodies:
+            made = self.step.forward(mine) if task.kind == "F" else self.step.backward(mine, task.kind, there)
+            self.bodies[key] = [*made]
+        return self.bodies[key]
 
-    def gradients(self, number: int) -> Form:
-        width = self.step.run.recipe.gradient
-        parts = [self.step.parts[n] for n in self.chunk(number)]
-        return add(part.times(0, add(part.pieces("gradient", width))) for part in parts)
+    def snapshots(self, tasks: Sequence[Sequence[Task]]) -> list[Snapshot]:
+        """The ops that may be the peak. Of tasks that do the same at the same time of the schedule, that is the one
+        which begins with the most.
+        """
+        starts = [*started(tasks)]
+        fold, best = Fold(self.values), dict[tuple[object, ...], tuple[Fraction, int, Amounts]]()
+        for start in starts:
+            self.body(start.task, start.there)
+        self.step.check_sizes(chain(self.step.start(), *self.bodies.values(), self.step.update()), self.values)
+        for one in self.step.start():
+            fold.skip(one)
+        for n, start in enumerate(starts):
+            beside = None if start.beside is None else self.chunk(start.beside.chunk)
+            key = (start.when, start.task.kind, self.chunk(start.task.chunk), start.there, beside)
+            if key not in best or fold.total > best[key][0]:
+                best[key] = fold.total, n, dict(fold.alive)
+            for task in (start.beside, start.task):
+                fold.add(fold.change(self.body(task, start.there and task.kind != "F")) if task is not None else {})
+        found = [shot for _, n, alive in sorted(best.values(), key=lambda b: b[1])
+                 for shot in self.task(starts[n], fold.at(alive))]  # fmt: skip
+        return [*found, *(self.step.snapshot(instant) for instant in fold.walk([*self.step.update()]))]
 
-    def base(self, instant: Instant) -> Base:
-        plain = self.step.base
-        saved: list[Form] = []
-        passing: list[Form] = []
-        fresh = list(plain.fresh)
-        for (chunk, waits), n in instant.flying:
-            for part in (self.step.parts[k] for k in self.chunk(chunk)):
-                often, kept = part.fresh
-                if waits:
-                    stays, passes = part.waiting
-                    kept = (*stays, *passes)
-                    saved.append(_times(n, part.times(0, add(stays))))
-                    passing.append(_times(n, part.times(0, add(passes))))
-                fresh.append((product(num(n), often), kept))
-            if not waits:
-                saved.append(_times(n, self.left(chunk)))
-        there = add(self.gradients(chunk) for chunk in sorted(instant.there))
-        return Base(plain.always, tuple(fresh), add(saved), add(passing), there, instant.task.chunk in instant.there)
-
-    def weight(self, instant: Instant) -> Fraction:
-        """The bytes that are there besides the task."""
-        base = self.base(instant)
-        return sum((evaluate(form, self.values) for form in (base.saved, base.passing, base.gradients)), Fraction(0))
-
-    def passes(self, found: list[Instant]) -> list[Snapshot]:
-        """The ops of the tasks that may be the peak, in order."""
-        best: dict[tuple[object, ...], tuple[Fraction, Instant]] = {}
-        weights: dict[tuple[object, ...], Fraction] = {}
-        for instant in found:
-            state = (instant.flying, instant.there)
-            if state not in weights:
-                weights[state] = self.weight(instant)
-            task = instant.task
-            other = None if instant.beside is None else self.chunk(instant.beside.chunk)
-            key = (instant.when, task.kind, self.chunk(task.chunk), task.chunk in instant.there, other)
-            if key not in best or weights[state] > best[key][0]:
-                best[key] = weights[state], instant
-        ordered = [instant for instant in found if any(instant is one for _, one in best.values())]
-        return [snapshot for instant in ordered for snapshot in self.snapshots(instant)]
-
-    def snapshots(self, instant: Instant) -> list[Snapshot]:
-        task, base, mine = instant.task, self.base(instant), self.chunk(instant.task.chunk)
-        beside = ""
-        if instant.beside is not None:
-            top = self.largest(instant.beside, base)
-            beside = f", while the forward pass makes {top.op}"
-            more = dict(top.parts)
-            base = replace(base, saved=more["saved activations"], passing=more["temporaries"], fresh=top.fresh)
-        if task.kind == "F":
-            listed = [m for n in mine for m in self.step.forward(n, base, mine)]
-        else:
-            listed = [m for n in reversed(mine) for m in self.step.backward(n, base, mine, task.kind)]
-        pieces = "microbatch" if self.at.chunks == 1 else "chunk"
-        when = f"{instant.when}, {instant.count} {pieces}{'es' * (pieces == 'microbatch') or 's'} in flight"
-        if instant.count == 1:
-            when = f"{instant.when}, one {pieces} in flight"
-        return [replace(m, when=when, op=m.op + beside) for m in listed]
-
-    def largest(self, forward: Task, base: Base) -> Snapshot:
-        """The moment of a forward pass at which most is there."""
-        mine = self.chunk(forward.chunk)
-        found = [m for n in mine for m in self.step.forward(n, base, mine)]
-        return max(found, key=lambda m: sum(evaluate(form, self.values) for kind, form in m.parts if kind in _OWN))
-
-
-def _times(count: int, form: Form) -> Form:
-    return NOTHING if form == NOTHING else product(num(count), form) if count > 1 else form
+    def task(self, start: TaskStart, fold: Fold) -> Iterator[Snapshot]:
+        """The ops of a task; the forward pass that it overlaps with is taken to be at its largest all the time."""
+        beside, pieces = "", self.pieces + ("es" if self.pieces.endswith("ch") else "s")
+        if start.beside is not None:
+            top = max(fold.at(fold.alive).walk(self.body(start.beside)), key=lambda i: sum(i.bytes.values()))
+            beside, fold = f", while the forward pass makes {top.run.op}", fold.at(top.alive)
+        flying = f"one {self.pieces}" if start.count == 1 else f"{start.count} {pieces}"
+        for instant in fold.walk(self.body(start.task, start.there)):
+            yield self.step.snapshot(instant, f"{start.when}, {flying} in flight", beside)

@@ -139,7 +139,7 @@ def write(
     time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
     fields = [*touched(micro, every), *(["gradient_sync"] if every.of("end").calls else [])]
     often = setting.accounting.accumulation != Accounting.accumulation  # then one microbatch, too, reduces earlier
-    if (m != num(1) or often) and any(c.what.startswith("gradient") and c.finishes for _, c in every.calls):
+    if (m != num(1) or often) and any(c.accumulates for _, c in every.calls):
         fields.append("accumulation")
     alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
     return StepTime(

@@ -50,7 +50,7 @@ def write(
     writer = TimeWriter(work, made, placed)
     terms = writer.terms(part)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
-    often = setting.accounting.accumulation != Accounting.accumulation and any(c.finishes for _, c in part.calls)
+    often = setting.accounting.accumulation != Accounting.accumulation and any(c.accumulates for _, c in part.calls)
     return setting, work, writer, terms, [*touched(setting, part), *(["accumulation"] if often else [])], shown
 
 
