@@ -142,7 +142,8 @@ def given_steps(trace: EvaluationTrace) -> list[Step]:
     for v in trace.variables:
         rule = "input" if v.input else OPERATION[v.operation].rule
         text = "An input." if v.input else f"One operation: {rule}."
-        steps.append(Step(v.name, trace.form(v), ONE, Reason(rule, text, v.span, _primal_witness(trace, v.number, v.name))))
+        reason = Reason(rule, text, v.span, _primal_witness(trace, v.number, v.name))
+        steps.append(Step(v.name, trace.form(v), ONE, reason))
     steps += [
         Step(name, Sym(variable(k)), ONE, Reason("output", "An output.", None, _primal_witness(trace, k, name)))
         for name, k in trace.outputs
@@ -209,7 +210,10 @@ def _worth(value: Expr, name: str) -> Callable[[Numbers], bool]:
     """Whether a step has a value that is given."""
     import sympy as sp
 
-    return lambda numbers: bool(abs(sp.N(value - rational(numbers[name]), 40)) <= sp.Float(10) ** -30 * (1 + abs(value)))
+    def given(numbers: Numbers) -> bool:
+        return bool(abs(sp.N(value - rational(numbers[name]), 40)) <= sp.Float(10) ** -30 * (1 + abs(value)))
+
+    return given
 
 
 def _primal_witness(trace: EvaluationTrace, number: int, name: str) -> Callable[[Numbers], bool]:

@@ -133,8 +133,8 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
                     (SMALL, {"want": "increase", "values": "2 s, 3 s"}),
                     (SMALL, {"want": "intercept", "through": "1: 3 s, 2: 5 s, 4: 8 s"})],
     "stages": [(SMALL, {"strategy": "pipeline(p, microbatches=m)"})],
-    **{name: [(SMALL, TRACE)] for name in ("evaluation_trace", "forward_mode", "reverse_mode", "jacobian", "trace_memory",
-                                           "differentiation_cost")},
+    **{name: [(SMALL, TRACE)] for name in (
+        "evaluation_trace", "forward_mode", "reverse_mode", "jacobian", "trace_memory", "differentiation_cost")},
     "hessian_product": [(SMALL, TRACE | {"direction": "x_1 = 1, x_2 = 0"})],
     "checkpoint_memory": [(SMALL, {})],
     "gradients": [(SMALL, {}), (SMALL, {"of": "W^1", "want": "elements"})],
