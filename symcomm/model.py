@@ -193,7 +193,9 @@ class Model(DerivedQuantities):
                     "sharded) data parallelism are known",
                 )  # fmt: skip
         asked = chosen.asked if asked is None else asked
-        return derived(quantity, setting, said, partial(_telling, declared.derive, asked, again))
+        made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again))
+        made.__dict__.setdefault("_origin", (self, quantity, said))  # what an answer is checked against is asked again
+        return made
 
     def _alone(
         self, degrees: Collection[str], quantity: str, said: Mapping[str, Any], known: Mapping[str, Fraction]

@@ -95,6 +95,10 @@ class Derivation:
             raise DerivationError(f"the derivation of {self.title} has no steps")
         self.check()
 
+    def __getstate__(self) -> dict[str, object]:
+        kept = self.__dict__.items()  # neither the model it was asked of nor what checks answers is part of it
+        return {name: value for name, value in kept if name not in ("_origin", "_key")}
+
     # -- what it is worth ----------------------------------------------------------------------
 
     @cached_property

@@ -141,7 +141,7 @@ class Asking:
         }  # fmt: skip
         relations = derivation.relations.equations
         others = {*derivation.sizes, *(n for left, right in relations for n in (left, *forms.names(right)))}
-        others |= {name for name, _ in self.values}
+        others |= {name for name, _ in self.values} | {*self._degrees}
         for name in (*sorted(others), *self.named_numbers):
             found.setdefault(name, True)
         return found
@@ -155,8 +155,6 @@ class Asking:
 
     def role(self, role: str) -> tuple[str, ...]:
         """The symbols with a part to play: ranks, layers, batch, sequence, model, heads, head, stages, microbatches."""
-        from symcomm.parallel.strategy import Strategy, parse_strategy
-
         graph = self.model.graph
         if role in ("batch", "sequence"):
             sized = {n for a in graph.axes.values() if a.role == role for n in (s.name for s in a.size.free_symbols)}
@@ -170,11 +168,7 @@ class Asking:
             times = tuple(region.times for region in graph.regions if region.times)
             return times or self._said("layers")
         if role == "ranks":
-            strategy = self.option("strategy")
-            strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-            sizes = strategy.sizes.values() if isinstance(strategy, Strategy) else ()
-            cut = tuple(n for size in sizes for n in forms.names(size))
-            return cut or tuple(n for n in self._said("ranks") if not self._is(n, "stages"))
+            return self._degrees or tuple(n for n in self._said("ranks") if not self._is(n, "stages"))
         if role == "model":
             return tuple(left for left, right in self.derivation.relations.equations if self._heads(right))
         if role in ("heads", "head"):
@@ -183,6 +177,16 @@ class Asking:
             return tuple(n for n in found if any(n in forms.names(right) for right in products)) or found
         axes = {s.name for a in graph.axes.values() for s in a.size.free_symbols}
         return tuple(n for n in self._said(role) if n not in axes)
+
+    @property
+    def _degrees(self) -> tuple[str, ...]:
+        """The symbols of the degrees of a strategy."""
+        from symcomm.parallel.strategy import Strategy, parse_strategy
+
+        strategy = self.option("strategy")
+        strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+        sizes = strategy.sizes.values() if isinstance(strategy, Strategy) else ()
+        return tuple(n for size in sizes for n in forms.names(size))
 
     def _is(self, name: str, role: str) -> bool:
         return _ROLES[role].search(self._meanings[name]) is not None

@@ -14,10 +14,11 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.errors import SymcommError, ValuesError
+from symcomm.errors import SymcommError
 from symcomm.exam.asking import Asking, worth
 from symcomm.exam.changes import Attempt, same_names
 from symcomm.exam.mistakes import Misconception
+from symcomm.exam.numbers import number_of
 from symcomm.exam.points import NoNumberError, Probe, Residues, points
 from symcomm.exam.reading.formula import AnswerReader
 from symcomm.form import Form
@@ -57,24 +58,6 @@ class Wrong:
         """Its number; None where a number is missing or there is none."""
         number = number_of(self.form, values)
         return None if number is None else Quantity(number, self.unit)
-
-
-def number_of(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
-    """The number of a form, to 40 digits where it is irrational; None where there is none."""
-    import sympy as sp
-
-    from symcomm.derivation import rational
-    from symcomm.errors import IrrationalError
-
-    try:
-        return forms.evaluate(form, values)
-    except IrrationalError:
-        if any(name not in values for name in forms.names(form)):
-            return None
-        near = sp.N(forms.value(form, {n: rational(values[n]) for n in forms.names(form)}), 40)
-        return Fraction(str(near)) if near.is_Float or near.is_Integer else None
-    except (ValuesError, OverflowError):
-        return None
 
 
 @dataclass
@@ -138,7 +121,7 @@ class Candidates:
             start = Attempt(question, same_names(self.question, question))
             for mistake in self.mistakes:
                 for change in mistake.changes:
-                    if not change.alone:
+                    if not (change.alone or change.again):
                         found += [
                             replace(self._wrong((mistake,), draft), names=(*wrong.names, mistake.name),
                                     says=(*wrong.says, mistake.says), mixed=True)
@@ -197,6 +180,7 @@ class AnswerKey:
     spec: AnswerKeys
     spellings: tuple[tuple[str, str], ...]
     given: tuple[tuple[str, Fraction], ...]
+    supposed: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     @property
     def derivation(self) -> Derivation:
@@ -255,4 +239,6 @@ class AnswerKey:
         """What reads answers to this question."""
         question = self.candidates.question
         real = frozenset(name for name, whole in question.symbols.items() if not whole)
-        return AnswerReader(dict(self.spellings), self.spec.left, self.unit, self.spec.decimal_comma, real)
+        return AnswerReader(
+            dict(self.spellings), self.spec.left, self.unit, self.spec.decimal_comma, real, self.supposed
+        )

@@ -7,16 +7,17 @@ and what is equal there has to be proved by cases (``identity``), or is undecide
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.errors import SymcommError
-from symcomm.exam.candidates import AnswerKey, Wrong, number_of, residues
+from symcomm.exam.candidates import AnswerKey, Wrong, residues
+from symcomm.exam.numbers import number_of
 from symcomm.exam.points import NoNumberError, Probe, Residues, is_rational, points, real_points
-from symcomm.exam.reading.formula import Side
+from symcomm.exam.reading.formula import Side, degree
 from symcomm.exam.reading.measures import counts
 from symcomm.exam.reading.numbers import Literal
 from symcomm.exam.reading.unread import UnreadError
@@ -28,7 +29,8 @@ from symcomm.units import ONE, Quantity, Unit
 if TYPE_CHECKING:
     from sympy import Expr
 
-_SYMPY_NODES = 500
+_SYMPY_NODES = 200  # of a formula that is proved by cases, and the highest power in it
+_SYMPY_DEGREE = 20
 _EXACT = Fraction(1, 10**30)
 
 
@@ -49,7 +51,8 @@ def decide(answer: str, key: AnswerKey) -> Verdict:
             return Verdict("unreadable", read, hint=str(why))
         if not found.right:
             break
-    return found
+    supposed = dict.fromkeys(note for part in parts for note in part.supposed)
+    return replace(found, hint="; ".join([*supposed, found.hint]).rstrip("; ")) if supposed else found
 
 
 def _shown(part: Side, key: AnswerKey) -> str:
@@ -144,20 +147,29 @@ class _Decision:
             literal = part.literal.times(scale) if part.literal is not None else None
             for level in _LEVELS:
                 matched = [
-                    wrong for wrong, worth in self._numbers(level)
+                    wrong for wrong, worth in self._numbers(level, number * scale)
                     if self._says(literal, number * scale, worth) and self._prefixed(wrong, worth)
                 ]  # fmt: skip
                 if matched:
                     return self._wrong(matched)
         return self._different(number * scales[0], right)
 
-    def _numbers(self, level: str) -> list[tuple[Wrong, Fraction]]:
-        cached = self.key.__dict__.setdefault("_numbers", {})
+    def _numbers(self, level: str, about: Fraction) -> Iterator[tuple[Wrong, Fraction]]:
+        """The answers of a level, with their numbers, that a rounded one may be."""
+        cached: dict[str, list[tuple[float, Wrong, Fraction]]] = self.key.__dict__.setdefault("_numbers", {})
         if level not in cached:
-            made = ((wrong, number_of(wrong.form, self.key.values)) for wrong in _of(self.key, level))
-            cached[level] = [(wrong, worth) for wrong, worth in made if worth is not None]
-        found: list[tuple[Wrong, Fraction]] = cached[level]
-        return found
+            made = ((wrong, self._worth(wrong)) for wrong in _of(self.key, level))
+            cached[level] = [(_float(worth), wrong, worth) for wrong, worth in made if worth is not None]
+        near = _float(about)
+        spread = abs(near) * 0.2
+        return ((wrong, worth) for size, wrong, worth in cached[level] if abs(size - near) <= spread)
+
+    def _worth(self, wrong: Wrong) -> Fraction | None:
+        """The number of a known answer."""
+        cached: dict[int, Fraction | None] = self.key.__dict__.setdefault("_worths", {})
+        if id(wrong) not in cached:
+            cached[id(wrong)] = number_of(wrong.form, self.key.values)
+        return cached[id(wrong)]
 
     def _says(self, literal: Literal | None, number: Fraction, worth: Fraction) -> bool:
         if literal is not None:
@@ -201,17 +213,7 @@ class _Decision:
         for some in (range(len(free)), range(len(free), len(views))):
             for level in _LEVELS:
                 matched = [w for n in some for w in views[n].known(level, _of(key, level)).get(mine[n] or (), ())]
-                matched = [
-                    w
-                    for w in matched
-                    if not w.prefix
-                    or self._prefixed(
-                        w,
-                        w.at(key.values).value  # type: ignore[union-attr]
-                        if w.at(key.values)
-                        else Fraction(0),
-                    )
-                ]
+                matched = [w for w in matched if not w.prefix or self._prefixed(w, self._worth(w) or Fraction(0))]
                 if matched:
                     return self._wrong(matched)
         if undecided:
@@ -270,7 +272,11 @@ class _Decision:
         return False
 
     def _proved(self, form: Form, used: frozenset[str]) -> bool | None:
-        if sum(1 for _ in forms.walk(form)) > _SYMPY_NODES:
+        if (
+            sum(1 for _ in forms.walk(form)) > _SYMPY_NODES
+            or degree(form) > _SYMPY_DEGREE
+            or any(isinstance(piece, forms.Logarithm) for piece in forms.walk(form))
+        ):
             return None
         key = self.key
         numbers = {n: forms.rational(v) for n, v in key.values.items() if n not in used}
@@ -300,19 +306,16 @@ class _Decision:
         )
 
     def _mine(self, wrong: Wrong) -> Quantity:
-        found = wrong.at(self.key.values)
-        return found if found is not None else Quantity(Fraction(0), self.key.unit)
+        return Quantity(self._worth(wrong) or Fraction(0), self.key.unit)
 
     def _different(self, number: Fraction, right: Quantity) -> Verdict:
         hint = ""
         ratio = number / right.value if right.value else Fraction(0)
-        for power in (1, 2, 3, 4):
-            for size, said in ((1000, "1000"), (1024, "1024")):
-                for turned, what in ((ratio, "large"), (1 / ratio if ratio else ratio, "small")):
-                    if turned and abs(turned / Fraction(size) ** power - 1) < Fraction(1, 100) and not hint:
-                        hint = (
-                            f"this is {said}{f'^{power}' if power > 1 else ''} times too {what}: which prefix is meant?"
-                        )
+        for size, power in ((size, power) for power in (1, 2, 3, 4) for size in (1000, 1024)):
+            for turned, what in ((ratio, "large"), (1 / ratio if ratio else ratio, "small")):
+                if not hint and turned and abs(_float(turned) / size**power - 1) < 0.01:
+                    times = f"{size}^{power}" if power > 1 else str(size)
+                    hint = f"this is {times} times too {what}: which prefix is meant?"
         if not hint and ratio == 100:
             hint = "this is 100 times too large: is it in percent?"
         return Verdict("different", self.read, hint=hint, counterexample=self._counter(
@@ -340,6 +343,14 @@ class _Decision:
                 return Verdict("different", self.read, hint=hint, counterexample=self._counter(
                     values, Quantity(mine, key.unit), Quantity(right, key.unit)))  # fmt: skip
         return Verdict("different", self.read)
+
+
+def _float(number: Fraction) -> float:
+    """A number near to it; infinite where it is too large."""
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
 
 
 def _of(key: AnswerKey, level: str) -> tuple[Wrong, ...]:

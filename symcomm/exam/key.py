@@ -5,7 +5,7 @@ Residues of all known answers at random points are kept in tables, and most answ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -76,9 +76,20 @@ def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None
 
 
 def key_for(derivation: Derivation, **values: object) -> Key:
-    """The key of a derivation alone: only what rewrites its answer can be tried, no other convention."""
+    """The key of a derivation alone.
+
+    What a model derived can be asked again, under other conventions and options; of another derivation only those
+    mistakes are known that rewrite its answer.
+    """
+    given = tuple(derivation.values(**values).items())
+    origin = derivation.__dict__.get("_origin")
+    if origin is not None:
+        model, quantity, options = origin
+        question = Asking(quantity, model, tuple(options.items()), derivation.accounting, given)
+        question.__dict__["derivation"] = derivation
+        return _key(question, AnswerKeys(), dict(model.notation.spellings), ())
     model = no_model(derivation.notation)
-    question = Asking("", model, (), derivation.accounting, tuple(derivation.values(**values).items()))
+    question = Asking("", model, (), derivation.accounting, given)
     question.__dict__["derivation"] = derivation
     question.__dict__["declared"] = _NOTHING
     return _key(question, AnswerKeys(), dict(derivation.notation.spellings), (), conventions=())
@@ -112,7 +123,21 @@ def _key(
     symbols = spec.symbols or tuple(question.symbols)
     extra = dict(spec.names)
     spelled = as_spellings((name, (*spellings.get(name, ()), *extra.get(name, ()))) for name in symbols)
-    return Key(made, spec, tuple(spelled.items()), question.values)
+    short = _short(symbols, spelled)
+    return Key(made, spec, tuple({**spelled, **short}.items()), question.values, supposed=frozenset(short))
+
+
+def _short(symbols: Iterable[str], spelled: Mapping[str, str]) -> dict[str, str]:
+    """Letters that can only mean one symbol, of which nobody said another name: N for N_layer."""
+    bases: dict[str, list[str]] = {}
+    for name in symbols:
+        base, _, index = name.partition("_")
+        bases.setdefault(base, []).append(name if len(index) > 1 else "")
+    told = {name for said, name in spelled.items() if said != name}
+    return {
+        base: names[0] for base, names in bases.items()
+        if len(names) == 1 and names[0] and names[0] not in told and base not in spelled and base.isupper()
+    }  # fmt: skip
 
 
 def _counted(question: Asking, spec: AnswerKeys) -> tuple[Fraction, Unit]:
@@ -178,8 +203,10 @@ def check(answer: str, question: Key | Derivation, *, decimal_comma: bool | None
     """
     if isinstance(question, Key):
         key = question.at(question.derivation.values(**values)) if values else question
-    else:
+    elif values:
         key = key_for(question, **values)
+    else:
+        key = question.__dict__.get("_key") or question.__dict__.setdefault("_key", key_for(question))
     if decimal_comma is not None and decimal_comma != key.spec.decimal_comma:
         key = replace(key, spec=replace(key.spec, decimal_comma=decimal_comma), seen={})
     return key.check(answer)

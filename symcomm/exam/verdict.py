@@ -21,7 +21,8 @@ class Counterexample:
 
     def __str__(self) -> str:
         at = ", ".join(f"{name} = {value}" for name, value in self.values)
-        return f"at {at} the answer is {self.answer}, but {self.key} is right" if at else f"{self.key} is right"
+        where = f"at {at} " if at else ""
+        return f"{where}the answer is {self.answer.reading}, but {self.key.reading} is right"
 
 
 @dataclass(frozen=True)

@@ -744,9 +744,9 @@ def check_points(problem: Problem) -> None:
         last = [n + 1 == len(below) or below[n + 1].level <= part.level for n, part in enumerate(below)]
         parts = [part.points for part, leaf in zip(below, last, strict=True) if leaf]
         if heading.points is not None and parts and None not in parts:
-            total = sum(p or 0 for p in parts)
-            if total != heading.points:
-                raise DocumentError(f"the parts have {total} points together, but '{heading.markdown[:60]}' "
+            together = sum(p or 0 for p in parts)
+            if together != heading.points:
+                raise DocumentError(f"the parts have {together} points together, but '{heading.markdown[:60]}' "
                                     f"{heading.points}", heading.span, "let them add up")  # fmt: skip
 
 

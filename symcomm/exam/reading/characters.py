@@ -11,7 +11,7 @@ import unicodedata
 
 from symcomm.exam.reading.unread import UnreadError
 
-LENGTH_LIMIT = 4_000
+LENGTH_LIMIT = 2_500
 DEPTH_LIMIT = 60
 
 _FORBIDDEN = re.compile(
@@ -19,7 +19,8 @@ _FORBIDDEN = re.compile(
     "\U000e0000-\U0010ffff]"
 )
 _CODE = re.compile(
-    r"[\"`]|;\s*\S|__|<%|%>|\$[({]|#\{|==|<<|>>|\w\s*\.\s*[A-Za-z_]\w*\s*[(\[.]|'[^\d]|[A-Za-z]\w*\s*\(\s*'"
+    r"[\"`]|(?<!\\);\s*[A-Za-z_]{2}|__|<%|%>|\$[({]|#\{|==|<<|>>|\w\s*\.\s*[A-Za-z_]\w*\s*[(\[.]"
+    r"|'[^\d]|\b[A-Za-z]\w*\s*\(\s*'"
     r"|\b(?:import|lambda|exec|eval|getattr|setattr|compile|globals|locals|vars|dir|input|raise|assert|while|__\w+)\b"
     r"|\\(?:input|include\w*|write\d*|immediate|csname|catcode|def|let|newcommand|renewcommand|expandafter|special|url"
     r"|href|loop|verb|unicode|textcolor|rlap|llap|phantom|openout|read)(?![A-Za-z])"

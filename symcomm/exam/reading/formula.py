@@ -91,6 +91,7 @@ class Side:
     prefix: int = 0
     literal: Literal | None = None
     slack: Fraction = Fraction(0)
+    supposed: tuple[str, ...] = ()  # how names were read that the question does not say
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,9 @@ class AnswerReader:
     unit: Unit = ONE
     decimal_comma: bool = False
     real: frozenset[str] = frozenset()  # the symbols that are measured, not counted
+    supposed: frozenset[str] = frozenset()  # spellings that nobody declared: N for N_layer
     split: dict[str, tuple[str, ...] | str] = field(default_factory=dict, compare=False)
+    short: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def read(self, text: str) -> tuple[Side, ...]:
         """The parts of an answer; raises ``UnreadError``."""
@@ -132,7 +135,7 @@ class AnswerReader:
         if not sides or not all(sides):
             last = "nothing stands after the equals sign" if sides and not sides[-1] else "nothing stands between two ="
             raise UnreadError("the answer is missing" if len(sides) <= 1 else last)
-        if len(sides) == 1 and self._is_left(sides[0]) and len(sides[0]) == 1:
+        if len(sides) == 1 and len(sides[0]) == 1 and sides[0][0].text == self.left and self._is_left(sides[0]):
             raise UnreadError(f"the answer is missing after {sides[0][0].text}")
         return tuple(_Parser(self, side).part() for side in sides)
 
@@ -167,7 +170,7 @@ class AnswerReader:
 
         >>> reader = AnswerReader({"N": "N", "D": "D", "ND": "N_D"})
         >>> reader.names_in("DN"), reader.names_in("ND")
-        (('D', 'N'), 'ND is a name here, or N times D: write N*D or put it in other letters')
+        (('D', 'N'), 'ND is N_D here, or N times D: write N*D or N_D')
         """
         found = self.split.get(word)
         if found is None:
@@ -190,13 +193,17 @@ class AnswerReader:
                     ways[stop] += [(*way, piece) for way in ways[start]]
                     del ways[stop][3:]
         found = ways[-1]
+        if len(found) > 1 and self.supposed:  # what is declared comes first
+            found = [way for way in found if not self.supposed & {*way}] or found
         if len(found) == 1:
+            self.short[word] = tuple(piece for piece in found[0] if piece in self.supposed)
             return tuple(known[piece] for piece in found[0])
         if len(found) > 1:
             first, second = sorted(found, key=len)[:2]
             one, other = " times ".join(first), " times ".join(second)
-            said = f"{one} is a name here, or {other}" if len(first) == 1 else f"{word}: {one}, or {other}?"
-            return f"{said}: write {'*'.join(second)} or put it in other letters"
+            if len(first) == 1:
+                return f"{word} is {known[word]} here, or {other}: write {'*'.join(second)} or {known[word]}"
+            return f"{word}: {one}, or {other}? write * between the names"
         return self._unknown(word)
 
     def _unknown(self, word: str) -> str:
@@ -214,10 +221,14 @@ class AnswerReader:
             not isinstance(self.names_in(w), str) for w in word.split("x")
         ):
             return "x is not a name here: write * for a product, or x with spaces around it"
+        strange = [c for c in word if c not in self.spellings]
+        if word.isalpha() and 1 < len(word) <= 8 and 0 < len(strange) < len(word) and len(strange) <= 2:
+            return self._unknown(strange[0])
         same = [n for n in self.spellings if n.lower() == word.lower()]
         hint = f"did you mean {same[0]}? case matters" if same else nearest(word, [*dict.fromkeys(self.spellings)])
         shown = ", ".join(dict.fromkeys(self.spellings.values()))
-        near = hint.replace("'", "") if hint.startswith("did you mean") else f"the names are {shown}"
+        remark = "leave remarks out; " if len(re.sub(r"[^A-Za-z]", "", word)) > 1 else ""
+        near = hint.replace("'", "") if hint.startswith("did you mean") else f"{remark}the names are {shown}"
         return f"{word[:30]} is not a name here; {near}"
 
     # -- tokens --------------------------------------------------------------------------------------------
@@ -230,6 +241,12 @@ class AnswerReader:
             match = _TOKEN.match(text, position)
             if match is None:
                 c = text[position]
+                if c in "<>" and re.search(r"\b(?:if|when|for|where)\b", text):
+                    raise UnreadError("no conditions: give one formula")
+                if text.count("{") > text.count("}"):
+                    raise UnreadError("a brace is not closed: {")
+                if text[position:].startswith("<sup>"):
+                    raise UnreadError("write powers as ^2")
                 raise UnreadError(_STRANGE.get(c, f"'{c}' means nothing in a formula"))
             kind, start, position = match.lastgroup or "", position, match.end()
             if kind == "space":
@@ -306,7 +323,7 @@ _END = Token("end", "")
 _OPERATORS = frozenset("*/^")
 _STARTS = frozenset({"number", "word", "frac", "surd", *_CLOSING, *_CALLS})
 _EACH = frozenset(Unit.parse(name) for name in ("device", "iteration", "step", "layer", "stage", "message"))
-_UNIT_TAIL = frozenset({"word", "/", "*", "^", "number", "%", "(", ")"})
+_NUMERIC = frozenset({"number", "+", "-", "*", "^", "(", ")", "{", "}"})
 
 
 class _Parser:
@@ -316,7 +333,9 @@ class _Parser:
         self.reader, self.tokens, self.at = reader, tokens, 0
         self.unit: tuple[Fraction, Unit, int] | None = None
         self.names: set[str] = set()
+        self.supposed: dict[str, None] = {}
         self.slack = Fraction(0)
+        self.behind = (-1, -1)  # where the unit stands
 
     @property
     def next(self) -> Token:
@@ -328,14 +347,14 @@ class _Parser:
         token = self.next
         if token is not _END:
             raise UnreadError(_ends(token))
-        if _degree(form) > EXPONENT_LIMIT:
+        if degree(form) > EXPONENT_LIMIT:
             raise UnreadError(f"powers are at most {EXPONENT_LIMIT:,}", refused=True)
         literal = self._literal()
         kinds = [t.kind for t in self.tokens[:3]]
         if self.unit is not None and kinds == ["number", "-", "number"]:
             raise UnreadError("a range or a difference? give one value")
         scale, unit, prefix = self.unit or (Fraction(1), None, 0)
-        return Side(form, frozenset(self.names), scale, unit, prefix, literal, self.slack)
+        return Side(form, frozenset(self.names), scale, unit, prefix, literal, self.slack, tuple(self.supposed))
 
     def _literal(self) -> Literal | None:
         """The number, where there is nothing else: with a sign, a power of ten, and its unit."""
@@ -359,11 +378,8 @@ class _Parser:
                 while at < len(tokens) and kinds[at] in (")", "}"):
                     at += 1
                 found = Literal(found.value, found.place, found.digits, True)
-        rest = tokens[at:]
-        if rest and (
-            self.unit is None or any(t.kind not in _UNIT_TAIL for t in rest) or rest[0].kind not in ("word", "%")
-        ):
-            return None
+        if at < len(tokens) and self.behind != (at, len(tokens)):
+            return None  # a calculation, or a formula
         return found.times(Fraction(sign)) if sign < 0 else found
 
     # -- the grammar ---------------------------------------------------------------------------------------
@@ -417,8 +433,10 @@ class _Parser:
             elif not first:
                 if token.kind not in _STARTS and token.kind != "%":
                     break
+                start = self.at
                 said = self.measured(top)
                 if said is not None:
+                    self.behind = (start, self.at)
                     if unit is not None:
                         again = said[1] == unit[1] and said[0] == unit[0]
                         raise UnreadError("the unit is there twice" if again else "two units")
@@ -426,15 +444,12 @@ class _Parser:
                     continue
                 if unit is not None:
                     raise UnreadError("words after the unit" if token.kind == "word" else "the unit is not clear")
-                if token.kind == "number" and (last_number or self._after_name()):
-                    what = (
-                        "two numbers side by side: write * between them"
-                        if last_number
-                        else ("a number after a name: write ^ or *")
-                    )
-                    raise UnreadError(what)
+                if token.kind == "number" and last_number:
+                    raise UnreadError("two numbers side by side: write * between them")
                 if sliced:
-                    raise UnreadError("what does / divide by? write brackets, or * after it")
+                    raise _sliced([below[-1]], token.text)
+                if token.kind == "number" and self._after_name():
+                    raise UnreadError("a number after a name: write ^ or *")
                 divides = False
             elif token is _END:
                 raise UnreadError("the answer is empty" if not self.tokens else "a value is missing at the end")
@@ -444,7 +459,7 @@ class _Parser:
             number = self.next.kind == "number"
             made = self.power()
             if sliced and len(made) > 1:
-                raise UnreadError("what does / divide by? write brackets: a/(b*c), or a/b*c")
+                raise _sliced(made)
             (below if divides else above).extend(made)
             last_number = number
         top_form = forms.Product(tuple(above)) if len(above) > 1 else above[0]
@@ -519,6 +534,8 @@ class _Parser:
                     raise UnreadError(f"there is no function {token.text[:30]} here")
                 raise UnreadError(names)
             self.names.update(names)
+            for said in self.reader.short.get(token.text, ()):
+                self.supposed[f"{said} was read as {self.reader.spellings[said]}"] = None
             return [Sym(name, name not in self.reader.real) for name in names]
         if token.kind == "%":
             raise UnreadError("a percent sign inside a formula")
@@ -634,23 +651,28 @@ class _Parser:
             if self.next is not _END and self.next.kind not in ("+", "-", ")"):
                 raise UnreadError("a percent sign inside a formula")
             return Fraction(1, 100), ONE, 0
+        if token.kind in ("(", "["):
+            return self._bracketed(top)
         if token.kind != "word":
             return None
         word = token.text
+        if word in _CALLS and self.at + 1 < len(self.tokens) and self.tokens[self.at + 1].kind == "(":
+            return None
         reader = self.reader
+        if not top and len(word) == 1:
+            return None  # a letter in brackets is a name, or none
         symbols = not isinstance(reader.names_in(word), str)
         one = self._one(word, known=symbols)
         if one is None:
             return None
         if symbols:
-            alone = top and all(t.kind in ("number", "+", "-", "*", "^", "(", ")") for t in self.tokens[: self.at])
+            alone = top and all(t.kind in _NUMERIC for t in self.tokens[: self.at])
             if not alone or self.at + 1 < len(self.tokens):
                 return None
             raise UnreadError(f"{word} is a symbol here: write the unit in full, such as bytes or seconds")
         self.at += 1
         scale, unit, prefix = one
-        worded = word in COUNTED and counts(reader.unit) and measure(word) != one
-        if worded and self.next.kind == "word":  # 3.4 billion parameters
+        if word in COUNTED and scale == COUNTED[word] and self.next.kind == "word":  # 3.4 billion parameters
             more = measure(self.next.text)
             if more is not None and more[0] == 1:
                 self.at += 1
@@ -679,10 +701,28 @@ class _Parser:
             scale, unit = scale * more[0] ** power, unit * more[1] ** power
         return scale, unit, prefix
 
+    def _bracketed(self, top: bool) -> tuple[Fraction, Unit, int] | None:
+        """A unit in brackets at the end: ``24 N D^2 [bytes]``."""
+        start, inside = self.at, self.tokens[self.at + 1 : -1]
+        closed = len(self.tokens) > start + 2 and self.tokens[-1].kind == _CLOSING[self.next.kind]
+        if not (top and start and closed and all(t.kind in ("word", "/", "%") for t in inside)):
+            return None
+        if any(t.kind == "word" and not isinstance(self.reader.names_in(t.text), str) for t in inside):
+            return None
+        try:
+            inner = _Parser(self.reader, inside)
+            found = inner.measured(top)
+        except UnreadError:
+            return None
+        if found is None or inner.next is not _END:
+            return None
+        self.at = len(self.tokens)
+        return found
+
     def _one(self, word: str, known: bool) -> tuple[Fraction, Unit, int] | None:
         """One word as a unit, or as the size of a count."""
         unit = self.reader.unit
-        if word in COUNTED and counts(unit):
+        if word in COUNTED and (counts(unit) or len(word) > 4):
             return Fraction(COUNTED[word]), unit, 0
         if known:
             try:
@@ -695,6 +735,17 @@ class _Parser:
             rate = unit.powers == Unit.parse("FLOP/second").powers
             return found[0], unit if rate or unit == Unit.parse("FLOP") else found[1], found[2]
         return found
+
+
+def _sliced(below: list[Form], more: str = "") -> UnreadError:
+    """What is told where it is not clear how far a fraction with / goes."""
+    from symcomm.printing.forms import plain
+
+    said = [plain(piece).replace("·", "*") for piece in below] + ([more] if more else [])
+    one, other = "*".join(said), "*".join(said[1:]) or "..."
+    if len(one) > 60 or more in ("(", "[", "{"):
+        return UnreadError("what does / divide by? write brackets: a/(b*c), or a/b*c")
+    return UnreadError(f"what does / divide by? write /({one}) or /{said[0]}*{other}")
 
 
 def _ends(token: Token) -> str:
@@ -728,16 +779,16 @@ def _powered(base: Form, exponent: Form) -> Form:
     return Power(base, exponent)
 
 
-def _degree(form: Form) -> Fraction:
+def degree(form: Form) -> Fraction:
     """A bound of the power that anything in a form is raised to."""
     if isinstance(form, Power):
         exponent = forms.evaluate(form.exponent, {}) if not forms.names(form.exponent) else Fraction(1)
-        return max(_degree(form.base), Fraction(1)) * abs(exponent) + (_degree(form.exponent) if exponent == 1 else 0)
+        return max(degree(form.base), Fraction(1)) * abs(exponent) + (degree(form.exponent) if exponent == 1 else 0)
     if isinstance(form, Product):
-        return sum((max(_degree(f), Fraction(0)) for f in form.factors if not isinstance(f, (Num, Sym))), Fraction(0))
+        return sum((max(degree(f), Fraction(0)) for f in form.factors if not isinstance(f, (Num, Sym))), Fraction(0))
     if isinstance(form, (Num, Sym)):
         return Fraction(1) if isinstance(form, Sym) else Fraction(0)
-    return max((_degree(f) for f in form.parts), default=Fraction(0))
+    return max((degree(f) for f in form.parts), default=Fraction(0))
 
 
 def as_spellings(symbols: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]:

@@ -51,7 +51,7 @@ COUNTED = {
     "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "bn": 10**9, "G": 10**9, "T": 10**12, "thousand": 10**3,
     "million": 10**6, "millions": 10**6, "billion": 10**9, "billions": 10**9, "trillion": 10**12, "Mio": 10**6,
 }  # fmt: skip
-_COUNTS = frozenset({"parameter", "token", "element", "sample", "device", "layer", "step", "stage", "message"})
+_COUNTS = frozenset({"word", "parameter", "token", "element", "sample", "device", "layer", "step", "stage", "message"})
 
 
 @cache
@@ -68,7 +68,8 @@ def measure(word: str) -> tuple[Fraction, Unit, int] | None:
         return worth, Unit.parse(name), 0
     if word in ("%", "percent"):
         return Fraction(1, 100), ONE, 0
-    if word in _LOWER:
+    if word.lower() in _LOWER and word in (word.lower(), word.upper()) and (word.islower() or len(word) == 3):
+        word = word.lower()
         return Fraction(_LOWER[word]), Unit.parse("byte"), _power(word[0])
     for base in _PREFIXED:
         prefix = word[: -len(base)] if word.endswith(base) else ""

@@ -1,0 +1,132 @@
+"""The real number of a form: exact where it is rational and not too long, else to 50 digits; SymPy is never asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from symcomm import form as forms
+from symcomm.errors import IrrationalError, SymcommError
+from symcomm.form import (
+    Ceiling,
+    Floor,
+    Form,
+    Largest,
+    Logarithm,
+    Num,
+    Power,
+    Product,
+    Ratio,
+    Root,
+    Smallest,
+    Sym,
+    Total,
+)
+
+if TYPE_CHECKING:
+    from mpmath import MPContext
+
+_BITS = 60_000  # of an exact number
+_EXPONENT = 40_000  # of two, in a number to 50 digits
+
+
+def number_of(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
+    """The number of a form, to 50 digits where it is irrational or long; None where there is none.
+
+    >>> number_of(Root(Num(Fraction(9))), {}), number_of(Ratio(Num(Fraction(1)), Num(Fraction(0))), {})
+    (Fraction(3, 1), None)
+    """
+    try:
+        if _bits(form, values) < _BITS:
+            return forms.evaluate(form, values)
+    except IrrationalError:
+        pass
+    except (SymcommError, KeyError, OverflowError):
+        return None
+    return _near(form, values)
+
+
+def _bits(form: Form, values: Mapping[str, Fraction]) -> float:
+    """A bound of the digits of two that the exact number takes, above and below."""
+    match form:
+        case Num(number):
+            return number.numerator.bit_length() + number.denominator.bit_length()
+        case Sym(name):
+            worth = values[name]
+            return worth.numerator.bit_length() + worth.denominator.bit_length()
+        case Power(base, Num(exponent)):
+            return _bits(base, values) * max(1.0, float(abs(exponent)))
+        case Power(base, exponent):
+            return _bits(base, values) * float(2.0 ** min(60.0, _bits(exponent, values)))
+    return 1.0 + sum(_bits(part, values) for part in form.parts)
+
+
+def _near(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
+    from mpmath import MPContext
+
+    context = MPContext()
+    context.dps = 50
+    try:
+        found = _Near(context, values).go(form)
+    except (ArithmeticError, ValueError, TypeError, KeyError, SymcommError):
+        return None
+    if not context.isfinite(found) or isinstance(found, context.mpc):
+        return None
+    sign, mantissa, exponent, _ = found._mpf_
+    if abs(exponent) > 2 * _EXPONENT:
+        return None
+    whole, power = Fraction(int(mantissa)), int(exponent)
+    size = whole * Fraction(1 << power) if power >= 0 else whole / Fraction(1 << -power)
+    return -size if sign else size
+
+
+class _Near:
+    """Works a form out in numbers of 50 digits."""
+
+    def __init__(self, context: MPContext, values: Mapping[str, Fraction]) -> None:
+        self.mp: Any = context
+        self.values = values
+
+    def go(self, form: Form) -> Any:
+        mp, go = self.mp, self.go
+        match form:
+            case Num(number):
+                return mp.mpf(number.numerator) / number.denominator
+            case Sym(name):
+                number = Fraction(self.values[name])
+                return mp.mpf(number.numerator) / number.denominator
+            case Total(terms):
+                return mp.fsum(go(t) for t in terms)
+            case Product(factors):
+                return mp.fprod(go(f) for f in factors)
+            case Ratio(top, bottom):
+                return go(top) / go(bottom)
+            case Power(base, exponent):
+                return self.power(go(base), go(exponent))
+            case Root(inside):
+                return self.power(go(inside), mp.mpf(1) / 2)
+            case Ceiling(inside):
+                return mp.ceil(go(inside))
+            case Floor(inside):
+                return mp.floor(go(inside))
+            case Largest(choices):
+                return max(go(c) for c in choices)
+            case Smallest(choices):
+                return min(go(c) for c in choices)
+            case Logarithm(inside, base):
+                worth = go(inside)
+                if worth <= 0:
+                    raise ValueError("no logarithm")
+                return mp.log(worth, base) if base else mp.log(worth)
+        number = forms.evaluate(form, self.values)
+        return mp.mpf(number.numerator) / number.denominator
+
+    def power(self, base: Any, exponent: Any) -> Any:
+        """A power of a positive number, or a whole power; raises ``ValueError`` for one that is too large."""
+        mp = self.mp
+        if base < 0 and exponent != mp.floor(exponent):
+            raise ValueError("not a real number")
+        if base and abs(exponent) * abs(mp.log(abs(base), 2)) > _EXPONENT:
+            raise ValueError("too large")
+        return base**exponent

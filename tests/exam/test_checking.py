@@ -1,0 +1,303 @@
+"""How answers are read and checked: rules, hints, hostile texts, mistakes that a teacher describes, the command."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_answers_golden import DATA, key
+
+import symcomm as sc
+from symcomm.cli import main
+from symcomm.exam.decision import decide
+from symcomm.exam.mistakes import MISTAKES
+from symcomm.problems.problem import parse_problem
+
+TABLE = """| Computation | Input | Output |
+|---|---|---|
+| A = xW^1 | x [B, D], W^1 [D, F] | A [B, F] |
+| y = AW^2 | A [B, F], W^2 [F, D] | y [B, D] |
+"""
+
+
+def document(questions, before=""):
+    model = "```symcomm\nmodel: m\nrepeat: N_layer\nvalues: {N_layer: 8, B: 4, D: 16, F: 64}\n```\n"
+    return parse_problem(f"{TABLE}\n{model}\n{before}```symcomm\n{questions}\n```\n", "t.md")
+
+
+def checked(problem, answer):
+    return sc.key_of(problem, problem.asks[0]).check(answer)
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("24ND^2/2k", "write /(2*k) or /2*k"),
+        ("1/2N", "write /(2*N) or /2*N"),
+        ("24 N D2", "D2 is not a name: write D^2 or 2*D"),
+        ("24 12 N D^2", "two numbers side by side"),
+        ("24NDx", "x is not a name here"),
+        ("12,885 GB", "12.885 or 12885? write a point, or no mark"),
+        ("12.88 Gb", "write Gbit or GB"),
+        ("12884901888 B", "B is a symbol here: write the unit in full"),
+        ("24 N D^2 bytes bytes", "the unit is there twice"),
+        ("24*N*(D^2", "a bracket is not closed: ("),
+        ("24*N)*D^2", "a bracket is closed that was not opened"),
+        ("24ND^1/2", "write x^(1/2) or sqrt(x)"),
+        ("24ND^2 =", "nothing stands after the equals sign"),
+        ("24·N·D^2 or 12", "give one answer"),
+        ("24*П*D^2", "cyrillic capital letter pe"),
+        ("24 N D^2/(k-k)", "division by zero"),
+        ("ceil 3.5", "write ceil(...) with brackets"),
+    ],
+)
+def test_what_is_not_clear_is_not_read_and_the_hint_says_how_to_write_it(text, hint):
+    verdict = key("dp_payload").check(text)
+    assert verdict.verdict == "unreadable"
+    assert hint in verdict.hint
+
+
+def test_a_name_that_can_be_split_in_two_ways_is_told_with_both():
+    assert key("fsdp_state").check("192ND^2/N_D").hint == "ND is N_D here, or N times D: write N*D or N_D"
+
+
+RIGHT = ["24·N·D² bytes", r"$24\,N_{\text{layer}}D^{2}$", "24 N D^2 [bytes]", "V = 24ND² ≈ 12.9 GB", "12 884 901 888",
+         "12.9 GB", "103.08 Gbit", "12,9·10^9", "24ND^2/2^30 GiB"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_the_right_answer_is_right_however_it_is_written(text):
+    assert key("dp_payload").check(text).right
+
+
+def test_numbers_are_right_when_they_are_rounded_to_two_digits_or_cut_off_at_three():
+    check = key("dp_payload").check  # 12.8849... GB
+    told = {n: check(f"{n} GB").verdict for n in ("13", "12.9", "12.8", "12.88", "12.89", "1e1")}
+    assert told == {"13": "right", "12.9": "right", "12.8": "right", "12.88": "right", "12.89": "different",
+                    "1e1": "different"}  # fmt: skip
+
+
+def test_a_calculation_behind_a_unit_is_worked_out_and_not_left_out():
+    check = key("dp_payload").check
+    assert check("25.77 GB/2").right
+    assert not check("12.88 GB / 2").right
+    assert check("6.44 GB + 6.44 GB").right
+    assert check("12.88 GB/s").verdict == "different"
+
+
+def test_a_decimal_comma_is_read_where_the_document_says_so():
+    d = sc.peak_rate(clock="1.41 GHz", units=108, fma=512)
+    assert sc.check("155,935 TFLOP/s", d).verdict == "unreadable"
+    assert sc.check("155,935 TFLOP/s", d, decimal_comma=True).right
+
+
+# -- verdicts --------------------------------------------------------------------------------------------
+
+
+def test_a_formula_that_agrees_at_the_given_numbers_only_is_different_and_shows_where():
+    verdict = key("dp_payload").check("24 N L D")
+    assert verdict.verdict == "different"
+    assert verdict.hint == "this agrees at the given numbers only: other numbers tell the two apart"
+    assert verdict.counterexample.answer != verdict.counterexample.key
+
+
+def test_what_cannot_be_decided_earns_neither_full_nor_no_credit():
+    verdict = key("bucket_size").check("sqrt(swo)+1e-300")
+    assert verdict.verdict == "undecided"
+    assert not verdict.right
+
+
+def test_a_derivation_is_asked_again_under_other_conventions_and_with_every_mistake():
+    model = sc.load(TABLE, repeat="N_layer")
+    d = model.communication("data(k)", collective="all-reduce")
+    assert sc.check("4 N_layer D F", d).mistakes == ()
+    assert sc.check("4 N D F", d).right
+    assert "N was read as N_layer" in sc.check("4 N D F", d).hint
+    assert sc.check("2 N D F", d).mistakes in (("elements_for_bytes",), ("matrix_of_mlp_forgotten",))
+    assert sc.check("8 N D F (k-1)/k", d).conventions == ("communication: sent_per_rank",)
+
+
+def test_an_answer_is_read_as_latex_for_the_student_to_see():
+    assert key("dp_payload").check("24*N*D**2/k").read == r"\frac{24\,N_{\text{layer}}\,D^{2}}{k}"
+
+
+def test_given_numbers_can_be_put_in_anew_without_deriving_anything():
+    from fractions import Fraction
+
+    known = key("dp_payload")
+    other = known.at({"N_layer": Fraction(2)})
+    assert other.number.value * 16 == known.number.value
+    assert other.candidates is known.candidates
+    assert other.check("48 D^2").right
+    assert not known.check("48 D^2").right
+
+
+# -- mistakes --------------------------------------------------------------------------------------------
+
+
+def test_there_are_thirty_mistakes_and_more_each_with_a_sentence():
+    assert len(MISTAKES) >= 30
+    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
+    assert all(mistake.says.endswith(".") and mistake.changes for mistake in MISTAKES)
+
+
+OWN = "```symcomm\nmistake: {{name: own, says: This is wrong., change: {{{change}}}}}\n```\n\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "answer"),
+    [
+        ("times: 3", "12 N_layer D F"),
+        ("over: batch", "4 N_layer D F/B"),
+        ("replace: {F: D}", "4 N_layer D^2"),
+        ("without: [W^2]", "2 N_layer D F"),
+        ("accounting: all_links", "8 N_layer D F (k-1)"),
+        ("option: {dtype: fp64}", "16 N_layer D F"),
+        ("element_bytes: 8", "16 N_layer D F"),
+        ("like: one_layer_only", "4 D F"),
+        ("inverse: yes", "1/(4 N_layer D F)"),
+        ("times: 3, without: [W^2]", "6 N_layer D F"),
+    ],
+)
+def test_a_teacher_describes_a_mistake_of_their_own(change, answer):
+    asked = "ask: communication\nstrategy: data(k)\ngiven: {k: 2}\nanswer: {mistakes: [own], conventions: []}"
+    verdict = checked(document(asked, OWN.format(change=change)), answer)
+    assert (verdict.verdict, verdict.mistakes, verdict.says) == ("mistake", ("own",), ("This is wrong.",))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("twice: yes", "unknown key 'twice' in this change"),
+        ("like: one_layer", "no mistake is called 'one_layer'"),
+        ("accounting: every_link", "unknown convention 'every_link'"),
+    ],
+)
+def test_a_mistake_that_cannot_be_read_is_refused_with_its_place(change, said):
+    problem = document("ask: parameters", OWN.format(change=change))
+    with pytest.raises(sc.SymcommError, match=said) as raised:
+        sc.key_of(problem, problem.asks[0])
+    assert "t.md:" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("{lefts: P}", "unknown key 'lefts' in answer"),
+        ("{in: parsec}", "unknown unit 'parsec'"),
+        ("{prefixes: maybe}", "'prefixes' is open or stated, not 'maybe'"),
+        ("{conventions: [every_link]}", "unknown convention 'every_link'"),
+        ("{mistakes: [no_such]}", "no mistake is called 'no_such'"),
+        ("{step: Q}", "there is no step 'Q'"),
+        ("{decimal_comma: maybe}", "'decimal_comma' is yes or no, not 'maybe'"),
+    ],
+)
+def test_a_slip_in_what_a_document_says_of_answers_is_refused_with_its_place(answer, said):
+    def made():
+        problem = document(f"ask: parameters\nanswer: {answer}")
+        return sc.key_of(problem, problem.asks[0])
+
+    with pytest.raises(sc.SymcommError) as raised:
+        made()
+    assert said in str(raised.value)
+    assert "t.md:" in str(raised.value)
+
+
+def test_a_prompt_may_rule_a_convention_out_which_is_a_mistake_then():
+    answer = "{conventions: [], mistakes: [], ruled_out: [all_links]}"
+    asked = f"ask: communication\nstrategy: data(k)\ngiven: {{k: 2}}\nanswer: {answer}"
+    verdict = checked(document(asked), "8 N_layer D F (k-1)")
+    assert (verdict.verdict, verdict.mistakes) == ("mistake", ("communication: all_links",))
+
+
+# -- hostile texts ---------------------------------------------------------------------------------------
+
+HOSTILE = [
+    "__import__('os').system('touch /tmp/x')", "9^{9^{9^9}}", "(10^7)!", "(" * 100_000, "-" * 10_000, "1e-999999999",
+    "Matrix([[1]*60]*60)", "24\u200bND^2\u202e", "\\input{/etc/passwd}", "=HYPERLINK(\"http://x\")", "D^(10^9)",
+    "(((N+D)^60)^60)^60", "2^(2^(2^(2^(2^10))))", "{" * 5000 + "D" + "}" * 5000, "\\frac{" * 600, "N" * 3900,
+    "sqrt(" * 50 + "D" + ")" * 50, "+".join(["D^1000"] * 500), "*".join(["(N+1)^999"] * 300), "9" * 3999, "1,1" * 1300,
+    "\\left(" * 500, "log(" * 60 + "D" + ")" * 60, "ceil(" * 59 + "D/3" + ")" * 59, "D_" * 1900, "'" * 3000,
+    "min(D," * 59,
+    "1/" * 1900 + "3", "D^-1" * 900, "((N-D)/(D-N))^1000", "0^-1", "0^0", "D^D^D", "2^D", "(-1)^(1/2)", "1e1000*D",
+    "99^999*D", "7^999*7^999*7^999*N", "10^-1000*sqrt(N)", "max(" + ",".join(["N"] * 900) + ")",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["dp_payload", "bucket_size"])
+def test_hostile_texts_get_a_verdict_within_fifty_milliseconds_and_are_never_right(name):
+    known = key(name)
+    known.check("1*s+1" if name == "bucket_size" else "1*D*N")  # what is known of the question is worked out once
+    slow = []
+    for text in HOSTILE:
+        spent = []
+        for _ in range(3):  # the machine may have other things to do
+            start = time.process_time()
+            verdict = decide(text, known)
+            spent.append(time.process_time() - start)
+            if spent[-1] < 0.05:
+                break
+        assert not verdict.right, text[:60]
+        json.dumps(verdict.record())
+        slow += [(spent, text[:60], verdict.verdict)] if min(spent) > 0.05 else []
+    assert slow == []
+
+
+_PIECES = r"""24 N D ^2 k ( ) / * \frac { } sqrt GB = , . 1 - + e9 _ \text % x ⌈ ⌉ ² ½ [ ] log2 min \left | B s"""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([*_PIECES.split(), " "]), max_size=30).map("".join) | st.text(max_size=60))
+def test_any_text_gets_a_verdict(text):
+    verdict = key("tf32_peak").check(text)
+    assert verdict.verdict in (
+        "right",
+        "other_convention",
+        "mistake",
+        "different",
+        "unreadable",
+        "refused",
+        "undecided",
+    )
+
+
+# -- the command -----------------------------------------------------------------------------------------
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["check", str(DATA / "answers_questions.md"), *arguments])
+
+
+def test_the_command_says_the_verdict_and_its_status_is_zero_only_if_it_is_right():
+    right, wrong = run("tf32_peak", "2 f n_SM c"), run("tf32_peak", "2 f c")
+    assert (right.exit_code, right.output.splitlines()[0]) == (0, "right")
+    assert (wrong.exit_code, wrong.output.splitlines()[0]) == (1, "mistake (per_rank_for_total)")
+
+
+def test_the_command_writes_json():
+    made = json.loads(run("tf32_peak", "f n_SM c", "--json").output)
+    assert (made["verdict"], made["conventions"]) == ("other_convention", ["flops: mac"])
+    assert "counterexample" in made
+
+
+def test_an_unknown_question_ends_with_status_two_and_names_near_ones():
+    found = run("tf32_peek", "1")
+    assert found.exit_code == 2
+    assert "there is no question 'tf32_peek'" in found.output
+    assert "did you mean 'tf32_peak'" in found.output
+
+
+def test_the_command_shows_nothing_that_orders_the_terminal():
+    assert "\x1b" not in run("tf32_peak", "\x1b[31m1").output
+
+
+def test_nothing_is_written_by_a_check(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("tf32_peak", "__import__('os')")
+    assert [*tmp_path.iterdir()] == []
