@@ -242,3 +242,15 @@ def test_a_value_in_another_unit_than_its_symbol_is_refused() -> None:
         d.at(W="900 GB")
     assert str(caught.value) == "W is given in B, but it is in B/s\nhint: write it in B/s"
     assert d.at(W="900 GB/s").value == d.at(W=900 * 10**9).value == 900 * 10**9
+
+
+def test_sums_and_products_keep_every_part() -> None:
+    a, b, c = Sym("a"), Sym("b"), Sym("c")
+    assert forms.total() == num(0)
+    assert forms.total(a) == a
+    assert forms.total(a, b) == Total((a, b))
+    assert forms.total(Total((a, b)), c) == Total((a, b, c))
+    assert product() == num(1)
+    assert product(a, num(1)) == a
+    assert product(a, Product((b, c))) == Product((a, b, c))
+    assert forms.value(forms.negative(Total((a, b)))) == -forms.value(a) - forms.value(b)
