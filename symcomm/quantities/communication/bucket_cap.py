@@ -20,8 +20,8 @@ from symcomm.derivation import Derivation, Exhibit, Numbers, exact
 from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Num, Ratio, Sym, product
+from symcomm.graph.experts import chosen_experts
 from symcomm.optimum.writing import SECOND, Name, known, meanings, step
-from symcomm.quantities.counting.parameters import chosen_experts
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Amount, Dtype
 from symcomm.quantities.witnesses import elements, often
