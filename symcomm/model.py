@@ -15,7 +15,7 @@ from symcomm.accounting import Accounting, AccountingLike
 from symcomm.derivation import Derivation, exact
 from symcomm.doors import door
 from symcomm.dtypes import USUAL_DTYPE, formats
-from symcomm.errors import StrategyError, TableError, ValuesError, nearest
+from symcomm.errors import StrategyError, TableError, ValuesError
 from symcomm.files import read_text
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
@@ -167,7 +167,7 @@ class Model(DerivedQuantities):
         option left out.
         """
         if quantity not in QUANTITIES:
-            raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=nearest(quantity, [*QUANTITIES]))
+            raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=QUANTITIES.hint(quantity))
         chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)

@@ -42,11 +42,11 @@ class _Derive(click.Group):
 
 
 def _declared(name: str) -> DeclaredQuantity:
-    from symcomm.errors import DocumentError, nearest
+    from symcomm.errors import DocumentError
     from symcomm.quantities import QUANTITIES
 
     if name not in QUANTITIES:
-        raise DocumentError(f"unknown quantity '{name[:60]}'", hint=nearest(name, [*QUANTITIES]))
+        raise DocumentError(f"unknown quantity '{name[:60]}'", hint=QUANTITIES.hint(name))
     return QUANTITIES[name]
 
 

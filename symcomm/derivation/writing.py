@@ -220,7 +220,21 @@ def _as_latex(d: Printable, values: Mapping[str, Fraction] | None) -> str:
         f"{left} &{relation} {right}" + (rf" && \text{{{_tex_sentence(reason, d.notation)}}}" if reason else "")
         for left, relation, right, reason in _equations(d, "latex", values)
     ]
-    return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+    steps = "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+    return "\n".join([steps, *(_latex_table(e, d.notation) for e in d.exhibits if e.laid_out)])
+
+
+def _latex_table(e: Exhibit, notation: Notation) -> str:
+    """A table that stands in the place of the steps, as an array, which notebooks show as well."""
+
+    def cell(c: object) -> str:
+        found = cell_maths("latex", c, notation)
+        return rf"\text{{{_tex_sentence(str(c), notation)}}}" if found is None else found
+
+    lines = [[rf"\text{{{tex_text(c)}}}" for c in e.columns], *([cell(c) for c in row] for row in e.rows)]
+    sides = "".join("r" if right else "l" for right in to_the_right(e))
+    body = " \\\\\n".join(" & ".join(line) for line in lines)
+    return f"\\[\n\\begin{{array}}{{{sides}}}\n{body}\n\\end{{array}}\n\\]"
 
 
 def _as_markdown(d: Printable, values: Mapping[str, Fraction] | None) -> str:

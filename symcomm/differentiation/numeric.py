@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from symcomm.differentiation.trace import EvaluationTrace
@@ -10,8 +11,8 @@ from symcomm.differentiation.trace import EvaluationTrace
 if TYPE_CHECKING:
     from sympy import Expr
 
-_DIGITS = 70
-_STEP = 25  # central differences are taken over 10^-25, and so are right to about 10^-45 of the third derivative
+_DIGITS = 160
+_STEP = 40  # differences are taken over 10^-40: first and second ones are right to about 10^-80
 
 
 def run(trace: EvaluationTrace, shifts: Mapping[int, Any] | None = None) -> dict[int, Any]:
@@ -28,9 +29,9 @@ def run(trace: EvaluationTrace, shifts: Mapping[int, Any] | None = None) -> dict
         found: dict[int, Any] = {}
         for v in trace.variables:
             if v.input:
-                value = _float(v.value)
+                value = number(v.value)
             else:
-                value = calls[v.operation](*(found[o] if isinstance(o, int) else _float(o) for o in v.operands))
+                value = calls[v.operation](*(found[o] if isinstance(o, int) else number(o) for o in v.operands))
             found[v.number] = value + (shifts or {}).get(v.number, 0)
         return found
 
@@ -50,7 +51,7 @@ def along(trace: EvaluationTrace, of: int, vector: Mapping[str, Expr]) -> Any:
 
     with mpmath.workdps(_DIGITS):
         step = mpmath.mpf(10) ** -_STEP
-        shifts = {v.number: _float(vector[v.input]) * step for v in trace.inputs if v.input in vector}
+        shifts = {v.number: number(vector[v.input]) * step for v in trace.inputs if v.input in vector}
         back = {number: -amount for number, amount in shifts.items()}
         return (run(trace, shifts)[of] - run(trace, back)[of]) / (2 * step)
 
@@ -60,8 +61,8 @@ def turned(trace: EvaluationTrace, of: int, by: int, vector: Mapping[str, Expr])
     import mpmath
 
     with mpmath.workdps(_DIGITS):
-        step = mpmath.mpf(10) ** -(_STEP // 2)
-        ways = {v.number: _float(vector[v.input]) * step for v in trace.inputs if v.input in vector}
+        step = mpmath.mpf(10) ** -_STEP
+        ways = {v.number: number(vector[v.input]) * step for v in trace.inputs if v.input in vector}
 
         def value(a: int, b: int) -> Any:
             shifts = {number: a * amount for number, amount in ways.items()}
@@ -71,22 +72,22 @@ def turned(trace: EvaluationTrace, of: int, by: int, vector: Mapping[str, Expr])
         return (value(1, 1) - value(1, -1) - value(-1, 1) + value(-1, -1)) / (4 * step**2)
 
 
-def close(near: Any, exact: Expr, digits: int = 20) -> bool:
-    """Whether a floating-point number is an exact one to some digits.
+def fraction(near: Any) -> Fraction:
+    """A floating-point number as a fraction of 45 digits; what is next to nothing is 0.
 
-    >>> from sympy import Rational
     >>> from mpmath import mpf
-    >>> close(mpf(1) / 4, Rational(1, 4))
-    True
+    >>> fraction(mpf(1) / 4), fraction(mpf(10) ** -60)
+    (Fraction(1, 4), Fraction(0, 1))
     """
     import mpmath
 
     with mpmath.workdps(_DIGITS):
-        value = _float(exact)
-        return bool(abs(near - value) <= mpmath.mpf(10) ** -digits * (1 + abs(value)))
+        return Fraction(0) if abs(near) < mpmath.mpf(10) ** -38 else Fraction(mpmath.nstr(near, 45))
 
 
-def _float(number: Expr) -> Any:
+def number(exact: Expr) -> Any:
+    """An exact number as a floating-point one of many digits."""
     import mpmath
 
-    return mpmath.mpf(str(number.evalf(_DIGITS))) if not number.is_Rational else mpmath.mpf(int(number.p)) / number.q
+    with mpmath.workdps(_DIGITS):
+        return mpmath.mpf(int(exact.p)) / int(exact.q) if exact.is_Rational else mpmath.mpf(str(exact.evalf(_DIGITS)))

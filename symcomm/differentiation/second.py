@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -10,7 +11,7 @@ from symcomm.derivation import Exhibit, Numbers, Reason, Step
 from symcomm.differentiation import numeric
 from symcomm.differentiation.sweeps import forward, reverse, second, turned_adjoints
 from symcomm.differentiation.tables import adjoint_steps, cell, given_steps, tangent
-from symcomm.differentiation.trace import BAR, DOT, EvaluationTrace, Variable, marked, variable
+from symcomm.differentiation.trace import BAR, DOT, EvaluationTrace, marked, variable
 from symcomm.form import Form, Product, Related, Sym, Total, num
 from symcomm.units import ONE, Quantity
 
@@ -29,10 +30,10 @@ def hessian_steps(
     moved = forward(trace, vector)
     for v in trace.inputs:
         seed = forms.from_expr(vector[v.input]) if v.input in vector else num(0)
-        reason = Reason("direction", f"The vector, along `{v.input}`.", None, lambda numbers: True)
+        reason = Reason("direction", f"The vector, along `{v.input}`.", None, _moved(trace, vector, v.number))
         steps.append(Step(marked(v.input, DOT), seed, ONE, reason))
     for v in trace.variables:
-        reason = Reason("chain rule", "Forward mode.", None, _moved(trace, vector, v.number, moved[v.number]))
+        reason = Reason("chain rule", "Forward mode.", None, _moved(trace, vector, v.number))
         steps.append(Step(variable(v.number, DOT), tangent(trace, v), ONE, reason))
     swept = reverse(trace, output)
     adjoints = adjoint_steps(trace, swept)
@@ -47,14 +48,13 @@ def hessian_steps(
                 written = forms.from_expr(slope)
                 terms.append(Product((Sym(variable(v.number, BAR)), written, Sym(variable(of, DOT)))))
     worth = turned_adjoints(trace, output, vector)
-    values = {v.number: worth[v.number] for v in trace.inputs}
     lines: dict[int, tuple[Related, Quantity | Form]] = {}
     for v in reversed(trace.variables):
         terms = parts.get(v.number, [])
         known = {step.name for step in steps}
         kept = [one for one in terms if all(name in known for name in forms.names(one))] or [num(0)]
         form = kept[0] if len(kept) == 1 else Total(tuple(kept))
-        witness = _turned(trace, output, vector, v, values.get(v.number))
+        witness = _turned(trace, output, vector, v.number)
         reason = Reason("product rule", f"The tangent of the adjoint of `{v.name}`.", None, witness)
         name = variable(v.number).replace("v", TURNED, 1)
         steps.append(Step(name, form, ONE, reason))
@@ -69,14 +69,14 @@ def hessian_steps(
     return steps, variable(number).replace("v", TURNED, 1), table
 
 
-Check = Callable[[Numbers], bool]
+def _moved(trace: EvaluationTrace, vector: Mapping[str, Expr], number: int) -> Callable[[Numbers], Fraction]:
+    """The central difference of a variable along the vector."""
+    return lambda numbers: numeric.fraction(numeric.along(trace, number, vector))
 
 
-def _moved(trace: EvaluationTrace, vector: Mapping[str, Expr], number: int, worth: Expr) -> Check:
-    return lambda numbers: numeric.close(numeric.along(trace, number, vector), worth)
-
-
-def _turned(trace: EvaluationTrace, output: str, vector: Mapping[str, Expr], v: Variable, worth: Expr | None) -> Check:
-    """Second differences bear the component of an input out; the others lead to one."""
+def _turned(
+    trace: EvaluationTrace, output: str, vector: Mapping[str, Expr], number: int
+) -> Callable[[Numbers], Fraction]:
+    """The second difference of the output, for a variable and along the vector."""
     of = dict(trace.outputs)[output]
-    return lambda numbers: worth is None or numeric.close(numeric.turned(trace, of, v.number, vector), worth, digits=8)
+    return lambda numbers: numeric.fraction(numeric.turned(trace, of, number, vector))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step, rational
+from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step
 from symcomm.differentiation import numeric
 from symcomm.differentiation.comparison import beside_trace
 from symcomm.differentiation.operations import OPERATION
@@ -136,16 +136,15 @@ def adjoints(trace: EvaluationTrace, output: str, overwrite: bool = False) -> Ex
 def given_steps(trace: EvaluationTrace) -> list[Step]:
     """The primal rows as steps: the inputs, the operations, the outputs."""
     steps = [
-        Step(v.input, forms.from_expr(v.value), ONE, Reason("given", "The point.", None, _worth(v.value, v.input)))
+        Step(v.input, forms.from_expr(v.value), ONE, Reason("given", "The point.", None, _worth(v.value)))
         for v in trace.inputs
     ]
     for v in trace.variables:
         rule = "input" if v.input else OPERATION[v.operation].rule
         text = "An input." if v.input else f"One operation: {rule}."
-        reason = Reason(rule, text, v.span, _primal_witness(trace, v.number, v.name))
-        steps.append(Step(v.name, trace.form(v), ONE, reason))
+        steps.append(Step(v.name, trace.form(v), ONE, Reason(rule, text, v.span, _primal_witness(trace, v.number))))
     steps += [
-        Step(name, Sym(variable(k)), ONE, Reason("output", "An output.", None, _primal_witness(trace, k, name)))
+        Step(name, Sym(variable(k)), ONE, Reason("output", "An output.", None, _primal_witness(trace, k)))
         for name, k in trace.outputs
     ]
     return steps
@@ -158,17 +157,16 @@ def tangent_steps(trace: EvaluationTrace, name: str) -> list[Step]:
     steps = [
         Step(marked(v.input, DOT), num(int(v.input == name)), ONE,
              Reason("seed", f"The derivative of `{v.input}` for `{name}`.", None,
-                    _worth(sp.Integer(int(v.input == name)), marked(v.input, DOT))))
+                    _worth(sp.Integer(int(v.input == name)))))
         for v in trace.inputs
     ]  # fmt: skip
     number = next(v.number for v in trace.inputs if v.input == name)
     for v in trace.variables:
-        rule, v_dot = OPERATION[v.operation].rule if v.operation else "input", variable(v.number, DOT)
-        reason = Reason(rule, f"The chain rule: {rule}.", v.span, _slope_witness(trace, v.number, number, v_dot))
-        steps.append(Step(v_dot, tangent(trace, v), ONE, reason))
+        rule = OPERATION[v.operation].rule if v.operation else "input"
+        reason = Reason(rule, f"The chain rule: {rule}.", v.span, _slope_witness(trace, v.number, number))
+        steps.append(Step(variable(v.number, DOT), tangent(trace, v), ONE, reason))
     for output, k in trace.outputs:
-        seen = _slope_witness(trace, k, number, marked(output, DOT))
-        reason = Reason("output", f"The derivative of `{output}` for `{name}`.", None, seen)
+        reason = Reason("output", f"The derivative of `{output}` for `{name}`.", None, _slope_witness(trace, k, number))
         steps.append(Step(marked(output, DOT), Sym(variable(k, DOT)), ONE, reason))
     return steps
 
@@ -181,7 +179,7 @@ def adjoint_steps(trace: EvaluationTrace, swept: Reverse) -> list[Step]:
     steps = [
         Step(marked(name, BAR), num(int(name == swept.output)), ONE,
              Reason("seed", f"The derivative of `{swept.output}` for `{name}` itself.", None,
-                    _worth(sp.Integer(int(name == swept.output)), marked(name, BAR))))
+                    _worth(sp.Integer(int(name == swept.output)))))
         for name, _ in trace.outputs
     ]  # fmt: skip
     parts: dict[int, list[Form]] = {}
@@ -192,11 +190,11 @@ def adjoint_steps(trace: EvaluationTrace, swept: Reverse) -> list[Step]:
     for v in reversed(trace.variables):
         found = parts.get(v.number, [num(0)])
         text = "Every variable that reads it adds its part." if len(found) > 1 else "The chain rule."
-        reason = Reason("chain rule", text, v.span, _slope_witness(trace, end, v.number, variable(v.number, BAR)))
+        reason = Reason("chain rule", text, v.span, _slope_witness(trace, end, v.number))
         steps.append(Step(variable(v.number, BAR), _sum(found), ONE, reason))
     for v in trace.inputs:
         text = f"The derivative of `{swept.output}` for `{v.input}`."
-        reason = Reason("input", text, None, _slope_witness(trace, end, v.number, marked(v.input, BAR)))
+        reason = Reason("input", text, None, _slope_witness(trace, end, v.number))
         steps.append(Step(marked(v.input, BAR), Sym(variable(v.number, BAR)), ONE, reason))
     return steps
 
@@ -206,24 +204,18 @@ def last(steps: Sequence[Step], name: str) -> tuple[Step, ...]:
     return (*(step for step in steps if step.name != name), next(step for step in steps if step.name == name))
 
 
-def _worth(value: Expr, name: str) -> Callable[[Numbers], bool]:
-    """Whether a step has a value that is given."""
-    import sympy as sp
-
-    def given(numbers: Numbers) -> bool:
-        return bool(abs(sp.N(value - rational(numbers[name]), 40)) <= sp.Float(10) ** -30 * (1 + abs(value)))
-
-    return given
+def _worth(value: Expr) -> Callable[[Numbers], Fraction]:
+    return lambda numbers: numeric.fraction(numeric.number(value))
 
 
-def _primal_witness(trace: EvaluationTrace, number: int, name: str) -> Callable[[Numbers], bool]:
-    """Whether the value of a variable is that of the operations done with floating-point numbers of 70 digits."""
-    return lambda numbers: numeric.close(numeric.run(trace)[number], rational(numbers[name]))
+def _primal_witness(trace: EvaluationTrace, number: int) -> Callable[[Numbers], Fraction]:
+    """The value of a variable by the operations done with floating-point numbers of many digits."""
+    return lambda numbers: numeric.fraction(numeric.run(trace)[number])
 
 
-def _slope_witness(trace: EvaluationTrace, of: int, by: int, name: str) -> Callable[[Numbers], bool]:
-    """Whether a central difference bears the derivative of one variable for another out."""
-    return lambda numbers: numeric.close(numeric.slope(trace, of, by), rational(numbers[name]))
+def _slope_witness(trace: EvaluationTrace, of: int, by: int) -> Callable[[Numbers], Fraction]:
+    """The central difference of one variable for another."""
+    return lambda numbers: numeric.fraction(numeric.slope(trace, of, by))
 
 
 __all__ = [

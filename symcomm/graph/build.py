@@ -88,7 +88,7 @@ class _Builder(Reader):
         if known:
             old = known.dims[len(known.indices) + (known.name in self.batched and bool(self.batch)) :]
             fits = len(old) == len(sizes) and all(self.same(d.root().size, s) for d, s in zip(old, sizes, strict=True))
-            if not fits:
+            if not fits and not declaration.lent:
                 was = " × ".join(known.shape)
                 raise ShapeError(
                     f"{known.name} is {' × '.join(shape)} here, but {was} above", declaration.span, "give it one shape"

@@ -301,6 +301,11 @@ class Drafts:
                 mine = dict(a.family)[letter]
                 self.join(a.tensor.dims[mine], b.tensor.dims[place], b.span, f"the index {letter}")
 
+    def alike(self, a: Value, b: Value) -> bool:
+        """Whether tensors could be multiplied element by element: the axes of one are the last ones of the other."""
+        pairs = zip(reversed(a.dims), reversed(b.dims), strict=False)
+        return all(self.same(one.root().size, other.root().size) for one, other in pairs)
+
     def matmul(self, a: Value, b: Value, span: Span) -> Value:
         if not a.dims or not b.dims:
             raise ShapeError("a product with a scalar tensor", span)
@@ -316,6 +321,7 @@ class Drafts:
                 f"but {b.tensor.name} has {b.dims[inner].root().label} rows",
                 span,
                 "the last size of the left factor must be the last but one of the right factor"
+                + (r"; a product element by element is written \odot" if self.alike(a, b) else "")
                 + (f"; bring {label} of {name} there in a row of its own, Permute({name})" if elsewhere else ""),
             )
         lb[inner] = la[-1]

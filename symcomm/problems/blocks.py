@@ -335,6 +335,8 @@ def _hint(problem: str | None) -> str:
         return "write a formula in single quotes: in double quotes YAML reads \\ as the start of an escape"
     if "\\t" in problem:
         return "indent with spaces, not with tabs"
+    if "expected ',' or '}'" in problem:
+        return "inside of braces a name has none of its own: write n_KV for n_{KV}"
     if "mapping values" in problem:
         return "put text with a colon in quotes"
     if "cannot start any token" in problem:

@@ -7,8 +7,10 @@ refused with the line and column of the key, before anything is derived.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -47,6 +49,7 @@ from symcomm.problems.keys import (
 )
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
 from symcomm.quantities.declared import Option
+from symcomm.readers.entries import is_config
 from symcomm.render.document import Heading, LayerTable, Only, Prose
 from symcomm.text.finder import layer_tables, read_tables
 from symcomm.text.table import Table
@@ -64,6 +67,7 @@ MODEL_KEYS = (
     "model", "table", "formula", "repeat", "batch", "dtype", "values", "symbols", "inputs", "weights",
     "axes", "layers_before",
 )  # fmt: skip
+CONFIG_KEYS = ("model", "config", "loss", "dtype", "values", "symbols")  # of a configuration
 MODULE_KEYS = ("model", "module", "dtype", "values", "symbols")  # of a printed module
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
@@ -78,7 +82,7 @@ class ModelBlock:
     ``shown`` says that the table stands in the block itself, and so has to be shown in its place. ``parts`` are the
     models that a whole model is made of; the table is then that of the first. ``layers_before`` names the tensor that
     stands for the result of the layers, in a table of what stands before and behind them. ``module`` is a printed
-    PyTorch module, which stands instead of a table.
+    PyTorch module or the JSON of a configuration, which stands instead of a table.
     """
 
     name: str
@@ -485,8 +489,9 @@ class _Reader:
     # -- models --------------------------------------------------------------------------------
 
     def model(self, section: Section) -> None:
-        kind = next((key for key in ("parts", "module") if key in section), "")
-        section.only({"parts": WHOLE_KEYS, "module": MODULE_KEYS}.get(kind, [*MODEL_KEYS, "parts", "module"]))
+        kinds = {"parts": WHOLE_KEYS, "module": MODULE_KEYS, "config": CONFIG_KEYS}
+        kind = next((key for key in kinds if key in section), "")
+        section.only(kinds.get(kind, [*MODEL_KEYS, *kinds]))
         name = section.text("model")
         if name in self.models:
             before = self.models[name].section.span_of("model")
@@ -514,10 +519,10 @@ class _Reader:
             shown,
             section,
             layers_before=section.text("layers_before"),
-            module=_printed_module(section) if kind else "",
+            module=_configuration(section) if kind == "config" else _printed_module(section) if kind else "",
         )
         if made.module:
-            self.items.append(Prose(f"```text\n{made.module.strip()}\n```", section.span_of("module")))
+            self.items.append(Prose(f"```text\n{made.module.strip()}\n```", section.span_of(kind)))
         self.models[name] = made
         if shown:
             self.items.append(LayerTable(table))
@@ -595,7 +600,7 @@ class _Reader:
 
         name, sheet = section.text("ask"), self.worksheet(section)
         if name not in QUANTITIES and sheet is None:
-            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), nearest(name, [*QUANTITIES]))
+            raise DocumentError(f"unknown quantity '{name[:60]}'", section.span_of("ask"), QUANTITIES.hint(name))
         wanted = sheet or QUANTITIES[name]
         known = {option.name: option for option in wanted.options}
         section.only([*ASK_KEYS, *known])
@@ -730,9 +735,9 @@ def check_points(problem: Problem) -> None:
             raise DocumentError(f"the answers have {together} points together, but the question {heading.points}",
                                 heading.span, "let them add up")  # fmt: skip
         if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
-            total = sum(line.points for line in rubric)
-            if total != heading.points:
-                raise DocumentError(f"the steps have {total} points together, but the question {heading.points}",
+            steps = sum(line.points for line in rubric)
+            if steps != heading.points:
+                raise DocumentError(f"the steps have {steps} points together, but the question {heading.points}",
                                     question.asks[0].section.span_of("rubric"), "let them add up")  # fmt: skip
     headings = [item for item in problem.items if isinstance(item, Heading)]
     for number, heading in enumerate(headings):
@@ -758,6 +763,29 @@ def _printed_module(section: Section) -> str:
     value = section.get("module")
     if not isinstance(value, Scalar) or value.style != "|":
         raise DocumentError("'module' must be a printed module", section.span_of("module"), "write it below module: |")
+    return value.text
+
+
+def _configuration(section: Section) -> str:
+    """The JSON of a configuration: a mapping of YAML, or the text of a ``config.json``."""
+    value = section.get("config")
+    if isinstance(value, Section):
+        return json.dumps(_plain_data(value), indent=1)
+    if not isinstance(value, Scalar) or not is_config(value.text):
+        hint = "write its keys below config:, model_type among them"
+        raise DocumentError("'config' must be a configuration", section.span_of("config"), hint)
+    return value.text
+
+
+def _plain_data(value: Value) -> Any:
+    """A tree of YAML as JSON has it: numbers, true, false and null are what they are without quotes."""
+    if isinstance(value, Section):
+        return {key.text: _plain_data(one) for key, one in value.entries}
+    if isinstance(value, Listing):
+        return [_plain_data(one) for one in value.items]
+    if not value.style:
+        with suppress(ValueError):
+            return json.loads(value.text)
     return value.text
 
 

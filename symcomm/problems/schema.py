@@ -12,7 +12,7 @@ from typing import Any
 
 from symcomm.accounting import CONVENTIONS
 from symcomm.problems.figures import FIGURE_KEYS, FIGURES, Kind
-from symcomm.problems.problem import ASK_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, MODULE_KEYS, WHOLE_KEYS
+from symcomm.problems.problem import ASK_KEYS, CONFIG_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, MODULE_KEYS, WHOLE_KEYS
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import DeclaredQuantity, Option
 
@@ -60,6 +60,8 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "model": ("the name of a model", _TEXT),
     "table": ("which layer table, or the table itself", _TEXT),
     "module": ("a printed PyTorch module instead of a table", {"type": "string"}),
+    "config": ("a configuration (a config.json of transformers) instead of a table", {"type": ["object", "string"]}),
+    "loss": ("whether the cross-entropy of a configuration's head counts", {"enum": ["true", "false", True, False]}),
     "formula": ("one formula instead of a table, with the shapes of its operands", {"type": "string"}),
     "repeat": ("the symbol that says how often the table is stacked", {"type": "string"}),
     "batch": ("a batch axis that the table leaves out", {"type": "string"}),
@@ -113,13 +115,14 @@ def problem_schema() -> Schema:
     >>> sorted(problem_schema()["$defs"])[:3]
     ['accounting', 'block', 'draw']
     """
-    kinds = ("model", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
+    kinds = ("model", "configuration", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
     one = [{"$ref": f"#/$defs/{name}"} for name in kinds]
     questions = [*map(_question, QUANTITIES.values()), _own()]
     defs: Schema = {
         "block": {"oneOf": one},
         "front_matter": _object(_keys(FRONT_KEYS)) | {"additionalProperties": _TEXT},
         "model": _object(_keys(MODEL_KEYS), ["model"]),
+        "configuration": _object(_keys(CONFIG_KEYS), ["model", "config"]),
         "printed_model": _object(_keys(MODULE_KEYS), ["model", "module"]),
         "whole_model": _object(_keys(WHOLE_KEYS), ["model", "parts"]),
         "draw": _object(_keys(DRAW_KEYS)) | {"minProperties": 1},

@@ -81,7 +81,10 @@ def load_block(block: ModelBlock) -> Model:
             return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         if block.module:
             dtype = section.text("dtype")
-            known = model.load_known(block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype)
+            loss = section.text("loss") == "true"
+            known = model.load_known(
+                block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype, loss=loss
+            )
             if known is None:
                 raise DocumentError("this is no printed module", section.span_of("module"), "as print(model) shows it")
             return replace(known, name=block.name)

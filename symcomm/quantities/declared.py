@@ -9,6 +9,7 @@ command line, the keys of problem files, the methods of ``Model``, the tables of
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 # Options that cannot be said as "unknown phase 'x'".
 _NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", "count", "numbers")
 # The order in which they are told.
+# Those that are told first where many may be meant.
+USUAL = ("parameters", "flops", "communication", "activation_memory", "state_memory", "peak_memory", "step_time")
 GROUPS = ("counting", "memory", "communication", "time", "fitting", "differentiation")
 
 
@@ -168,6 +171,19 @@ class Registry(Mapping[str, DeclaredQuantity]):
 
     def __contains__(self, name: object) -> bool:
         return name in self.groups
+
+    def hint(self, word: str) -> str:
+        """What may be meant by a word that is no quantity: names near to it, or whose meaning has the word."""
+        low = word.strip().lower().rstrip("s")
+        near = nearest(word.lower(), [*self])
+        if near.startswith("did you mean") or len(low) < 3:
+            return near if near.startswith("did you mean") else "'symcomm quantities' lists them"
+        found = [name for name in self if name.startswith(low)] or [name for name in self if low in name]
+        found = found or [name for name in self if re.search(rf"\b{re.escape(low)}", self[name].text, re.IGNORECASE)]
+        named = [name for name in USUAL if name in found] + [name for name in found if name not in USUAL]
+        if not named:
+            return f"'symcomm quantities' lists them: {', '.join(USUAL)} and others"
+        return "did you mean " + " or ".join(f"'{name}'" for name in named[:3]) + "? 'symcomm quantities' lists all"
 
     @property
     def groups(self) -> Mapping[str, str]:

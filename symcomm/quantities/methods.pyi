@@ -28,6 +28,16 @@ class DerivedQuantities:
     ) -> Derivation:
         """The arithmetic intensity: operations per byte moved."""
 
+    def listing(
+        self,
+        member: str,
+        index: object = "i",
+        last: int | str = "N",
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The members of a list such as (x_1, y_1), ..., (x_N, y_N): every index goes up by one from each to the next."""
+
     def parameters(
         self,
         of: Literal["all", "active"] = "all",

@@ -36,6 +36,7 @@ class Scope:
 
     ``tensors`` has, for each key, the indices it was declared with (``""`` for a plain name); ``sizes`` is None
     where any name may be a size. ``indices`` are those that run in this row. ``kind`` is what the formula computes.
+    ``torn`` are letters that ran to several ends in the rows above.
     """
 
     tensors: dict[str, set[str]] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class Scope:
     indices: frozenset[str] = frozenset()
     functions: frozenset[str] | None = None
     kind: Literal["tensor", "size", "answer"] = "tensor"
+    torn: frozenset[str] = frozenset()
 
     def is_family(self, key: str) -> bool:
         """Whether members of a family of this key were declared."""

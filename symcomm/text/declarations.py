@@ -9,6 +9,7 @@ from lark import Token, Tree
 
 from symcomm.text.context import SHAPE_HINT, Context
 from symcomm.text.expressions import added, read_family, read_size, read_term
+from symcomm.text.names import find
 from symcomm.text.scripts import check_key, only_name, scripts_of, stem_of
 from symcomm.text.spelling import Script, latex, spelling
 from symcomm.text.syntax import (
@@ -30,7 +31,10 @@ _DOMAINS = {"R": "R", "bbR": "R", "Z": "Z", "bbZ": "Z", "N": "Z", "bbN": "Z", "b
 
 
 def read_declarations(context: Context, items: list[Branch]) -> list[Declaration]:
-    """The declarations of a cell without its ranges; names before one shape share it."""
+    """The declarations of a cell without its ranges; names before one shape share it.
+
+    A name of a row above keeps the shape that it has there, whether or not another name's shape follows.
+    """
     found: list[Declaration] = []
     waiting: list[Branch] = []
     for item in items:
@@ -40,13 +44,25 @@ def read_declarations(context: Context, items: list[Branch]) -> list[Declaration
             continue
         head, domain, sizes = shape
         names = _names(context, [*waiting, head])
+        lent = not cut_short(waiting) and [_is_known(context, one) for one in waiting]
         waiting = []
-        found += [Declaration(context.over(item), name, sizes, domain, ()) for name in names]
+        for name, known in zip(names, [*(lent or [False] * (len(names) - 1)), False], strict=True):
+            found.append(Declaration(context.over(item), name, sizes, domain, (), known))
+    waiting = [one for one in waiting if not _is_known(context, one)]
     if waiting:
         if any(str(child) == "=" for child in waiting[0].children):
             raise context.wrong("a shape is wanted here, not an equation", waiting[0], SHAPE_HINT)
         raise context.wrong(f"`{context.source(waiting[0])}` has no shape", waiting[0], SHAPE_HINT)
     return found
+
+
+def _is_known(context: Context, item: Branch) -> bool:
+    """Whether an item is the name of a tensor that a row above declares; any may be, where none are known yet."""
+    found = only_name(context, item) if item.data != "dots" else None
+    if found is None:
+        return False
+    factor, stem = found
+    return context.scope.sizes is None or find(context, stem, scripts_of(context, factor)) is not None
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -72,6 +88,9 @@ def new_name(context: Context, item: Branch, wanted: str = "before its shape", h
     key, family, member = spelling(stem.word, scripts)
     check_key(context, key, factor)
     scope, index = context.scope, ""
+    if member in scope.torn - scope.indices:
+        hint = f"say in this row how far it runs: {member} = 1, \\dots, n"
+        raise context.wrong(f"the index {member} ran to different ends in the rows above", item, hint)
     if member and (member in scope.indices or (is_letter(member) and scope.is_family(family))):
         key, index = family, member
     return context.counted(Identifier(context.over(factor), key, latex(context.cell.text, stem, scripts), index))

@@ -81,7 +81,7 @@ def parse_declarations(cell: Cell | str, sizes: Iterable[str] | None = None) -> 
     cell = single(cell) if isinstance(cell, str) else cell
     known = frozenset(sizes) if sizes is not None else _distinct(_atoms(cell))
     context, items, ranges = _items(cell, Scope(sizes=known))
-    return tuple(_with_ranges(one, ranges, {}) for one in read_declarations(context, items))
+    return tuple(_with_ranges(one, ranges, {}, {}) for one in read_declarations(context, items))
 
 
 def parse_size(text_or_cell: Cell | str, known: Iterable[str] | None = None) -> Node:
@@ -154,6 +154,8 @@ class _Layer:
         self.columns = layer_columns(table.columns)
         self.tensors: dict[str, set[str]] = {}
         self.running: dict[str, Range] = {}  # key of a family -> the range its members were declared with
+        self.letters: dict[str, Range] = {}  # index -> the one range that it had in the rows above
+        self.torn: set[str] = set()  # indices that had several
         self.sizes: frozenset[str] = frozenset()
 
     def rows(self) -> tuple[LayerRow, ...]:
@@ -185,7 +187,8 @@ class _Layer:
                 continue  # a dash says that nothing is declared anew
             contexts[name], items[name], found = _items(cell, Scope(self.tensors, self.sizes, functions=self.functions))
             ranges = _merged(ranges, found)
-        scope = Scope(self.tensors, self.sizes, _indices(ranges), self.functions)
+        indices = _indices(ranges) | self.letters.keys()  # what runs in a row above runs here, too
+        scope = Scope(self.tensors, self.sizes, frozenset(indices), self.functions, torn=frozenset(self.torn))
         for context in contexts.values():
             context.scope = scope  # a range may stand in another cell of the row
         declared: dict[str, tuple[Declaration, ...]] = {"Input": ()}
@@ -203,14 +206,18 @@ class _Layer:
 
     def declared(self, context: Context, items: list[Branch], ranges: tuple[Range, ...]) -> tuple[Declaration, ...]:
         found = read_declarations(context, items)
-        if not found:
+        if not found and not items:
             raise FormulaError("this cell declares no shape", context.cell.span(), context.expects())
-        return tuple(_with_ranges(one, ranges, self.running) for one in found)
+        return tuple(_with_ranges(one, ranges, self.running, self.letters) for one in found)
 
     def learn(self, one: Declaration) -> None:
         self.tensors.setdefault(one.name.key, set()).add(one.name.index)
         if one.name.index and one.ranges:
-            self.running[one.name.key] = one.ranges[0]
+            own = self.running[one.name.key] = one.ranges[0]
+            before = self.letters.setdefault(own.index, own)
+            if own.index in self.torn or bare(before.count) != bare(own.count):
+                self.torn.add(own.index)
+                del self.letters[own.index]
 
     def all_ranges(
         self, equation: Equation, ranges: tuple[Range, ...], declared: dict[str, tuple[Declaration, ...]]
@@ -220,8 +227,9 @@ class _Layer:
         names = [node for node in _walk(equation) if isinstance(node, Identifier)]
         names += [one.name for cell in declared.values() for one in cell]
         for name in names:
-            if name.index and name.key in self.running and all(one.index != name.index for one in found):
-                found.append(replace(self.running[name.key], index=name.index))
+            known = self.running.get(name.key) or self.letters.get(name.index)
+            if name.index and known is not None and all(one.index != name.index for one in found):
+                found.append(replace(known, index=name.index))
         return tuple(found)
 
 
@@ -290,14 +298,17 @@ def _merged(ranges: tuple[Range, ...], more: tuple[Range, ...]) -> tuple[Range, 
     return tuple(found)
 
 
-def _with_ranges(one: Declaration, ranges: Iterable[Range], running: dict[str, Range]) -> Declaration:
+def _with_ranges(
+    one: Declaration, ranges: Iterable[Range], running: dict[str, Range], letters: dict[str, Range]
+) -> Declaration:
     """The declaration with the range of its own index."""
     index = one.name.index
     if not index:
         return one
     own = [other for other in ranges if other.index == index]
-    if not own and one.name.key in running:
-        own = [replace(running[one.name.key], index=index)]
+    known = running.get(one.name.key) or letters.get(index)
+    if not own and known is not None:
+        own = [replace(known, index=index)]
     return replace(one, ranges=tuple(own))
 
 

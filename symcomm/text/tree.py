@@ -131,13 +131,15 @@ class Declaration(Node):
     r"""``x \in \mathbb{R}^{B \times L \times D}``: a name and its sizes; families carry ``ranges`` of the cell.
 
     ``domain`` is ``R`` (real), ``Z`` (whole numbers, e.g. token ids) or ``B`` (0/1 masks).
-    A scalar (``\ell \in \mathbb{R}``) has no sizes.
+    A scalar (``\ell \in \mathbb{R}``) has no sizes. ``lent`` sizes are those of the name behind it in a list, where a
+    row above declares this one.
     """
 
     name: Identifier
     sizes: tuple[Node, ...]
     domain: str
     ranges: tuple[Range, ...]
+    lent: bool = False
 
 
 def children(node: Node) -> tuple[Node, ...]:

@@ -51,6 +51,8 @@ TRACE = {"formulas": "v_1 = x_1 x_2\nv_2 = sin(x_1)\ny = v_1 + v_2^2", "point": 
 PIPE = "pipeline(p, microbatches=m)"
 STEPS = "pipeline(2, microbatches=4)"
 
+SYSTEM = {"formulas": "y_1 = ln(x_1) + x_1 x_2; y_2 = max(x_1, x_2) sin(x_1)", "point": "x_1 = 2, x_2 = 5"}
+
 # quantity -> questions, the quick ones first; each is asked of the small table.
 ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
     "parameters": [(SMALL, {}), (LLAMA, {}), (EXPERTS, {"of": "active"})],
@@ -58,6 +60,16 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
               (SMALL, {"scope": "training", "accounting": "not_needed"}),
               (SMALL, {"scope": "training", "frozen": "W^1"}),
               (LLAMA, {"accounting": "causal_half"})],
+    "listing": [(SMALL, {"member": "(x_i, y_i)"})],
+    "evaluation_trace": [(SMALL, SYSTEM)],
+    "forward_mode": [(SMALL, SYSTEM), (SMALL, {**SYSTEM, "by": "x_2", "of": "y_2"})],
+    "reverse_mode": [(SMALL, SYSTEM), (SMALL, {**SYSTEM, "by": "x_2", "of": "y_2"})],
+    "jacobian": [(SMALL, SYSTEM), (SMALL, {**SYSTEM, "mode": "forward"})],
+    "hessian_product": [(SMALL, {**SYSTEM, "direction": "x_1 = 1, x_2 = -2"})],
+    "differentiation_cost": [(SMALL, SYSTEM), (SMALL, {**SYSTEM, "want": "operations"})],
+    "trace_memory": [(SMALL, SYSTEM), (SMALL, {**SYSTEM, "every": 2})],
+    "checkpoint_memory": [(SMALL, {})],
+    "gradients": [(SMALL, {}), (SMALL, {"want": "elements", "of": "W^1"}), (LLAMA, {})],
     "intensity": [(SMALL, {}), (LLAMA, {})],
     "traffic": [(SMALL, {}), (SMALL, {"dtype": "x=fp8, y=fp32"}), (LLAMA, {})],
     "tensor_size": [(SMALL, {"tensor": "h"})],

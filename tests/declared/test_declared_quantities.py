@@ -17,7 +17,16 @@ from symcomm.errors import SymcommError, ValuesError
 from symcomm.files import one_line_end
 from symcomm.problems import blocks, pieces, schema
 from symcomm.problems.figures import FIGURE_KEYS
-from symcomm.problems.problem import ASK_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, MODULE_KEYS, WHOLE_KEYS, parse_problem
+from symcomm.problems.problem import (
+    ASK_KEYS,
+    CONFIG_KEYS,
+    DRAW_KEYS,
+    FRONT_KEYS,
+    MODEL_KEYS,
+    MODULE_KEYS,
+    WHOLE_KEYS,
+    parse_problem,
+)
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import DeclaredQuantity
 
@@ -241,7 +250,8 @@ def problems_of(kind: str, value: object) -> list[str]:
 def test_the_schema_is_a_schema():
     jsonschema = pytest.importorskip("jsonschema")
     jsonschema.Draft202012Validator.check_schema(schema.problem_schema())
-    names = {*FRONT_KEYS, *MODEL_KEYS, *MODULE_KEYS, *WHOLE_KEYS, *DRAW_KEYS, *ASK_KEYS[1:], *FIGURE_KEYS[1:]}
+    names = {*FRONT_KEYS, *MODEL_KEYS, *MODULE_KEYS, *CONFIG_KEYS}
+    names |= {*WHOLE_KEYS, *DRAW_KEYS, *ASK_KEYS[1:], *FIGURE_KEYS[1:]}
     assert {*schema._KEYS} == names - {"ask", "figure"}
 
 

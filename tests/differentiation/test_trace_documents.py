@@ -256,6 +256,12 @@ def test_the_command_line_and_json_have_the_table():
     ]
 
 
+def test_latex_has_the_table_as_an_array():
+    latex = asked("forward_mode", formulas="y = x_1^2", point="x_1 = 3").latex()
+    assert r"v_{1} = v_{0}^{2} & 9 & \dot{v}_{1} = 2\,v_{0}\,\dot{v}_{0} & 6" in latex
+    assert latex.count(r"\begin{array}") == latex.count(r"\end{array}") == 1
+
+
 def test_an_irrational_answer_is_exact_and_its_decimals_are_marked():
     made = asked("jacobian", formulas="y = sin(x_1) cos(x_1)", point="x_1 = pi/6", mode="forward")
     assert made.at().value == Fraction(1, 2)
@@ -285,3 +291,27 @@ def test_the_graph_of_a_trace_is_drawn(tmp_path: Path):
     assert (tmp_path / "trace.svg").stat().st_size > 2_000
     assert says(made) == "The graph of the trace: 2 inputs, 4 operations, 2 outputs; `y_1` is `v_4`, `y_2` is `v_3`."
     assert [*made.nx.edges] == [(-1, 1), (-1, 2), (-1, 3), (0, 2), (1, 4), (2, 4)]
+
+
+LISTING = """ask: listing
+member: $(x_i, y_i)$
+printed: |
+  | first | second | last |
+  |---|---|---|
+  | $(x_1, y_1)$ | $(x_1, y_2)$ | $(x_N, y_N)$ |
+"""
+
+
+def test_a_list_whose_second_member_repeats_an_index_is_told():
+    made = solved(LISTING)
+    assert made.exhibits[-1].rows == (
+        ("(`x_1`, `y_2`)", "(`x_2`, `y_2`)", "every index goes up by one: `x_2` stands here, not `x_1`"),
+    )
+    made.check(deep=True)
+    assert str(made.expr) == "N"
+    assert solved(LISTING.replace("(x_1, y_2)", "(x_2, y_2)")).notes[-1] == "Printed and derived: 3 members agree."
+
+
+def test_a_member_without_its_index_is_refused():
+    with pytest.raises(sc.SymcommError, match="has no index 'k'"):
+        solved("ask: listing\nmember: (x_i, y_i)\nindex: k\n")
