@@ -106,6 +106,9 @@ def main() -> None:
         for part in ("symcomm", "tests", "examples", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md"):
             copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
             copy(ROOT / part, folder / part)
+        # Compiled once; what is changed no longer has the hash, and is compiled anew.
+        compiled = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", str(folder)]
+        subprocess.run([sys.executable, *compiled], check=True)  # noqa: S603
         for module in chosen.modules or TESTS:
             path = folder / "symcomm" / f"{module}.py"
             source = path.read_text(encoding="utf-8")

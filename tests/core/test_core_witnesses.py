@@ -22,8 +22,7 @@ from symcomm.quantities.witnesses import passes, ring
 from symcomm.units import ONE
 
 EXAMPLES = sorted(p for p in (Path(__file__).parents[2] / "examples").glob("**/*.md") if p.stem != "checkpoints")
-# What has no witness yet: worksheets are text files whose formulas the tests of their subject run against events,
-# paths through a topology are searched by force in tests/hardware. This list only ever gets shorter.
+
 TABLE = """Computation\tInput\tOutput
 h = relu(xW^1)\tx [B, L, D], W^1 [D, F]\th [B, L, F]
 y = hW^2\tW^2 [F, D]\ty [B, L, D]
