@@ -46,7 +46,6 @@ MATRIX = "\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\n" +
 LINK = LLAMA.at(w=10**10, o="1 us")
 LAW = SMALL.at(alpha="1/3", beta="1/4", A=400, B=410, C=10**20, x="9/10")  # a smaller model that can do it
 CHUNKS = SMALL.at(S=10**8, B=10**10, a="10 us", h=7)  # more than one chunk is best
-TRACE = {"formulas": "v_1 = x_1 x_2\nv_2 = sin(x_1)\ny = v_1 + v_2^2", "point": "x_1 = 2, x_2 = 3"}
 PIPE = "pipeline(p, microbatches=m)"
 STEPS = "pipeline(2, microbatches=4)"
 
@@ -144,11 +143,6 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
                     (SMALL, {"want": "increase", "values": "2 s, 3 s"}),
                     (SMALL, {"want": "intercept", "through": "1: 3 s, 2: 5 s, 4: 8 s"})],
     "stages": [(SMALL, {"strategy": "pipeline(p, microbatches=m)"})],
-    **{name: [(SMALL, TRACE)] for name in (
-        "evaluation_trace", "forward_mode", "reverse_mode", "jacobian", "trace_memory", "differentiation_cost")},
-    "hessian_product": [(SMALL, TRACE | {"direction": "x_1 = 1, x_2 = 0"})],
-    "checkpoint_memory": [(SMALL, {})],
-    "gradients": [(SMALL, {}), (SMALL, {"of": "W^1", "want": "elements"})],
     "bucket_cap": [(LINK, {"first": "1 MiB"}), (LINK, {}), (LINK.at(o="6 us"), {"rho": "1/2"})],
     "topology": [(SMALL, {"matrix": MATRIX, "between": "GPU0, GPU1"}), (SMALL, {"link_rate": "25 GB/s"}),
                  (SMALL, {"matrix": MATRIX, "between": "GPU0, NIC0", "accounting": "bidirectional"}),
