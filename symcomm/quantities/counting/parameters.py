@@ -77,8 +77,10 @@ def derive(
 def _of_layer(graph: Graph, region: Region, weight: Tensor) -> bool:
     """Whether a weight is a matrix of a layer: something is summed over it, and it stands in what is repeated."""
     stacked = bool(region.times) or not any(r.times for r in graph.regions)
-    return stacked and len(weight.axes) > 1 and any(
-        op.summed and not op.attribute("lookup") for op in graph.consumers.get(weight.name, ())
+    return (
+        stacked
+        and len(weight.axes) > 1
+        and any(op.summed and not op.attribute("lookup") for op in graph.consumers.get(weight.name, ()))
     )
 
 
