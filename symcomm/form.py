@@ -212,6 +212,14 @@ class Elementwise(Form):
 
 
 @dataclass(frozen=True)
+class Summed(Form):
+    """A sum over indices of what stands behind them, as a cell of a table; it is not worth a number."""
+
+    indices: tuple[Form, ...]
+    inside: Form
+
+
+@dataclass(frozen=True)
 class Related(Form):
     """Two forms with a relation between them, as a cell of a table; it is not worth a number."""
 

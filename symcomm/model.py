@@ -14,7 +14,7 @@ from typing import Any
 from symcomm.accounting import Accounting, AccountingLike
 from symcomm.derivation import Derivation, exact
 from symcomm.doors import door
-from symcomm.dtypes import USUAL_DTYPE, formats
+from symcomm.dtypes import USUAL_DTYPE, autocast_of, formats
 from symcomm.errors import StrategyError, TableError, ValuesError
 from symcomm.files import read_text
 from symcomm.form import evaluate, names
@@ -171,6 +171,8 @@ class Model(DerivedQuantities):
         chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
+        if autocast_of(self.dtype) is not None:
+            setting = setting.in_format(self.dtype)
         said = {k: v for k, v in options.items() if v is not None}
         declared = QUANTITIES[quantity]
         declared.check(said)

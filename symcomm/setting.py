@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step, Witness, worked_out
-from symcomm.dtypes import formats
+from symcomm.dtypes import Autocast, autocast_of, formats
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Ratio, Sym, num, product
+from symcomm.graph.autocast import WIDE, autocast
 from symcomm.graph.graph import Graph, Op, Region, bare
 from symcomm.notation import Notation
 from symcomm.parallel.placement import check_cuts, cut_axes
@@ -68,8 +69,16 @@ class Setting:
         return replace(self, checks=(*self.checks, partial(_check_sizes, self.graph, strategy)))
 
     def in_format(self, dtype: str | None) -> Setting:
-        """The same in other number formats: one for all, or ``X=fp8, Y=fp32``; as it is where none is said."""
+        """The same in other number formats: one for all, ``X=fp8, Y=fp32``, or mixed, ``autocast(bf16)``.
+
+        As it is where none is said. Raises ``ValuesError`` where the formats of a model under autocast are said again.
+        """
         every, named = formats(dtype) if dtype else ("", {})
+        if every and any(op.attribute("cast") for op in self.graph.ops):
+            raise ValuesError(f"the model runs under autocast, which says the formats: {every} is no other one",
+                              hint="leave out dtype here, or autocast in the model")  # fmt: skip
+        if (mixed := autocast_of(every)) is not None:
+            return replace(self, dtype=WIDE, graph=_mixed(Same(self.graph), mixed))
         return replace(self, dtype=every or self.dtype, graph=_in_formats(Same(self.graph), tuple(named.items())))
 
     @property
@@ -79,7 +88,8 @@ class Setting:
         Raises ``ValuesError`` where they are in several, which machines multiply at different rates.
         """
         graph = self.graph
-        products = [op for op in graph.ops if op.kind in ("contraction", "convolution") and op.summed]
+        products = [op for op in graph.ops if op.kind in ("contraction", "convolution") and op.summed
+                    and len(op.inputs) > 1 and not op.attribute("lookup")]  # fmt: skip
         found: dict[str, str] = {}
         for name in (n for op in products for n in op.inputs if graph.tensors[n].dtype != "bool"):
             found.setdefault(graph.tensors[name].dtype or self.dtype, name)
@@ -196,6 +206,11 @@ def _check_sizes(graph: Graph, strategy: Strategy, known: Mapping[str, Fraction]
 @lru_cache(maxsize=64)
 def _in_formats(held: Same[Graph], named: tuple[tuple[str, str], ...]) -> Graph:
     return held.it.in_formats(dict(named))
+
+
+@lru_cache(maxsize=64)
+def _mixed(held: Same[Graph], said: Autocast) -> Graph:
+    return autocast(held.it, said)
 
 
 @lru_cache(maxsize=4096)

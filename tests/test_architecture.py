@@ -29,6 +29,8 @@ FLOORS = {
     "symcomm.text": 1,
     "symcomm.identity": 2,
     "symcomm.dtypes": 2,
+    "symcomm.sums": 2,
+    "symcomm.einsum": 2,
     "symcomm.sweep": 2,
     "symcomm.derivation": 2,
     "symcomm.printing": 2,

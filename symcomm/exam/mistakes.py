@@ -206,6 +206,56 @@ MISTAKES: tuple[Misconception, ...] = (
         "The times overlap: the longest one counts, not their sum.",
         (c.Choose("time", "serial", ("time", "overlap")),),
     ),
+    Misconception(
+        "sum_in_another_format",
+        "This is the sum in another number format than that of the accumulator.",
+        tuple(
+            c.OtherOption("accumulator", other, (own,))
+            for own in ("fp16", "bf16", "fp32")
+            for other in ("fp16", "bf16", "fp32")
+            if other != own
+        ),
+    ),
+    Misconception(
+        "sum_not_rounded",
+        "Each addition is rounded: this is as good as the exact sum.",
+        (c.OtherOption("accumulator", "fp64", ("fp16", "bf16", "fp32")),),
+    ),
+    Misconception(
+        "representation_for_accumulation",
+        "The error of rounding the number once and the error of the additions are confused.",
+        (
+            c.OtherOption("want", "representation_error", ("accumulation_error",)),
+            c.OtherOption("want", "accumulation_error", ("representation_error",)),
+        ),
+    ),
+    Misconception(
+        "epsilon_for_unit_roundoff",
+        "The distance of neighbours and half of it, the error of rounding to nearest, are confused.",
+        (
+            c.OtherOption("want", "epsilon", ("unit_roundoff",)),
+            c.OtherOption("want", "unit_roundoff", ("epsilon",)),
+            c.OtherOption("want", "smallest", ("flushed_up_to",)),
+        ),
+    ),
+    Misconception(
+        "subnormals_forgotten",
+        "Below the smallest normal number there are subnormal ones.",
+        (
+            c.OtherOption("want", "smallest_normal", ("smallest_subnormal",)),
+            c.OtherOption("want", "smallest_normal", ("smallest",)),
+        ),
+    ),
+    Misconception(
+        "all_operands_at_once",
+        "This takes all operands at once; two at a time is cheaper.",
+        (c.OtherOption("want", "flops", ("best_order",)),),
+    ),
+    Misconception(
+        "left_to_right_for_best",
+        "This is the order from left to right, which is not the best one.",
+        (c.OtherOption("want", "left_to_right", ("best_order",)),),
+    ),
 )
 BY_NAME = {mistake.name: mistake for mistake in MISTAKES}
 

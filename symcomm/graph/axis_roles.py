@@ -24,7 +24,7 @@ def data_tensor(graph: Graph) -> Tensor:
     for op in graph.ops:
         for name in op.inputs:
             tensor = graph.tensors[name]
-            if tensor.role in ("input", "constant") and tensor.name not in graph.producers:
+            if tensor.role in ("input", "constant") and tensor.name not in graph.producers and not tensor.virtual:
                 return tensor
     raise StrategyError(f"{graph.name} reads no input")
 
@@ -183,7 +183,7 @@ def expert_axes(graph: Graph) -> tuple[str, ...]:
     """The experts: an axis that a weight shares with the operand it multiplies and with the result."""
     found: dict[str, None] = {}
     for op in graph.ops:
-        if op.kind != "contraction" or op.phase != "forward":
+        if op.kind != "contraction" or op.phase != "forward" or op.attribute("slice"):
             continue
         for j, name in enumerate(op.inputs):
             if graph.tensors[name].role != "weight" or not set(op.indices[j]) & set(op.summed):

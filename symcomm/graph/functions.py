@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import sympy as sp
 
+from symcomm.einsum import bound, read_subscripts
 from symcomm.errors import FormulaError, ShapeError, Span
 from symcomm.graph import ops as kinds
 from symcomm.graph.drafts import Dim, DraftTensor, Label, Value
 from symcomm.text import tree
+from symcomm.text.table import Cell
 
 if TYPE_CHECKING:
     from symcomm.graph.formulas import Reader
@@ -95,6 +97,74 @@ def _permute(reader: Reader, node: tree.FunctionCall) -> Value:
         raise ShapeError(f"{target.name} does not have the axes of {value.tensor.name}", node.span, "keep all of them")
     kept = reader.letters_of((value, of))
     return reader.emit("contraction", (value,), (value.labels(of, labels),), kept, out, node.span, view=True)
+
+
+def _einsum(reader: Reader, node: tree.FunctionCall) -> Value:
+    """Operands contracted over the indices their subscripts name, two by two from left to right.
+
+    A diagonal is a contraction with an identity that is never stored: its axes stay two axes.
+    """
+    said, *arguments = node.arguments
+    if not isinstance(said, tree.Quoted):
+        raise FormulaError("einsum begins with its subscripts", said.span, 'einsum("bij,bjk->bik", A, B)')
+    span = said.span
+    cell = Cell(said.text, span.file, span.line, span.text, span.start, span.cell.removeprefix("column "))
+    subscripts, values = read_subscripts(cell), [reader.tensor(argument) for argument in arguments]
+    relations = reader.relations()
+    shapes = [[relations.expand(dim.root().size) for dim in value.dims] for value in values]
+    einsum = bound(subscripts, shapes)
+    loops: dict[str, Label] = {index: reader.fresh() for index in einsum.indices}
+    axes: dict[str, Dim] = {}
+    parts: list[tuple[Value, dict[str, Label], list[Label], list[str]]] = []
+    for n, value in enumerate(values):
+        of, labels = reader.fresh_labels(value)
+        if parts:
+            reader.share_families(parts[0][0], parts[0][1], value, of)
+        twice: list[tuple[int, int]] = []
+        seen: dict[str, int] = {}
+        for place, (index, dim) in enumerate(zip(einsum.operands[n], value.dims, strict=True)):
+            if (n, place) in einsum.stretched:
+                continue  # an axis of length 1 that is summed away
+            if index in seen:
+                twice.append((seen[index], place))
+                continue
+            seen[index] = place
+            labels[place] = loops[index]
+            reader.join(axes.setdefault(index, dim), dim, subscripts.place(n, index), f"the index {index}")
+        for one, again in reversed(twice):  # the last axis first, so that the places of the others stay
+            value, labels = _diagonal(reader, value, of, labels, (one, again), node.span)
+        parts.append((value, of, labels, [*seen]))
+    whole = [(loops[index], axes[index]) for index in einsum.output]
+    value, of, labels, mine = parts[0]
+    for n, (right, of_right, others, indices) in enumerate(parts[1:], start=1):
+        later = {index for part in parts[n + 1 :] for index in part[3]} | {*einsum.output}
+        mine = [index for index in dict.fromkeys((*mine, *indices)) if index in later]
+        last = n == len(parts) - 1
+        out = whole if last else [(loops[index], axes[index]) for index in mine]
+        value = reader.emit("contraction", (value, right), (value.labels(of, labels), right.labels(of_right, others)),
+                            reader.letters_of((value, of), (right, of_right)), out, node.span)  # fmt: skip
+        of, labels = {**of_right, **of}, [label for label, _ in out]
+    if len(parts) == 1:
+        moved = {"view": True} if len(whole) == len(labels) else {}  # nothing is summed: axes change places
+        return reader.emit("contraction", (value,), (value.labels(of, labels),), reader.letters_of((value, of)), whole,
+                           node.span, **moved)  # fmt: skip
+    return value
+
+
+def _diagonal(
+    reader: Reader, value: Value, of: dict[str, Label], labels: list[Label], pair: tuple[int, int], span: Span
+) -> tuple[Value, list[Label]]:
+    """The elements of a value whose places along two axes are equal, and the labels of the axes that are left."""
+    one, again = pair
+    name = f"eye({value.tensor.name},{one + 1},{again + 1})"
+    eye = reader.constant(name, (value.dims[one], value.dims[again]), span)
+    eye.tensor.virtual = True
+    kept = [place for place in range(len(labels)) if place != again]
+    made = reader.emit(
+        "contraction", (value, eye), (value.labels(of, labels), (labels[one], labels[again])),
+        reader.letters_of((value, of)), [(labels[k], value.dims[k]) for k in kept], span, lookup=True, slice=True,
+    )  # fmt: skip
+    return made, [labels[k] for k in kept]
 
 
 def _mean(reader: Reader, node: tree.FunctionCall) -> Value:
@@ -362,6 +432,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("permute", ("permute",), "gives the axes the order of the result's", _permute),
     Function("repeat", ("repeat",), "repeats key/value heads for the query heads that share them", _repeat),
     Function("linear", ("linear",), "a matrix product, with a bias where one is given", _linear),
+    Function("einsum", ("einsum",), "contracts tensors over the indices that its subscripts name", _einsum),
     Function("first", ("first",), "takes the first position of a sequence", _first),
     Function("dropout", ("dropout",), "multiplies by a random 0/1 mask", _dropout),
     Function("mask", ("mask", "causalmask", "causal_mask"), "hides the positions after the query's own", _mask),

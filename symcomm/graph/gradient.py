@@ -133,7 +133,7 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
             if op.kind == "contraction":
                 others = [k for k in range(len(op.inputs)) if k != j]
                 given = {*op.output_indices, *(i for k in others for i in op.indices[k])}
-                keep = {k: v for k, v in op.attributes if k in ("scale", "lookup")}
+                keep = {k: v for k, v in op.attributes if k in ("scale", "lookup", "cast")}
                 if op.attribute("view") and set(op.output_indices) == set(mine):
                     keep["view"] = True
                 if not given >= set(mine):

@@ -215,8 +215,8 @@ class PlacementProblem:
         if own is not None and summing and (weight or (len(op.inputs) > 1 and not own[1])):
             return [Mode(own[0])]
         passing = [Mode(None, p) for p in self.passes(step, pending)]
-        if own is None and weight and summing and mesh in self.data and passing:
-            return passing  # over the ranks that share the data, gradients of weights are what is summed
+        if own is None and weight and (summing or op.attribute("cast")) and mesh in self.data and passing:
+            return passing  # over the ranks that share the data, gradients of weights are what is summed, not of copies
         cuts = [own[0]] if own is not None else []
         for name, indices in self.operands(step):
             if op.kind != "update" and (name, mesh) in self.shards:

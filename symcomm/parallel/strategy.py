@@ -435,6 +435,10 @@ class Placed:
 
 def resolve(strategy: Strategy, graph: Graph) -> tuple[Placed, ...]:
     """The rules of a strategy with the axes they mean in a graph."""
+    beside = [rule for _, rule in strategy.rules if rule.axis != "batch" and rule.on != frozenset({"state"})]
+    if beside and any(op.attribute("cast") for op in graph.ops):  # a library's own choice
+        what = f"{strategy.name} under autocast is not derived: a copy may be made of a shard or of the whole"
+        raise StrategyError(what, hint="data(k), zero-1(k), or one dtype")
     found: list[Placed] = []
     for _, rule in strategy.rules:
         if rule.axis == "first":

@@ -31,6 +31,7 @@ class Dialect:
     opening: Callable[[bool], str]
     closing: Callable[[bool], str]
     fraction: Callable[[str, str], str]
+    summation: Callable[[str], str]
     slash: Callable[[str, str], str]
     power: Callable[[str, str], str]
     root: Callable[[str], str]
@@ -206,6 +207,7 @@ LATEX = Dialect(
     parens=lambda inside, tall: rf"\left({inside}\right)" if tall else f"({inside})",
     opening=lambda tall: r"\Bigl(" if tall else "(",
     closing=lambda tall: r"\Bigr)" if tall else ")",
+    summation=lambda below: rf"\sum_{{{below.strip()}}} ",
     fraction=lambda top, bottom: rf"\frac{{{top.strip()}}}{{{bottom.strip()}}}",
     slash=lambda top, bottom: f"{top.strip()}/{bottom.strip()}",
     power=lambda base, exponent: f"{base.strip()}^{{{exponent.strip()}}}",
@@ -236,6 +238,7 @@ TYPST = Dialect(
     # Escaped, since the two stand in different lines; given the height that their contents would give them.
     opening=lambda tall: "lr(size: #2.3em, \\()" if tall else "\\(",
     closing=lambda tall: " lr(size: #2.3em, \\))" if tall else "\\)",
+    summation=lambda below: f"sum_({below}) ",
     fraction=lambda top, bottom: f"frac({top}, {bottom})",
     slash=lambda top, bottom: f"{top} \\/ {bottom}",
     power=lambda base, exponent: f"{base}^({exponent})",
@@ -265,6 +268,7 @@ MATHML = Dialect(
     parens=lambda inside, tall: f"<mrow><mo>(</mo>{inside}<mo>)</mo></mrow>",
     opening=lambda tall: "<mo>(</mo>",
     closing=lambda tall: "<mo>)</mo>",
+    summation=lambda below: f"<munder><mo>∑</mo>{_row(below)}</munder>",
     fraction=lambda top, bottom: f"<mfrac>{_row(top)}{_row(bottom)}</mfrac>",
     slash=lambda top, bottom: f"{top}<mo>/</mo>{bottom}",
     power=lambda base, exponent: f"<msup>{_row(base)}{_row(exponent)}</msup>",
@@ -294,6 +298,7 @@ PLAIN = Dialect(
     parens=lambda inside, tall: f"({inside})",
     opening=lambda tall: "(",
     closing=lambda tall: ")",
+    summation=lambda below: f"Σ_{{{below}}} ",
     fraction=lambda top, bottom: f"{top}/{bottom}",
     slash=lambda top, bottom: f"{top}/{bottom}",
     power=_plain_power,

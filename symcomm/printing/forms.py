@@ -25,6 +25,7 @@ from symcomm.form import (
     Related,
     Root,
     Smallest,
+    Summed,
     Sym,
     Total,
     Transposed,
@@ -277,6 +278,12 @@ class _Printer:
                 outs_ = [self.at_least(self.go(f), _PRODUCT) for f in factors]
                 text = d.odot.join(o.text for o in outs_)
                 return _Out(text, _PRODUCT, False, any(o.tall for o in outs_), sum(o.width + 1.4 for o in outs_))
+            case Summed(indices, inside):
+                under, out = (
+                    d.comma.join(self.go(one).text for one in indices),
+                    self.at_least(self.go(inside), _PRODUCT),
+                )
+                return _Out(d.summation(under) + out.text, _PRODUCT, False, True, out.width + 1.4)
             case Related(left, right, relation):
                 a, b = self.go(left), self.go(right)
                 text = a.text + d.relations[relation] + b.text

@@ -233,6 +233,23 @@ def blamed(value: Value, message: str) -> Span | None:
     return next((span for part in inside if (span := blamed(part, message))), None)
 
 
+def written_at(value: Value, span: Span | None) -> Span | None:
+    """The place in the document of a piece of an option's text, where that stands in the value as it was read.
+
+    >>> option = section_of("subscripts: ij,jk->il", "t.md")
+    >>> written_at(option, Span("<text>", 1, "ij,jk->il", 8, 9)).place
+    't.md:1'
+    """
+    if span is None or span.file != "<text>":
+        return None
+    if isinstance(value, Scalar):
+        at = value.span.text.find(span.text, value.span.start) if value.text == span.text and span.text else -1
+        return None if at < 0 else value.span.within(at + span.start, at + span.stop)
+    inside: Iterable[Value]
+    inside = value.items if isinstance(value, Listing) else (part for entry in value.entries for part in entry)
+    return next((found for part in inside if (found := written_at(part, span))), None)
+
+
 def wrong_type(name: str, wanted: str, value: Value) -> DocumentError:
     """The error for a value of another type than wanted."""
     names = {Scalar: "text", Listing: "a list", Section: "a mapping"}

@@ -101,7 +101,7 @@ _READ: dict[str, Schema] = {
     "quantity": _TEXT,
     "dtype": {"type": "string"},
     "size": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]},
-    "count": {"type": "integer", "minimum": 0},
+    "count": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^\{\{.*\}\}$"}]},
     "strategy": {"type": ["string", "object"]},
     "schedule": {"type": "string"},
     "links": {"type": ["string", "object"]},

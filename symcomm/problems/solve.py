@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
-from symcomm.problems.blocks import blamed
+from symcomm.problems.blocks import blamed, written_at
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.figures import Figure, draw
 from symcomm.problems.grading import graded
@@ -243,6 +243,7 @@ def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tupl
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None
     except SymcommError as error:
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
+        error.span = written_at(ask.section, error.span) or error.span
         where = blamed(ask.section, error.message) or ask.section.span_of(key if key in ask.section else "ask")
         raise error.at(where) from None
     stated = used(derivation, known, [item.name for item in ask.given])

@@ -30,7 +30,7 @@ _NO_NOUNS = ("of", "over", "per", "want", "about", "include", "least", "other", 
 # The order in which they are told.
 # Those that are told first where many may be meant.
 USUAL = ("parameters", "flops", "communication", "activation_memory", "state_memory", "peak_memory", "step_time")
-GROUPS = ("counting", "memory", "communication", "time", "fitting", "differentiation")
+GROUPS = ("counting", "memory", "communication", "time", "fitting", "differentiation", "numbers")
 
 
 # -- what an annotation may say -----------------------------------------------------------------------------
@@ -201,9 +201,7 @@ def _in_order(worksheets: str, path: tuple[str, ...]) -> Mapping[str, str]:
 @cache
 def _groups(path: tuple[str, ...], ending: str) -> dict[str, str]:
     files = [file for root in path for file in Path(root).glob(f"*/*.{ending}")]
-    return {
-        f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")
-    }
+    return {f.stem: f.parent.name for f in files if ending != "py" or "\ndef derive(" in f.read_text(encoding="utf-8")}
 
 
 def of_worksheet(sheet: Worksheet, group: str = "") -> DeclaredQuantity:

@@ -9,6 +9,17 @@ from symcomm.parallel.strategy import Strategy
 _Accounting = str | Accounting | Mapping[str, str] | None
 
 class DerivedQuantities:
+    def einsum(
+        self,
+        subscripts: object,
+        shapes: object,
+        want: Literal["flops", "backward", "elements", "best_order", "worst_order", "left_to_right", "sums_first", "largest_intermediate"] = "flops",
+        count: Literal["fma2", "mul_add", "opt_einsum"] = "fma2",
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The operations of an einsum, of its gradients, or of the best order of its operands."""
+
     def flops(
         self,
         scope: Literal["forward", "backward", "training"] = "forward",
@@ -116,6 +127,15 @@ class DerivedQuantities:
         accounting: _Accounting = None,
     ) -> Derivation:
         """The fewest ranks, or the largest size, with which one rank's memory fits a device."""
+
+    def cast_copies(
+        self,
+        dtype: str | None = None,
+        of: Literal["weights", "activations", "all"] = "weights",
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The bytes of the copies that autocast makes of fp32 weights, or of activations."""
 
     def peak_memory(
         self,
@@ -683,3 +703,46 @@ class DerivedQuantities:
         accounting: _Accounting = None,
     ) -> Derivation:
         """The most values in memory while a trace is reversed, whole or with checkpoints."""
+
+    def accumulation(
+        self,
+        x: object,
+        n: int | str,
+        accumulator: str,
+        x_format: str | None = None,
+        method: Literal["in_order", "pairwise", "compensated"] = "in_order",
+        want: Literal["sum", "error", "representation_error", "accumulation_error", "bound", "last_change", "limit", "overflow"] = "sum",
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """The sum of a number added n times in a number format."""
+
+    def loss_scaling(
+        self,
+        dtype: str = "fp16",
+        scale: object = 65536,
+        gradient: object = None,
+        want: Literal["smallest", "flushed_up_to", "smallest_normal", "largest", "least_scale", "largest_scale"] = "smallest",
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """Which gradients a number format keeps when the loss is multiplied by a scale."""
+
+    def number_format(
+        self,
+        dtype: str,
+        want: Literal["largest", "smallest_normal", "smallest_subnormal", "epsilon", "unit_roundoff", "integers_exact_up_to", "finite_values", "nan_codes"] = "largest",
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """What a number format holds, from its bits of exponent and mantissa."""
+
+    def rounded(
+        self,
+        x: object,
+        dtype: str,
+        want: Literal["value", "error", "relative_error", "spacing"] = "value",
+        *,
+        accounting: _Accounting = None,
+    ) -> Derivation:
+        """What a number becomes in a number format, rounded to the nearest, ties to even."""

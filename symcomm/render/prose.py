@@ -125,6 +125,8 @@ def _refuse(piece: InlinePiece, construct: str, why: str, hint: str) -> RenderEr
     return RenderError(f"{shown} {why}", span, hint)
 
 
+# The subscripts of einsum("ij,jk->ik", A, B); no quotation marks are known in maths.
+_QUOTATION = re.compile(r"""(?<!\{)["“”]([^"“”\\{}$]*)["“”]""")
 _DROPPED = object()
 
 
@@ -156,7 +158,7 @@ def _checked(blocks: list[Any], piece: InlinePiece) -> list[Any]:
             case "Math":
                 if found := _UNSUPPORTED_MATHS.search(node["c"][1]):
                     raise _refuse(piece, found[0], "is not understood in maths here", "write the formula without it")
-                return _breakable(node["c"][0], node["c"][1].strip(), piece.inline)
+                return _breakable(node["c"][0], _QUOTATION.sub(r"\\text{“\1”}", node["c"][1].strip()), piece.inline)
             case "Link":
                 _, text, (url, _) = node["c"]
                 if not _SAFE_LINK.fullmatch(url):

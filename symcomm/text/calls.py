@@ -22,7 +22,7 @@ from symcomm.text.vocabulary import words
 COMMON_FUNCTIONS = frozenset(
     words(
         "sqrt min max ceil ceiling floor log exp tanh softmax relu gelu silu swish sigmoid layernorm rmsnorm dropout "
-        "concat merge partition split mask embed embedding conv repeat rope"
+        "concat merge partition split mask embed embedding conv repeat rope einsum"
     )
 )
 _SIZE_FUNCTIONS = {"sqrt", "min", "max", "ceil", "floor", "log"}

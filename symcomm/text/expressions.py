@@ -29,6 +29,7 @@ from symcomm.text.tree import (
     Multiplication,
     Node,
     Number,
+    Quoted,
     Quotient,
     Radical,
     Sum,
@@ -267,6 +268,11 @@ def _atom(context: Context, atom: Branch) -> Node:
         return context.counted(FunctionCall(span, str(kind), (inside,)))
     if kind in ("font", "accent"):
         return read_argument(context, inner[-1])
+    if kind == "quoted":
+        if context.scope.kind != "tensor":
+            raise context.wrong("a quotation cannot stand here", atom, "write a formula without quotation marks")
+        text = str(atom.children[0])
+        return context.counted(Quoted(context.span(start_of(atom) + 1, stop_of(atom) - 1), text))
     if kind == "mark":
         raise context.wrong(f"`{context.source(atom)}` has nothing to stand at", atom, "write a name before it")
     if not inner:

@@ -48,7 +48,7 @@ _BRACKETS = {
 _CLOSING = {closing: opening for closing, (opening, _) in _BRACKETS.items()}
 _PARTNER = dict(_BRACKETS.values())
 _OPENING = set(_PARTNER)
-_ENDS = {"NUMBER", "WORD", "TEXT", "PRIME", "TRANSPOSED", *_CLOSING}
+_ENDS = {"NUMBER", "WORD", "TEXT", "QUOTED", "PRIME", "TRANSPOSED", *_CLOSING}
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|__[A-Za-z0-9_]+")
 # Digits in groups of three are one number: `12 345`, `12{,}345`, `12\,345`.
@@ -59,6 +59,8 @@ _SCIENTIFIC = re.compile(r"([eE])([+-]?)(\d+)(?![0-9_])", re.ASCII)
 _COMMAND = re.compile(r"\\(?:[A-Za-z]+\*?|.)", re.DOTALL)
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _JOINING = {"and", "for", "where", "with", "all"}
+_QUOTES = "\"'“”"
+_QUOTED = re.compile(r"""["“”][^"“”]*["“”]|'[^']*'""")
 _SPACES = set(" \t\n\r\f\v~\u00a0\u2009\u202f\u200a\u2002\u2003\u2005\u2006\u200b\u2060\ufeff")
 _TEXT_CONTENT = re.compile(r"[A-Za-z0-9 _.\-~'α-ωΑ-Ω]*")
 
@@ -188,6 +190,9 @@ class Scanner:
         elif char == "*" and text.startswith("**", start):
             self._add("CARET", "^", start, start + 2)
             self.position += 2
+        elif char in _QUOTES and (found := _QUOTED.match(text, start)) and (char != "'" or self._begins()):
+            self._add("QUOTED", found.group()[1:-1], start, found.end())
+            self.position = found.end()
         elif char in GREEK_LETTERS:
             self._add("TEXT", GREEK_LETTERS[char], start, start + 1)
             self.position += 1
@@ -200,6 +205,10 @@ class Scanner:
         else:
             hint = CHARACTER_HINTS.get(char, _USE)
             raise self.error(f"unexpected character `{_shown(char)}`", start, start + 1, hint)
+
+    def _begins(self) -> bool:
+        """Whether an argument begins here, so that a `'` has nothing to stand at."""
+        return bool(self.found) and self.found[-1].type in ("LPAREN", "COMMA")
 
     def _raises(self) -> bool:
         """Whether what stands here is all that a `^` raises."""
@@ -364,6 +373,11 @@ class Scanner:
         closing = text.find("}", opening)
         if closing < 0:
             raise self.error("this `{` is never closed", opening, opening + 1, "write a `}` where it ends")
+        if quoted := _QUOTED.fullmatch(text[opening + 1 : closing].strip()):
+            at = text.index(quoted.group(), opening)
+            self._add("QUOTED", quoted.group()[1:-1], at, at + len(quoted.group()))
+            self.position = closing + 1
+            return
         content = text[opening + 1 : closing].replace(r"\_", "_").replace("\\ ", " ").replace("\\-", "-")
         content = content.replace("\\,", " ").replace("`", "'").replace("$", "")
         if not _TEXT_CONTENT.fullmatch(content):

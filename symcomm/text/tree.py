@@ -102,6 +102,16 @@ class FunctionCall(Node):
 
 
 @dataclass(frozen=True)
+class Quoted(Node):
+    """A text between quotation marks, which a function reads itself: the subscripts of ``einsum("ij,jk->ik", A, B)``.
+
+    ``span`` is that of the text without the marks.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Family(Node):
     r"""A listed family ``[Q_1, Q_2, \dots, Q_{n_h}]``: ``name`` without an index, ``count`` its last index."""
 

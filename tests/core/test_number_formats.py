@@ -65,7 +65,10 @@ ASKED: dict[str, dict[str, Any]] = {
     "mesh_split": {"strategy": "fsdp(x) + tensor(y)", "devices": 64},
     "crossover": {"between": "compute, memory", "over": "B"},
 }
-WITHOUT_TENSORS = {"collective_time", "collective_table", "collective_crossover", "peak_rate"}
+WITHOUT_TENSORS = {
+    "collective_time", "collective_table", "collective_crossover", "peak_rate", "number_format", "rounded",
+    "loss_scaling", "cast_copies",
+}  # fmt: skip
 
 
 def test_every_quantity_with_a_format_is_asked_below() -> None:

@@ -295,6 +295,18 @@ for _name in ("partition", "merge"):
         "y = Z W^O ; W^O [D,D] ; y [B,L,D]",
     )
 _shape(
+    "einsum",
+    'Q = einsum("bld,de->ble", x, W^Q) ; x [B,L,D], W^Q [D,D] ; Q [B,L,D]',
+    'S = softmax(einsum("...qd,...kd->...qk", Q, Q)) ; - ; S [B,L,L]',
+    'Z = einsum("bqk,bkd->bqd", S, Q) ; - ; Z [B,L,D]',
+    'y = einsum("ble,ed->bld", Z, W^O) ; W^O [D,D] ; y [B,L,D]',
+)
+_shape(  # a diagonal, and three operands from left to right
+    "einsum, diagonal",
+    'h = einsum("bld,dd,df->blf", x, G, W^1) ; x [B,L,D], G [D,D], W^1 [D,4D] ; h [B,L,4D]',
+    'y = einsum("blf,fe->ble", h, W^2) ; W^2 [4D,D] ; y [B,L,D]',
+)
+_shape(
     "transpose",
     *feed("x"),
     "S = x transpose(b) ; - ; S [B,L,L]",

@@ -18,7 +18,7 @@ from symcomm.units import ONE, Quantity, Unit
 
 WANTED = {
     "mean": 1, "deviation": 1, "sample_deviation": 2, "difference": 2, "ratio": 2, "increase": 2, "slope": 2,
-    "intercept": 2,
+    "intercept": 2, "slope_through_zero": 1,
 }  # fmt: skip
 _MOST = 100  # more numbers than that are no write-up
 
@@ -37,9 +37,9 @@ def derive(
 
     ``values`` are numbers with their unit and commas between them: ``0.796 s, 0.776 s``. ``difference`` is the first
     less the second, ``ratio`` the first over the second; ``increase`` goes from the first to the second one, over the
-    first. ``slope`` and ``intercept`` are
-    those of the line ``through`` points such as ``16: 10.9 GB, 64: 38.3 GB`` (least squares where there are more than
-    two). Raises ``ValuesError`` for numbers that do not go together.
+    first. ``slope`` and ``intercept`` are those of the line ``through`` points such as ``16: 10.9 GB, 64: 38.3 GB``
+    (least squares where there are more than two); ``slope_through_zero`` is that of a line through the origin. Raises
+    ``ValuesError`` for numbers that do not go together.
 
     >>> from symcomm.graph.graph import Graph
     >>> from symcomm.setting import Setting
@@ -51,13 +51,13 @@ def derive(
     """
     if want not in WANTED:
         raise ValuesError(f"'{want[:40]}' is not derived from measurements", hint=nearest(want, [*WANTED]))
-    line = want in ("slope", "intercept")
+    line = want in ("slope", "intercept", "slope_through_zero")
     if line != bool(through) or line == bool(values):
         needed = "through: 16: 11 GB, 64: 38 GB" if line else "values: 0.8 s, 0.9 s"
         raise ValuesError(f"the {want} takes '{'through' if line else 'values'}' and nothing else", hint=needed)
     work = Work(setting)
     if line:
-        _line(work, want, *_points(str(through)))
+        _line(work, want, *_points(str(through), least=WANTED[want]))
     else:
         found = _values(str(values).split(","), "value", mixed=want == "ratio")
         _few(want, len(found), exactly=want in ("difference", "ratio", "increase"))
@@ -75,20 +75,20 @@ def _values(said: list[str], what: str, mixed: bool = False) -> list[Quantity]:
     return found
 
 
-def _points(said: str) -> tuple[list[Fraction], list[Num], Unit]:
+def _points(said: str, least: int) -> tuple[list[Fraction], list[Num], Unit]:
     pairs = [part.split(":") for part in said.split(",")]
     if any(len(pair) != 2 for pair in pairs):
         raise ValuesError("a point has a number, a colon and another number", hint="such as 16: 11 GB, 64: 38 GB")
     sizes, measured = _values([a for a, _ in pairs], "point"), _values([b for _, b in pairs], "measurement")
     x = [q.value for q in sizes]
-    _few("line", len(x), exactly=False)
-    if len({*x}) < 2:
+    _few("line", len(x), exactly=False, least=least)
+    if len({*x}) < 2 and (least > 1 or not any(x)):
         raise ValuesError(f"all points are at {x[0]}: no line is told by them", hint="measure at two sizes")
     return x, [Num(q.value, q.unit) for q in measured], sizes[0].unit
 
 
-def _few(want: str, count: int, exactly: bool) -> None:
-    least = WANTED.get(want, 2)
+def _few(want: str, count: int, exactly: bool, least: int = 2) -> None:
+    least = WANTED.get(want, least)
     if count < least or (exactly and count != least):
         raise ValuesError(f"the {want} needs {least} numbers, but there are {count}", hint="0.8 s, 0.9 s")
 
@@ -139,8 +139,19 @@ def _numbers(work: Work, want: str, values: Sequence[Num], unit: Unit) -> None:
 def _line(work: Work, want: str, x: list[Fraction], y: Sequence[Num], of: Unit) -> None:
     at = [num(v, of) for v in x]
     unit = y[0].unit / of
+    if want == "slope_through_zero":
+        top = _add([product(w, m) for w, m in zip(at, y, strict=True)])
+        form: Form = Ratio(top, _add([Power(w, num(2)) for w in at]))
+        text = "The line through 0 with the least squared distances from the measurements."
+
+        def level(numbers: Numbers) -> bool:
+            """Whether no other slope is nearer: the distances, weighed with the sizes, cancel."""
+            return not sum(v * (m.number - numbers["a"] * v) for v, m in zip(x, y, strict=True))
+
+        work.define("a", form, unit, "slope", text, witness=level)
+        return
     if len(x) == 2:
-        form: Form = Ratio(Total((y[1], negative(y[0]))), Total((at[1], negative(at[0]))))
+        form = Ratio(Total((y[1], negative(y[0]))), Total((at[1], negative(at[0]))))
         text = "Two points lie on one line: the difference of the measurements over that of the sizes."
     else:
         middle = sum(x, Fraction(0)) / len(x)
