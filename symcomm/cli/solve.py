@@ -10,14 +10,14 @@ import click
 from symcomm.cli.shared import PATH, accounting_option, comma, conventions, progress_bar
 from symcomm.editions import DETAILS, EDITIONS
 
-FORMATS = ("pdf", "md", "tex", "html")
+FORMATS = ("pdf", "md", "tex", "html", "json")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--to", "formats", default="pdf", show_default=True, callback=comma(FORMATS), metavar="LIST",
-    help="Formats, with commas: pdf, md, tex, html.",
+    help="Formats, with commas: pdf, md, tex, html, json.",
 )  # fmt: skip
 @click.option("-o", "--output", default="out", show_default=True, type=PATH, help="A folder.")
 @click.option("--templates", type=click.Path(path_type=Path), help="A folder with templates that replace ours.")
@@ -29,6 +29,7 @@ FORMATS = ("pdf", "md", "tex", "html")
     help="Editions, with commas: paper, solution, key, graders.",
 )  # fmt: skip
 @click.option("--detail", type=click.Choice(DETAILS), help="How much of each derivation is shown.")
+@click.option("--mistakes", is_flag=True, help="Common mistakes below each answer; graders always get them.")
 @accounting_option
 def solve(
     file: Path,
@@ -38,6 +39,7 @@ def solve(
     engine: str,
     editions: tuple[str, ...],
     detail: str | None,
+    mistakes: bool,
     accounting: tuple[str, ...],
 ) -> None:
     """Solve a problem FILE: every question derived, as a worked solution.
@@ -54,6 +56,12 @@ def solve(
         document = solved(problem, progress, conventions(accounting))
     if detail:
         document = replace(document, detail=detail)  # type: ignore[arg-type]  # click checked it
+    if mistakes or "graders" in editions:
+        from symcomm.exam.common import with_mistakes
+
+        document = with_mistakes(document, problem)
+    for note in document.told:
+        click.echo(f"note: {document.file}: {note}", err=True)
     from symcomm.render import editions as rendered
 
     for path in rendered(document, formats, output, editions=editions, templates=templates, engine=engine,  # type: ignore[arg-type]  # click checked them

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from symcomm.graph.graph import Graph
 from symcomm.parallel.elimination import PriceTable, cheapest
@@ -97,6 +97,7 @@ class PlacementProblem:
     readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
     known: dict[object, tuple[int, int]] = field(init=False, default_factory=dict)
     tied: dict[int, dict[int, int]] = field(init=False, default_factory=dict)
+    conditions: Any = field(init=False, default=None)  # where the choice is the cheapest, once it was asked for
 
     def __post_init__(self) -> None:
         for number, step in enumerate(self.steps):

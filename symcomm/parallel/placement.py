@@ -122,11 +122,17 @@ class Plan:
 
         return sent((c.kind, c.elements, value(self.strategy.ranks(c.meshes))) for c in self.collectives)
 
-    @cached_property
+    @property
     def conditions(self) -> tuple[CheapestWhere, ...]:
         """Where this plan is the cheapest: the first inequality that fails with fewer tokens, with more, with fewer
         words. The plan stays as it is where one of them does not hold; then another place would be cheaper.
         """
+        if self.problem.conditions is None:  # the same for all strategies that pose the same question
+            self.problem.conditions = self._conditions()
+        found: tuple[CheapestWhere, ...] = self.problem.conditions
+        return found
+
+    def _conditions(self) -> tuple[CheapestWhere, ...]:
         found: dict[str, CheapestWhere] = {}
         for sizes in variations(self.graph):
             # Prices are straight lines in each size: a plan that is the cheapest at the far end is so all the way.

@@ -6,11 +6,12 @@ A ``figure:`` block is read and checked like a question. Matplotlib (the extra `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import Accounting
+from symcomm.derivation.writing import numbers
 from symcomm.errors import DocumentError, Span, ValuesError, nearest
 from symcomm.problems.blocks import Section, quantity
 from symcomm.problems.keys import Known, check_units, convert, read_conventions, read_option, read_values
@@ -23,6 +24,7 @@ from symcomm.units import ONE, Quantity, Unit
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation
     from symcomm.model import Model
+    from symcomm.program.instructions import Program
 
 FIGURE_LIMIT = 100  # of a document: each takes some tenths of a second
 FIGURE_KEYS = ("figure", "caption", "model", "given", "accounting", "paper")  # and the options of the kind
@@ -58,6 +60,7 @@ class Request:
     options: Mapping[str, Any]
     given: tuple[Known, ...]
     accounting: Accounting
+    models: Mapping[str, Model] = field(default_factory=dict)
 
     @property
     def values(self) -> dict[str, Fraction]:
@@ -221,8 +224,48 @@ def _sensitivity(request: Request) -> tuple[Any, str]:
 def _roofline(request: Request) -> tuple[Any, str]:
     from symcomm.plots.roofline import roofline_plot
 
+    if "models" in request.options:
+        return _roofline_of_models(request)
+    if "ops" not in request.options:
+        raise ValuesError("the figure 'roofline' needs the key 'ops' or 'models'", hint="ops: y, or models: a, b")
     ops = [part.strip() for part in request.options["ops"].split(",") if part.strip()]
     return roofline_plot({op: request.derive("roofline", op=op) for op in ops}), "The roofline, and the ops below it."
+
+
+def _roofline_of_models(request: Request) -> tuple[Any, str]:
+    """One dot a model, each of which is a product of its own."""
+    from symcomm.plots.small_roofline import small_roofline
+
+    points: dict[str, tuple[float, float]] = {}
+    ridge = peak = Fraction(0)
+    for name, model in request.models.items():
+        options = {key: value for key, value in request.options.items() if key != "models"}
+        mine = replace(request, model=model, given=(), options=options)
+        made = mine.derive("roofline")
+        known = numbers(made)
+        ridge = known["I_machine"]
+        rate = made.at().value
+        points[name] = (float(known["I"]), float(rate))
+        peak = max(peak, rate, rate * ridge / min(known["I"], ridge))
+    return small_roofline(points, float(ridge), float(peak))
+
+
+def _parallel_block(request: Request) -> tuple[Any, str]:
+    from symcomm.plots.parallel_block import parallel_block
+
+    return parallel_block(_program(request))
+
+
+def _sharded_timeline(request: Request) -> tuple[Any, str]:
+    from symcomm.plots.sharded_timeline import sharded_timeline
+
+    return sharded_timeline(_program(request))
+
+
+def _program(request: Request) -> Program:
+    from symcomm.program.program import program
+
+    return program(request.model.graph, request.options["strategy"], request.accounting)
 
 
 # What changes how a step runs; what an allocator adds is no line over the ops.
@@ -284,8 +327,13 @@ FIGURES: dict[str, Kind] = {
         Kind("sensitivity", "by what share an answer moves with each of its parameters", (_OF,), ("of",), _sensitivity,
              "of"),
         Kind("roofline", "the roofs of a machine, and ops below them",
-             (Option("ops", "text", "rows of the table, by the tensors they make, with commas between them"),),
-             ("ops",), _roofline, "roofline"),
+             (Option("ops", "text", "rows of the table, by the tensors they make, with commas between them"),
+              Option("models", "text", "models of one product each, with commas between them")),
+             (), _roofline, "roofline"),
+        Kind("parallel_block", "a layer under a strategy: what is cut, and where ranks communicate",
+             (), ("strategy",), _parallel_block, "communication", ("strategy",)),
+        Kind("sharded_timeline", "when weights are gathered and gradients reduced, beside computing",
+             (), ("strategy",), _sharded_timeline, "communication", ("strategy",)),
         Kind("evaluation_trace", "the graph of an evaluation trace: a node a variable, an arrow an operand",
              (), ("formulas",), _trace, "evaluation_trace", ("formulas", "point", "outputs")),
         Kind("memory_timeline", "the memory of a training step, op by op and by kind, with its peak",
@@ -336,6 +384,9 @@ def read_figure(section: Section, models: Mapping[str, object]) -> Figure:
     )  # fmt: skip
 
 
-def draw(figure: Figure, model: Model, accounting: Accounting, given: tuple[Known, ...]) -> tuple[Any, str]:
-    """The picture of a figure, and a sentence that says what is in it."""
-    return FIGURES[figure.kind].draw(Request(model, dict(figure.options), given, accounting))
+def draw(
+    figure: Figure, model: Model, accounting: Accounting, given: tuple[Known, ...],
+    models: Mapping[str, Model] | None = None,
+) -> tuple[Any, str]:  # fmt: skip
+    """The picture of a figure, and a sentence that says what is in it; ``models`` are those that it names."""
+    return FIGURES[figure.kind].draw(Request(model, dict(figure.options), given, accounting, models or {}))

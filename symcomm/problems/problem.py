@@ -453,6 +453,9 @@ class _Reader:
                 self.block(item)
         elif not isinstance(value, Section):
             raise DocumentError("a block holds keys and values", value.span, "it starts with model:, ask: or figure:")
+        elif self.inside is not None and "figure" not in value:
+            problem = f"a question or model within ':::{self.inside.name}': its answer would be missing elsewhere"
+            raise DocumentError(problem, value.span, "put it below the line :::")
         elif _is_draw(value):
             replace(value, what="this draw").only(DRAW_KEYS)
             self.required += self.derived_requirements(value)
@@ -735,9 +738,9 @@ def check_points(problem: Problem) -> None:
             raise DocumentError(f"the answers have {together} points together, but the question {heading.points}",
                                 heading.span, "let them add up")  # fmt: skip
         if len(question.asks) == 1 and (rubric := question.asks[0].exam.rubric):
-            steps = sum(line.points for line in rubric)
-            if steps != heading.points:
-                raise DocumentError(f"the steps have {steps} points together, but the question {heading.points}",
+            worth = sum((line.points for line in rubric), Fraction(0))
+            if worth != heading.points:
+                raise DocumentError(f"the steps have {worth} points together, but the question {heading.points}",
                                     question.asks[0].section.span_of("rubric"), "let them add up")  # fmt: skip
     headings = [item for item in problem.items if isinstance(item, Heading)]
     for number, heading in enumerate(headings):

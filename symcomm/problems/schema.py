@@ -33,6 +33,7 @@ _CHOICES: Schema = {"type": "array", "minItems": 2, "items": _CHOICE}
 _DRAW: Schema = {"anyOf": [_CHOICES, {"type": "object", "additionalProperties": False, "properties": {
     "choices": _CHOICES, "from": _TEXT, "to": _TEXT, "step": _TEXT, "unit": _TEXT, "multiples_of": _TEXT,
     "powers_of": _TEXT, "log_uniform": {"type": "array", "items": _TEXT}, "digits": {"type": "integer"}, "is": _TEXT,
+    **{name: {"type": "integer", "minimum": 1} for name in ("formulas", "operations", "inputs", "outputs")},
 }}]}  # fmt: skip
 _RULE: Schema = {"anyOf": [{"type": "string"}, {"type": "object", "required": ["ask"]}]}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symcomm.errors import DocumentError, StrategyError, SymcommError, ValuesError, nearest
+from symcomm.problems.answered import contradictions, with_answers
 from symcomm.problems.blocks import blamed, written_at
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.figures import Figure, draw
@@ -180,7 +181,8 @@ def solve(
     if progress:
         progress(done, total, "")
     compare(problem, beside, made)
-    made = graded(problem, made)
+    made, leaks = with_answers(problem, graded(problem, made))
+    told = tuple(contradictions(problem, made))
     return Document(
         problem.title,
         problem.subtitle,
@@ -193,6 +195,8 @@ def solve(
         problem.course,
         problem.detail,
         problem.extra,
+        leaks,
+        told,
     )
 
 
@@ -271,11 +275,16 @@ def picture_of(
     try:
         known = merge(block.values if block else problem.values, figure.given)
         chosen = accounting_of(problem.conventions, figure.conventions, extra)
-        drawn, says = draw(figure, model or no_model(problem.notation), chosen, known)
+        named = {name.strip(): name.strip() for name in str(dict(figure.options).get("models", "")).split(",")}
+        unknown = next((name for name in named if name and name not in problem.models), "")
+        if unknown:
+            raise ValuesError(f"no model is called '{unknown[:60]}'", hint=nearest(unknown, [*problem.models]))
+        several = {name: load_block(problem.models[name]) for name in named if name}
+        drawn, says = draw(figure, model or no_model(problem.notation), chosen, known, several)
     except SymcommError as error:
         words = re.findall(r"'(\w+)'|\ba (forward|backward) time\b", error.message)
-        named = next((w for pair in words for w in pair if w in figure.section), "figure")
-        raise error.at(blamed(figure.section, error.message) or figure.section.span_of(named)) from None
+        word = next((w for pair in words for w in pair if w in figure.section), "figure")
+        raise error.at(blamed(figure.section, error.message) or figure.section.span_of(word)) from None
     span = figure.section.span_of("caption") if figure.caption else figure.span  # of its Markdown
     return Picture(drawn, figure.caption, says, figure.paper, span)
 

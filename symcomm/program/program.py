@@ -62,8 +62,10 @@ class Same(Generic[Kept]):
 def _program(
     held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
 ) -> Program:
-    # Neither the stages of a pipeline nor what is computed again change what a rank does for one microbatch.
-    shared = replace(accounting, recomputation=Accounting.recomputation)
+    # Neither the stages of a pipeline nor what is computed again change what a rank does for one microbatch, and what
+    # is counted does not change what is done.
+    shared = Accounting(gathered_weights=accounting.gathered_weights,
+                        gathered_activations=accounting.gathered_activations)  # fmt: skip
     same = _placed(held, unstaged(strategy), shared, frozen, needed)
     made = replace(same, plan=replace(same.plan, strategy=strategy), accounting=accounting)
     for rewrite in rewrites():

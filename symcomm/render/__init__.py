@@ -11,9 +11,10 @@ from symcomm.editions import Edition
 from symcomm.errors import RenderError, nearest
 from symcomm.files import write_files
 from symcomm.render import pictures
+from symcomm.render.assets import assets
 from symcomm.render.document import Document
 
-FORMATS = ("md", "tex", "html", "pdf")
+FORMATS = ("md", "tex", "html", "pdf", "json")
 Engine = Literal["typst", "latex"]
 
 
@@ -55,6 +56,9 @@ def editions(
     wanted = [f for f in FORMATS if f in formats]
     files: dict[str, bytes] = {}
     for edition in editions:
+        if edition == "paper" and document.leaks:
+            hint = "put the sentence between :::solution and :::"
+            raise RenderError("the paper would tell an answer", document.leaks[0], hint)
         stem = safe_name(name) + (f"-{edition}" if edition != "solution" else "")
         for form in wanted:
             _keep(document.file, output / f"{stem}.{form}")
@@ -63,6 +67,9 @@ def editions(
         for form in wanted:
             if form in ("md", "tex"):  # a PDF and an HTML page hold their pictures
                 files |= pictures.files(document, form, stem, edition)
+                files |= (
+                    assets(document, form, templates).files if form == "tex" or dict(document.extra).get("logo") else {}
+                )
     return write_files(files, output)
 
 
@@ -89,12 +96,16 @@ def contents(
     """The bytes of the document in each format; ``name`` is what its files are called."""
     made: dict[str, bytes] = {}
     for form in formats:
-        if form == "pdf":
+        if form == "json":
+            from symcomm.render.data import document_json
+
+            made[form] = document_json(document, edition).encode()
+        elif form == "pdf":
             from symcomm.render import pdf
 
             kind = "tex" if engine == "latex" else "typ"
             text = source(document, kind, templates=templates, edition=edition, name=name)
-            beside = pictures.files(document, kind, name, edition)
+            beside = assets(document, kind, templates).files | pictures.files(document, kind, name, edition)
             made[form] = pdf.latex_pdf(text, files=beside) if kind == "tex" else pdf.typst_pdf(text, beside)
         else:
             made[form] = source(document, form, templates=templates, edition=edition, name=name).encode()
@@ -118,7 +129,7 @@ def source(
         raise RenderError(f"there are no templates for '{kind}'")
     view = page(document, kind, edition, name)  # type: ignore[arg-type]  # checked just above
     told = words(document.language.strip() or "en", templates)
-    extras = _extras(document) | {"words": told, "logo": ""}
+    extras = _extras(document) | {"words": told, "logo": assets(document, kind, templates).logo}
     return fill(kind, f"solution.{kind}.jinja", templates, {"page": view, **extras})
 
 

@@ -42,6 +42,7 @@ class AnswerWriter:
         self.meant: set[str] = set()  # names whose meaning was told
         self.seen: list[frozenset[ChosenLine]] = []
         self.shown: set[Exhibit] = set()
+        self.told: set[str] = set()
         self.referred = answers > 1 and detail != "brief"
 
     # -- one answer ----------------------------------------------------------------------------
@@ -86,11 +87,17 @@ class AnswerWriter:
             exhibits=() if brief else tuple(table_view(e, writer) for e in places["after"]),
             others=table_view(answer.others, writer) if answer.others and not brief else None,
             mistakes=() if brief else tuple(writer.sentence(m) for m in answer.mistakes),
-            notes=() if brief else tuple(writer.sentence(n) for n in d.notes),
+            notes=() if brief else self.notes(d.notes, writer),
             points=answer.points,
             grading=self.grading([answer], writer),
             right_width=right_width,
         )
+
+    def notes(self, notes: Iterable[str], writer: PageWriter) -> tuple[Markup, ...]:
+        """The notes that the document has not told yet."""
+        new = [note for note in dict.fromkeys(notes) if note not in self.told]
+        self.told |= {*new}
+        return tuple(writer.sentence(note) for note in new)
 
     def fresh(self, exhibits: Iterable[Exhibit]) -> list[Exhibit]:
         """The tables that the document has not shown yet."""
@@ -234,12 +241,8 @@ class AnswerWriter:
             unit="",
             exhibits=() if brief else tuple(table_view(e, writer) for e in shared if e.place == "after"),
             others=None,
-            mistakes=()
-            if brief
-            else tuple(writer.sentence(m) for m in dict.fromkeys(m for a in run for m in a.mistakes)),
-            notes=()
-            if brief
-            else tuple(writer.sentence(n) for n in dict.fromkeys(n for a in run for n in a.derivation.notes)),
+            mistakes=() if brief else tuple(writer.sentence(m.rpartition(" (")[0] or m) for m in run[0].mistakes),
+            notes=() if brief else self.notes((n for a in run for n in a.derivation.notes), writer),
             points=None,
             grading=self.grading(run, writer),
             right_width=right,
@@ -361,8 +364,9 @@ def _readable(number: Fraction) -> Form:
     if number.denominator != 1 or abs(number) < 10**7:
         return Num(number)
     exponent = (len(str(abs(number.numerator))) - 1) // 3 * 3
+    exponent -= 3 if (number / 10**exponent * 100).denominator != 1 else 0
     lead = number / 10**exponent
-    if (lead * 1000).denominator != 1:
+    if (lead * 100).denominator != 1:
         return Num(number)
     power = Power(Num(Fraction(10)), Num(Fraction(exponent)))
     return power if lead == 1 else Product((Num(lead), power))

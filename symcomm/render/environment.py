@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symcomm.errors import RenderError
+from symcomm.errors import RenderError, nearest
 from symcomm.printing import html_text, markdown_text, tex_text, typst_string
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ TEMPLATES = _templates()
 
 def environment(form: str, templates: Path | None) -> Environment:
     """The environment of one format; ``templates`` is a folder whose files come before ours of the same name."""
-    from jinja2 import ChoiceLoader, FileSystemLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
     from markupsafe import Markup
 
@@ -74,8 +74,9 @@ def environment(form: str, templates: Path | None) -> Environment:
         return value if hasattr(value, "__html__") else Markup(escape(str(value)))  # noqa: S704  (escaped here)
 
     ours = FileSystemLoader(TEMPLATES)
+    named = PrefixLoader({"symcomm": ours})  # a template of one's own extends symcomm/solution.typ.jinja
     made = ImmutableSandboxedEnvironment(
-        loader=ChoiceLoader([FileSystemLoader(templates), ours]) if templates else ours,
+        loader=ChoiceLoader([FileSystemLoader(templates), ours, named] if templates else [ours, named]),
         block_start_string="<%",
         block_end_string="%>",
         variable_start_string="<<",
@@ -112,7 +113,10 @@ def fill(form: str, name: str, templates: Path | None, context: dict[str, object
     from jinja2 import TemplateError, TemplateNotFound, TemplateSyntaxError
 
     try:
-        return environment(form, templates).get_template(name).render(context)
+        made = environment(form, templates)
+        if templates is not None and (templates / name).is_file():
+            _check_blocks(made, (templates / name).read_text(encoding="utf-8"), name)
+        return made.get_template(name).render(context)
     except TemplateSyntaxError as error:
         raise RenderError(f"template {error.name or name}, line {error.lineno}: {error.message}") from error
     except TemplateNotFound as error:
@@ -120,6 +124,22 @@ def fill(form: str, name: str, templates: Path | None, context: dict[str, object
     except (TemplateError, TypeError, ValueError, OverflowError) as error:
         where = _template_line(error, name)
         raise RenderError(f"template {name}{where}: {error}") from error
+
+
+def _check_blocks(made: Environment, text: str, name: str) -> None:
+    """Raises ``RenderError`` for a block of a template that replaces nothing in the one it extends."""
+    from jinja2 import nodes
+
+    tree = made.parse(text)
+    parent = next((n.template.value for n in tree.find_all(nodes.Extends) if isinstance(n.template, nodes.Const)), "")
+    if not parent or made.loader is None:
+        return
+    base = made.loader.get_source(made, parent)[0]
+    known = [block.name for block in made.parse(base).find_all(nodes.Block)]
+    for block in tree.find_all(nodes.Block):
+        if block.name not in known:
+            message = f"template {name}, line {block.lineno}: {parent} has no block '{block.name[:40]}'"
+            raise RenderError(message, hint=nearest(block.name, known))
 
 
 def _template_line(error: BaseException, name: str) -> str:

@@ -13,6 +13,7 @@ from symcomm.derivation import Exhibit
 from symcomm.editions import Edition
 from symcomm.errors import Span
 from symcomm.form import Form
+from symcomm.printing import short
 from symcomm.render import pictures
 from symcomm.render.answers import AnswerWriter, FullWriter
 from symcomm.render.document import Answer, Block, Document, Heading, LayerTable, Picture, Prose
@@ -141,12 +142,12 @@ def _key(
             label = own.sentence(block.label)
             questions.append(writer.markup(f"{question}: {label}" if label else str(question)))
             form = chosen(block.derivation)[-1].last
-            number = block.quantity.reading if block.quantity else ""
+            number = short(block.quantity) if block.quantity else ""
             named = ", ".join(c.name.replace("_", " ") for c in block.derivation.conventions)
             rows.append((form, number, named))
     made = table_view(Exhibit("", ("", "formula", "number", "conventions"), tuple(("", *row) for row in rows)), writer)
     told = tuple((q, *row[1:]) for q, row in zip(questions, made.rows, strict=True))
-    return TableView("", ("question", *made.columns[1:]), told, True, (0.34, 0.28, 0.16, 0.22), (False,) * 4)
+    return TableView("", ("question", *made.columns[1:]), told, True, (0.34, 0.24, 0.22, 0.2), (False,) * 4)
 
 
 def prepare(documents: Iterable[Document], kind: Kind, edition: Edition) -> None:

@@ -72,7 +72,12 @@ class PageWriter:
         """A sentence of ours, with its names as maths."""
         if not text:
             return self.markup("")
-        escape = ESCAPES[self.kind]
+        begun = False
+
+        def escape(piece: str) -> str:
+            nonlocal begun
+            inside, begun = begun, True  # what only a line's beginning makes special needs no escape within
+            return printing.markdown_text(piece) if inside and self.kind == "md" else ESCAPES[self.kind](piece)
 
         def dressed(printed: str, alt: str) -> str:
             return str(self.maths(printed, alt))

@@ -59,7 +59,8 @@ collective: all-reduce
 COST = "n*o + \\frac{s}{n*w} + 3"
 PIECES = (
     "\0", "\\", "{", "}", "$", "|", "\t", "\n", " ", "  ", "^", "_", "(", ")", "[", "]", ":", "- ", "#", "0", "-1",
-    "1e9", "10**5000", "9^{9^{9^9}}", "\\frac{a}{", "\\sqrt", "sqrt(-1)", "__import__('os')", "\\input{/etc/passwd}",
+    "1e9", "10**5000", "9^{9^{9^9}}", "\\frac{a}{", "\\sqrt", "sqrt(-1)", "__import__('os')",
+    "\\input{/etc/passwd}",
     "{{ 7*7 }}", "<% raise %>", "\u202e", "\u200b", "é", "Σ", "×", "½", "nan", "inf", "None", "null", "true", "[]", "{}",
     "GB", "8 GB", "mod", "round(D)", "tensor(3)", "pipeline(0)", "data(k) + data(k)", "../../x", "/dev/full", "B", "D",
     "n_KV", "N_Layer", "x" * 300, "(" * 100,

@@ -48,7 +48,7 @@ def test_an_index_that_ran_to_two_ends_above_has_to_be_said_again():
         "Q_i = xW_i, i = 1, \\dots, n\tx [B, D], W_i [D, H]\tQ_i [B, H]\n"
         "P_i = xV_i, i = 1, \\dots, m\tV_i [D, H]\tP_i [B, H]\nS_i = xU_i\tU_i [D, H]\tS_i [B, H]\n"
     )
-    with pytest.raises(sc.SymcommError, match="<text>:4.*the index i ran to different ends in the rows above"):
+    with pytest.raises(sc.SymcommError, match=r"<text>:4.*the index i ran to different ends in the rows above"):
         sc.load(HEAD + rows)
 
 

@@ -76,13 +76,14 @@ def eval_fraction(text):
     return float(top) / float(bottom or 1)
 
 
+@pytest.mark.long
 def test_all_mistakes_that_a_question_names_change_something():
     for name, question in QUESTIONS.items():
         applied = {one for wrong in sc.mistakes_of(key(name)) for one in wrong.names}
         assert {*question["mistakes"]} == applied, name
 
 
-SOME = [name for name in QUESTIONS if name in ("dp_payload", "intensity", "bucket_size", "bubble", "gpus_needed")]
+SOME = [name for name in QUESTIONS if name in ("dp_payload", "intensity", "bucket_size")]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ KINDS = {
     "sensitivity": f"figure: sensitivity\nwant: least\n{BUCKETS}",
     "roofline": "figure: roofline\nops: Y\ndevice: H100-SXM\n",
     "memory_timeline": "figure: memory_timeline\nstrategy: fully-sharded(8)\n",
+    "parallel_block": "figure: parallel_block\nstrategy: cut(D, 8)\n",
+    "sharded_timeline": "figure: sharded_timeline\nstrategy: fully-sharded(8)\n",
 }
 
 
@@ -132,7 +134,7 @@ def test_times_with_a_unit_are_drawn_with_it() -> None:
 
 
 REFUSED = [
-    ("figure: schedule_pipeline\n", "t.md:6: unknown figure 'schedule_pipeline'", "known: break_even, crossover"),
+    ("figure: pie_chart\n", "t.md:6: unknown figure 'pie_chart'", "known: break_even, crossover"),
     ("figure: pipeline_schedule\nstages: 4\nmicrobatches: 4\n", "needs the key 'schedule'", "the order of the work"),
     (SCHEDULE + "speed: 3\n", "unknown key 'speed' in this figure", ""),
     (SCHEDULE.replace("gpipe", "gpip"), "unknown schedule 'gpip'", "did you mean 'gpipe'?"),

@@ -216,4 +216,5 @@ def _exhibit(setting: Setting, region: Region, kept: tuple[Saved, ...], alone: b
     columns = ("tensor", "what", "for the gradient of", "format", "bytes")
     title = "What one layer keeps for backward" if region.times else "What is kept for backward"
     title = title if alone else f"What the {region.name} keeps for backward"
-    return Exhibit(title, columns, tuple(rows))
+    # What is kept of few tensors has a line each in the steps already.
+    return Exhibit(title, columns, tuple(rows), "full" if len(rows) <= 3 else "after")
