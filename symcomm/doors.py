@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, wraps
 from numbers import Integral
@@ -97,7 +97,8 @@ def check(what: str, value: object, hint: Any) -> None:
             collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS,
         )  # fmt: skip
     except TypeCheckError:
-        raise ValuesError(f"{what} is {_said(value)}, but it must be {_wanted(hint)}") from None
+        exact = f"write \"{value!r}\" as text or a Fraction" if isinstance(value, float) else ""
+        raise ValuesError(f"{what} is {_said(value)}, but it must be {_wanted(hint)}", hint=exact) from None
     except RecursionError:
         raise ValuesError(f"{what} is nested too deeply") from None
 
@@ -112,6 +113,8 @@ _WORDS = {
 def _said(value: object) -> str:
     """A value as an error tells it: short, and with its kind."""
     kind = type(value).__name__
+    if isinstance(value, (list, tuple)) and value:
+        return f"{'a list' if isinstance(value, list) else 'a tuple'} with {_said(value[0])}"
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, str):
@@ -130,5 +133,7 @@ def _wanted(hint: Any) -> str:
         return " or ".join(words)
     if type(hint).__name__ == "_LiteralGenericAlias":
         return "one of " + ", ".join(str(choice) for choice in get_args(hint))
+    if get_origin(hint) in (Sequence, list) and get_args(hint) == (str,):
+        return "a list of texts"
     name = getattr(get_origin(hint) or hint, "__name__", str(hint))
     return _WORDS.get(name, f"a {name}" if name[:1] not in "AEIOU" else f"an {name}")

@@ -198,13 +198,23 @@ class Fit:
         lines = [f"{self.model.name}: {self.model.statement}"]
         for p in self.parameters:
             low, high = p.interval
-            lines.append(f"  {p.name} = {float(p.value):.6g} {p.unit} ± {p.error:.2g}  [{low:.3g}, {high:.3g}]")
-        lines.append(f"  R² = {float(self.r_squared):.4f}")
+            said = _told(p.value, f"{float(p.value):.6g}")
+            lines.append(f"  {p.name} {said} {p.unit} ± {p.error:.2g}  [{low:.3g}, {high:.3g}]")
+        lines.append(f"  R² {_told(self.r_squared, f'{float(self.r_squared):.4f}')}")
         lines += [f"  {text}" for text in self.findings] or ["  Nothing speaks against the model."]
         return "\n".join(lines)
 
 
 _EXPLAINS = Fraction(95, 100)
+
+
+def _told(value: Fraction, digits: str) -> str:
+    """A number with the sign that it deserves.
+
+    >>> _told(Fraction(1, 2), "0.5"), _told(Fraction(2, 3), "0.667")
+    ('= 0.5', '≈ 0.667')
+    """
+    return f"{'=' if Fraction(digits) == value else '≈'} {digits}"
 
 
 def _percent(share: Fraction) -> str:

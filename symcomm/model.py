@@ -72,13 +72,32 @@ def _named(options: Mapping[str, object]) -> set[str]:
     return found
 
 
-def _numbers(values: Mapping[str, object]) -> dict[str, Fraction]:
-    """Exact numbers; raises ``ValuesError`` for one that is negative."""
+def _numbers(values: Mapping[str, object], graph: Graph) -> dict[str, Fraction]:
+    """Exact numbers; raises ``ValuesError`` for one that is negative, and for a slip in the name of a size.
+
+    Names that no size is near to may be those of a rate or a degree that a question names later.
+    """
     found = {name: exact(value, name) for name, value in values.items()}
+    sizes = Setting(graph).symbols
     for name, value in found.items():
         if value < 0:
             raise ValuesError(f"{name} is {value}, but it cannot be negative")
+        slip = next((size for size in sorted(sizes) if name not in sizes and _slip(name, size)), "")
+        if slip:
+            raise ValuesError(f"{graph.name} has no size '{name[:60]}'", hint=f"did you mean '{slip}'?")
     return found
+
+
+def _slip(name: str, size: str) -> bool:
+    """Whether a name is that of a size, but for upper case, lines below, or one letter of many.
+
+    >>> _slip("N_Layer", "N_layer"), _slip("n_layers", "N_layer"), _slip("n_b", "n_H"), _slip("h", "H")
+    (True, True, False, False)
+    """
+    from difflib import SequenceMatcher
+
+    a, b = (word.casefold().replace("_", "") for word in (name, size))
+    return min(len(a), len(b)) > 1 and (a == b or SequenceMatcher(None, a, b).ratio() > 1 - 2 / len(a + b))
 
 
 # What the weights alone tell, where a module tree does not say what feeds what.
@@ -189,7 +208,7 @@ class Model(DerivedQuantities):
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""
-        return replace(self, values={**self.values, **_numbers(values)})
+        return replace(self, values={**self.values, **_numbers(values, self.graph)})
 
 
 @door
@@ -233,13 +252,13 @@ def load(
         if table is not None and not 1 <= table <= len(found):
             raise TableError(f"{file}: there is no layer table {table}", hint=f"there are {len(found)}")
         source = found[(table or 1) - 1]
-    given = _numbers(values or {})
-    known = {*(notation.meanings if notation else ()), *given}
+    known = {*(notation.meanings if notation else ()), *(values or ())}
     rows = parse_layer(source)
     graph = build(
         rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
         notation=notation,
     ).in_formats(named)  # fmt: skip
+    given = _numbers(values or {}, graph)
     made = Model(graph, name or "layer", every or USUAL_DTYPE, given, notation or Notation(), (as_text(source),))
     graph.relations.complete(given)  # refuses values that contradict one another
     return made
@@ -262,7 +281,7 @@ def from_blueprint(
     base = notation or Notation()
     notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
     known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
-    known |= _numbers(values or {})
+    known |= _numbers(values or {}, blueprint.graph)
     blueprint.graph.relations.complete(known)  # refuses values that contradict one another
     literal = None
     if blueprint.literal is not None:
@@ -336,25 +355,39 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     from symcomm import form as forms
     from symcomm.derivation import Reason, Relations, Step
     from symcomm.optimum.pair import comparable, differences
+    from symcomm.quantities.witnesses import over
 
     accounting = comparable(a, b, tuple(compared))
     said = differences(a, b)
-    equations = dict(a.relations.equations) | dict(b.relations.equations)
-    # Both are counted in one unit, so their quotient is a number; the unit is told once, on each title.
-    steps = [
-        Step("a", forms.from_expr(a.expr), ONE, Reason("numerator", f"{a.title}, in {a.unit}.")),
-        Step("b", forms.from_expr(b.expr), ONE, Reason("denominator", f"{b.title}, in {b.unit}.")),
-        Step("r", forms.Ratio(forms.Sym("a"), forms.Sym("b")), ONE, Reason("divide", "One over the other.")),
-    ]
-    import sympy as sp
+    given = dict(a.given)
+    for name, value in b.given:
+        if given.setdefault(name, value) != value:
+            raise ValuesError(f"{name} is {given[name]} in '{a.title}', but {value} in '{b.title}'",
+                              hint=f"leave {name} open, and put it in with at({name}=...)")  # fmt: skip
+    relations = Relations(tuple((dict(a.relations.equations) | dict(b.relations.equations)).items()))
+    taken = {s.name for made in (a, b) for s in made.expr.free_symbols}
 
-    relations = Relations(tuple(equations.items()))
-    neat = sp.cancel(relations.expand(a.expr) / relations.expand(b.expr))
-    steps.append(Step("r", forms.from_expr(neat), ONE, Reason("algebra", "Cancel."), "="))
+    def free(name: str) -> str:
+        return name if name not in taken else free(f"{name}'")
+
+    top, bottom, quotient = (forms.Sym(free(name)) for name in "abr")
+    if b.expr == 0:
+        raise ValuesError(f"'{b.title}' is 0: nothing is divided by it")
+    neat = (relations.expand(a.expr) / relations.expand(b.expr)).cancel()
+    # Both are counted in one unit, so their quotient is a number; the unit is told once, on each title.
+    steps = (
+        Step(top.name, forms.from_expr(a.expr), ONE, Reason("numerator", f"{a.title}, in {a.unit}.", witness=a.again)),
+        Step(bottom.name, forms.from_expr(b.expr), ONE, Reason("denominator", f"{b.title}, in {b.unit}.",
+                                                               witness=b.again)),
+        Step(quotient.name, forms.Ratio(top, bottom), ONE, Reason("divide", "One over the other.",
+                                                                  witness=over(top, bottom))),
+        Step(quotient.name, forms.from_expr(neat), ONE, Reason("algebra", "Cancel."), "="),
+    )  # fmt: skip
     return Derivation(
-        title or f"{a.title} over {b.title}", accounting, tuple(steps),
-        tuple(f for f in dict.fromkeys((*a.touched, *b.touched)) if f not in said),
-        relations, (), tuple({**dict(a.given), **dict(b.given)}.items()), a.notation, tuple(said.values()),
+        title or f"{a.title} over {b.title}", accounting, steps,
+        tuple(f for f in dict.fromkeys((*a.touched, *b.touched)) if f not in said), relations, (),
+        tuple(given.items()), a.notation, tuple(dict.fromkeys((*said.values(), *a.notes, *b.notes))),
+        (*a.where, *b.where), a.sizes | b.sizes, a.named | b.named, (*a.checks, *b.checks),
     )  # fmt: skip
 
 

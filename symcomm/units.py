@@ -102,9 +102,6 @@ class Unit:
         top, bottom = side(1), side(-1)
         return (top or "1") + (f"/{bottom}" if "·" not in bottom else f"/({bottom})") if bottom else top or "1"
 
-    def __repr__(self) -> str:
-        return f"<Unit {self}>"
-
     @property
     def is_count(self) -> bool:
         """Whether it only counts things, so that a bare number can be declared to have it."""

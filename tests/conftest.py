@@ -1,12 +1,17 @@
-"""Settings for all tests: properties are judged by their result, never by the clock of a busy machine."""
+"""Settings for all tests: properties are judged by their result, never by the clock of a busy machine.
 
+The default run tries few cases of each property, other ones each time; ``HYPOTHESIS_PROFILE=thorough`` tries more.
+"""
+
+import os
 from zlib import crc32
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("no clock", deadline=None)
-settings.load_profile("no clock")
+settings.register_profile("few", deadline=None, max_examples=40)
+settings.register_profile("thorough", deadline=None, max_examples=400)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "few"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

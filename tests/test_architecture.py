@@ -79,39 +79,38 @@ def floor(name: str) -> int:
 
 
 @cache
-def nodes(path: Path) -> list[ast.AST]:
-    """Everything in a module's tree; each module is parsed once."""
-    return [*ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))]
+def text_of(path: Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+# To parse every module takes seconds; where an import, a class or a suspicious word begins, the line tells.
+IMPORT = re.compile(r"^ *(?:from +([\w.]+) +import +(\([^)]*\)|.+)|import +(.+))", re.MULTILINE)
+TYPED = re.compile(r"^( *)if (?:\w+\.)?TYPE_CHECKING:\n(?:\1 +.*\n?|\n)+", re.MULTILINE)
+
+
+def calls(words: str) -> list[tuple[Path, ast.Call]]:
+    """The calls in the modules that have one of some words before a bracket or a dot."""
+    found = []
+    for path in MODULES:
+        if re.search(rf"\b(?:{words})\b *[(.]", text_of(path)):
+            found += [(path, node) for node in ast.walk(ast.parse(text_of(path))) if isinstance(node, ast.Call)]
+    return found
 
 
 @cache
 def imports(path: Path, types: bool = False) -> set[str]:
     """The symcomm modules a file imports, anywhere in it; those for type checkers only where ``types`` count."""
-    return imported((ROOT / path).read_text(encoding="utf-8"), str(path), types)
+    return imported(text_of(path), str(path), types)
 
 
 def imported(text: str, path: str, types: bool) -> set[str]:
-    tree = ast.parse(text)
-    skipped = {
-        id(child)
-        for node in ast.walk(tree)
-        if not types and isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for child in ast.walk(node)
-    }
+    known = {module_name(module) for module in MODULES}
     found: set[str] = set()
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert not node.level, f"{path}:{node.lineno}: a relative import"
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                is_module = (ROOT / Path(*inner.split("."))).with_suffix(".py").exists() or (
-                    ROOT / Path(*inner.split(".")) / "__init__.py"
-                ).exists()
-                found.add(inner if is_module else node.module)
+    for module, names, plain in IMPORT.findall(text if types else TYPED.sub("", text)):
+        assert not module.startswith("."), f"{path}: a relative import"
+        words = re.findall(r"(?:^|,)\s*([\w.]+)", re.sub(r"#.*", "", names or plain).strip("() \n"))
+        for word in words:
+            found.add((f"{module}.{word}" if f"{module}.{word}" in known else module) if module else word)
     return {name for name in found if name == "symcomm" or name.startswith("symcomm.")}
 
 
@@ -158,9 +157,8 @@ def test_a_circle_is_seen_whatever_the_import():
 def test_no_name_of_a_class_is_used_twice():
     found: dict[str, list[str]] = {}
     for path in MODULES:
-        for node in nodes(path):
-            if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(str(path))
+        for name in re.findall(r"^ *class (\w+)", text_of(path), re.MULTILINE):
+            found.setdefault(name, []).append(str(path))
     twice = {name: sorted(paths) for name, paths in found.items() if len(paths) > 1}
     assert twice == {}, "rename one of them"
 
@@ -170,24 +168,16 @@ def test_only_the_notation_makes_symbols():
 
     Op kinds are expressions in placeholder symbols of their own, which never meet those of a model.
     """
-    makers = {
-        str(path)
-        for path in MODULES
-        for node in nodes(path)
-        if isinstance(node, ast.Call) and re.fullmatch(r"(sp\.|sympy\.)?(Symbol|symbols|Dummy)", ast.unparse(node.func))
-    }
+    made = r"(sp\.|sympy\.)?(Symbol|symbols|Dummy)"
+    makers = {str(path) for path, call in calls("Symbol|symbols|Dummy") if re.fullmatch(made, ast.unparse(call.func))}
     assert makers <= {"symcomm/notation.py", "symcomm/graph/ops.py"}
 
 
 def test_no_module_evaluates_text_as_code():
-    for path in MODULES:
-        for node in nodes(path):
-            if isinstance(node, ast.Call):
-                name = ast.unparse(node.func)
-                forbidden = (
-                    r"(sp\.|sympy\.)?(sympify|parse_expr|simplify|S)|eval|exec|yaml\.(load|unsafe_load)|pickle\..*"
-                )
-                assert not re.fullmatch(forbidden, name), f"{path}:{node.lineno} calls {name}"
+    forbidden = r"(sp\.|sympy\.)?(sympify|parse_expr|simplify|S)|eval|exec|yaml\.(load|unsafe_load)|pickle\..*"
+    for path, call in calls(r"sympify|parse_expr|simplify|S|eval|exec|yaml\.load|yaml\.unsafe_load|pickle"):
+        name = ast.unparse(call.func)
+        assert not re.fullmatch(forbidden, name), f"{path}:{call.lineno} calls {name}"
 
 
 # -- public names -----------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ FORMATS = ("pdf", "md", "html", "tex", "json", "csv")
     help="With commas: pdf, md, html, tex (pages); json, csv (keys).",
 )  # fmt: skip
 @click.option(
-    "--edition", type=click.Choice(["paper", "solution", "key"]), default="paper", show_default=True,
-    help="The paper of each student, its solution, or the keys only.",
+    "--edition", type=click.Choice(["paper", "solution", "graders", "key"]), default="paper", show_default=True,
+    help="The paper of each student, its solution, that with points for graders, or the keys only.",
 )  # fmt: skip
 @click.option("-o", "--output", default="out", show_default=True, type=click.Path(path_type=Path), help="A folder.")
 @click.option("--templates", type=click.Path(path_type=Path), help="A folder with templates that replace ours.")
@@ -43,6 +43,7 @@ def exam(
     symcomm exam midterm.md --roster roster.csv --seed 7 --edition solution --to html -o solutions/
     symcomm exam midterm.md --test
     """
+    from symcomm import __version__
     from symcomm.errors import DocumentError
     from symcomm.exam.roster import numbered, read_roster
     from symcomm.problems.problem import read_template
@@ -64,7 +65,7 @@ def exam(
     students = numbered(variants) if variants is not None else read_roster(roster or Path())
     if edition == "key":
         formats = tuple(f for f in formats if f not in PAGES) or ("json", "csv")
-    order = Order(formats, edition, templates, "latex" if engine == "latex" else "typst")
+    order = Order(formats, edition, templates, engine, __version__)  # type: ignore[arg-type]  # click checked both
     with progress_bar("papers:") as progress:
         paths = make(template, students, seed, order, output, processes=processes, progress=progress)
     shown = [path for path in paths if path.suffix in (".json", ".csv") or len(students) <= 5]

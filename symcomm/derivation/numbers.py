@@ -7,9 +7,10 @@ from fractions import Fraction
 
 from symcomm import form as forms
 from symcomm.derivation.relations import Relations, rational
-from symcomm.errors import IrrationalError
+from symcomm.errors import IrrationalError, ValuesError
 from symcomm.form import Form
 
+_SMALL = 10**6
 _TINY = (12, 24, 8, 36, 6, 48, 18, 4, 60, 16, 2, 72)
 
 
@@ -62,5 +63,10 @@ def worked_out(form: Form, numbers: Numbers) -> Fraction:
     try:
         return forms.evaluate(form, known)
     except IrrationalError:
-        near = sp.N(forms.value(form, {name: rational(number) for name, number in known.items()}), 40)
+        # Decimals, where they are no small whole numbers: roots of exact ones would be taken apart into primes first.
+        put = {name: sp.Float(rational(n), 80) if n.denominator > 1 or abs(n) > _SMALL else rational(n)
+               for name, n in known.items()}  # fmt: skip
+        near = sp.N(forms.value(form, put), 40)
+        if not near.is_Float:
+            raise ValuesError(f"{near} is not a real number") from None
         return Fraction(str(near))

@@ -4,88 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
 
 from symcomm.errors import DocumentError, SymcommError, nearest
 from symcomm.exam.key import Key
-from symcomm.exam.papers import Exam, Paper, Part
+from symcomm.exam.papers import Exam, Paper, PaperPart
 from symcomm.exam.rubric import Mark, mark_of
 from symcomm.exam.sheets import Sheet, check_columns
+from symcomm.exam.summary import Decision, Graded, Grades
 from symcomm.exam.verdict import Verdict
 from symcomm.form import evaluate, from_expr
 from symcomm.graph.drafts import size_form
 from symcomm.problems.printed import last_digit
+from symcomm.problems.problem import Ask, Problem
 from symcomm.problems.solve import following
 from symcomm.text.formula import parse_answer
-from symcomm.units import Quantity, Unit
+from symcomm.units import BYTE, ONE, Quantity, Unit
 
 Progress = Callable[[int, int, str], None]
 _LONGEST = 2_000  # characters of an answer that is worked out
 LINES = re.compile(r"\s*[;\n]\s*")  # what stands between a student's intermediate values and the answer
-
-
-@dataclass(frozen=True)
-class Graded:
-    """One answer with its mark: the question's id and number, what was written, and the key's number and formula."""
-
-    student: str
-    part: Part
-    text: str
-    mark: Mark
-    key: str
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What a person decided on an answer to a question, for everybody who gave it."""
-
-    question: str
-    answer: str
-    points: Fraction
-    says: str = ""
-
-
-@dataclass(frozen=True)
-class Grades:
-    """The marks of a class, in the order of its papers."""
-
-    papers: tuple[Paper, ...]
-    graded: tuple[Graded, ...]
-
-    @cached_property
-    def by_student(self) -> Mapping[str, tuple[Graded, ...]]:
-        """The marks of each student."""
-        found: dict[str, list[Graded]] = {paper.student.id: [] for paper in self.papers}
-        for one in self.graded:
-            found[one.student].append(one)
-        return {name: tuple(marks) for name, marks in found.items()}
-
-    @cached_property
-    def by_question(self) -> Mapping[str, tuple[Graded, ...]]:
-        """The marks of each question by its id."""
-        found: dict[str, list[Graded]] = {}
-        for one in self.graded:
-            found.setdefault(one.part.id, []).append(one)
-        return {name: tuple(found[name]) for name in sorted(found)}
-
-    def points(self, student: str) -> Fraction:
-        """All points of a student."""
-        return sum((one.mark.points for one in self.by_student[student]), Fraction(0))
-
-    def __repr__(self) -> str:
-        return f"<Grades of {len(self.papers)} students, {len(self.graded)} answers>"
-
-    def _repr_html_(self) -> str:
-        from symcomm.exam.summary import html
-
-        return html(self)
-
-    def _repr_markdown_(self) -> str:
-        from symcomm.exam.summary import markdown
-
-        return markdown(self)
 
 
 def grade(
@@ -139,14 +78,15 @@ class Grader:
                 mark = self.mark(paper, part, text, key, right, own, told)
             if mark.verdict != "right" or mark.follows:
                 number = number_of(LINES.split(text)[-1], key, keyed.derivation.unit) if text else None
-                if number is not None:
-                    own[part.id] = number
+                if number is not None:  # bytes and things are counted, whatever digits were typed
+                    counted = number.unit == BYTE or (number.unit.is_count and number.unit != ONE)
+                    own[part.id] = replace(number, value=Fraction(round(number.value))) if counted else number
             shown = str(keyed.quantity) if keyed.quantity is not None else str(keyed.derivation.expr)
             made.append(Graded(paper.student.id, part, text, mark, part.right or shown))
         return made
 
     def mark(
-        self, paper: Paper, part: Part, text: str, key: Key, right: Mapping[str, Quantity | None],
+        self, paper: Paper, part: PaperPart, text: str, key: Key, right: Mapping[str, Quantity | None],
         own: Mapping[str, Quantity], told: Mapping[str, str],
     ) -> Mark:  # fmt: skip
         """The mark of one answer."""
@@ -160,11 +100,18 @@ class Grader:
         if not verdict.right:
             follows = [(name, own[name]) for _, name, _ in ask.exam.follows if name in own]
             if follows:  # the same question, from the student's own earlier numbers
-                again = self.exam.kept.key(problem, following(ask, {**right, **dict(follows)}))
-                if self.verdict(again, last).right:
+                again = self.follow_up(problem, following(ask, {**right, **dict(follows)}))
+                if again is not None and self.verdict(again, last).right:
                     return mark_of(Verdict("right"), ask, problem, part.points, (), told[follows[0][0]])
         reached = self.reached(part, [*before, last], key) if ask.exam.rubric else ()
         return mark_of(verdict, ask, problem, part.points, reached)
+
+    def follow_up(self, problem: Problem, ask: Ask) -> Key | None:
+        """The key of a question from a student's own numbers; None where it has no answer from these."""
+        try:
+            return self.exam.kept.key(problem, ask)
+        except SymcommError:
+            return None
 
     def verdict(self, key: Key, text: str) -> Verdict:
         """The verdict on one line, decided once."""
@@ -173,7 +120,7 @@ class Grader:
             self.seen[about] = key.check(text)
         return self.seen[about]
 
-    def reached(self, part: Part, lines: Sequence[str], key: Key) -> tuple[str, ...]:
+    def reached(self, part: PaperPart, lines: Sequence[str], key: Key) -> tuple[str, ...]:
         """The steps of the rubric whose values stand in some line."""
         d, values = key.derivation, dict(key.given)
         units = {step.name: step.unit for step in d.steps}
@@ -218,8 +165,11 @@ def _is(text: str, worth: Quantity, key: Key) -> bool:
     found = number_of(text, key, worth.unit)
     if found is None or found.unit != worth.unit:
         return False
-    last = last_digit(re.split(r"[=≈]", text)[-1].strip(), worth.unit)
     off = abs(found.value - worth.value)
+    try:
+        last = last_digit(re.split(r"[=≈]", text)[-1].strip(), worth.unit)
+    except SymcommError:  # a formula has no digits
+        last = Fraction(0)
     return off == 0 or (off * 2 <= last and last * 200 <= abs(worth.value))
 
 
@@ -228,7 +178,7 @@ def _same(text: str) -> str:
     return re.sub(r"\s+", "", text).strip("$")
 
 
-def _chosen(part: Part, text: str, problem_share: Callable[[Verdict], Mark]) -> Mark:
+def _chosen(part: PaperPart, text: str, problem_share: Callable[[Verdict], Mark]) -> Mark:
     """The mark of a chosen option, told by its letter or its text."""
     letter = re.fullmatch(r"\s*\(?([A-Ja-j])\)?\.?\s*", text)
     at = ord(letter[1].upper()) - ord("A") if letter else -1

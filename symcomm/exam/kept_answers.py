@@ -16,6 +16,7 @@ from typing import Any
 from symcomm.derivation import Derivation
 from symcomm.errors import SymcommError
 from symcomm.exam.key import Key, key_of
+from symcomm.form import from_expr, names
 from symcomm.model import Model
 from symcomm.printing.forms import plain
 from symcomm.problems.deriving import accounting_of, derive, no_model
@@ -78,19 +79,29 @@ class KeptAnswers:
         return None if block is None else self._load(block)
 
     def key(self, problem: Problem, ask: Ask) -> Key:
-        """The question of a paper, ready to check answers."""
+        """The question of a paper, ready to check answers; its mistakes are derived once for all papers."""
+        answer = self.answer(problem, ask)  # whether numbers can be put in is known then
         known = self._known(problem, ask)
-        about = (self._about(problem, ask, known), _exactly(ask))
+        options, numbers = _options(ask)
+        about: Hashable = (self._about(problem, ask, known), options)
+        if self._entries[about].symbolic is None:
+            about, numbers = (about, _exactly(ask), tuple(item.quantity.value for item in known)), ()
+        about = (about, ask.answer, problem.mistakes)
         if about not in self._keys:
             model = self.model(problem, ask.model)
-            self._keys[about] = key_of(problem, ask, {ask.model: model} if model else {})
-        return self._keys[about].at({item.name: item.quantity.value for item in known})
+            told = tuple(Known(one.symbol, Quantity(one.value), ask.span) for one in numbers)
+            left = tuple(one for one in ask.options if one[0] not in {number.option for number in numbers})
+            said = replace(ask, options=left, given=(*ask.given, *told))
+            self._keys[about] = key_of(problem, said, {ask.model: model} if model else {})
+        return self._keys[about].at(dict(answer.derivation.given) | _values(known, numbers))
 
     def formula(self, derivation: Derivation) -> str:
         """The formula of an answer as text."""
         known = self._formulas.get(id(derivation))
         if known is None or known[0] is not derivation:
-            known = self._formulas[id(derivation)] = (derivation, plain(derivation.answer.form))
+            form, steps = derivation.answer.form, {step.name for step in derivation.steps}
+            own = form if steps.isdisjoint(names(form)) else from_expr(derivation.expr)  # names of steps are ours
+            known = self._formulas[id(derivation)] = (derivation, plain(own))
         return known[1]
 
     # -- how it is kept ------------------------------------------------------------------------
@@ -229,5 +240,7 @@ def _refilled(
     told: tuple[Given, ...] = ()
     if pages:
         units = ((one, Quantity(one.value, d.symbol_unit(one.symbol))) for one in numbers)
-        told = used(d, (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units)))
-    return Answer(ask.label, d, told, d.at(**values) if entry.whole else None, ask.span)
+        every = (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units))
+        told = used(d, every, [item.name for item in ask.given])
+    quantity = d.at(**values) if entry.whole else None
+    return Answer(ask.label, d, told, quantity, ask.span, ask.quantity, points=ask.points)

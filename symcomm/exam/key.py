@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS
+from symcomm.derivation import Derivation
 from symcomm.errors import DocumentError, nearest
 from symcomm.exam.asking import Asking
 from symcomm.exam.candidates import AnswerKey, Candidates, Choices, Wrong
@@ -26,7 +27,6 @@ from symcomm.problems.solve import known_of, load_model
 from symcomm.units import BYTE, ONE, Quantity, Unit
 
 if TYPE_CHECKING:
-    from symcomm.derivation import Derivation
     from symcomm.exam.verdict import Verdict
     from symcomm.model import Model
 

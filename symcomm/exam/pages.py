@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from symcomm.exam.papers import Exam, Paper, Part, check_prose
+from symcomm.exam.papers import Exam, Paper, PaperPart, check_prose
+from symcomm.exam.rubric import points_text
 from symcomm.printing import markdown_text
 from symcomm.problems.figures import Figure
 from symcomm.problems.problem import Ask, ModelBlock
@@ -22,11 +23,12 @@ def paper_page(exam: Exam, paper: Paper) -> Document:
     """
     problem = paper.problem
     check_prose(problem.items)
-    parts = iter(paper.parts)
+    parts, several = iter(paper.parts), _several(paper)
     blocks: list[Block] = []
     for item in problem.items:
         if isinstance(item, Ask):
-            blocks += _field(next(parts))
+            part = next(parts)
+            blocks += _field(part, part.number in several)
         elif isinstance(item, Figure):
             if item.paper:
                 blocks.append(picture_of(problem, item, exam.kept.model(problem, item.model)))
@@ -37,15 +39,21 @@ def paper_page(exam: Exam, paper: Paper) -> Document:
 
 def solution_page(exam: Exam, paper: Paper) -> Document:
     """The same with the worked solution below each question."""
-    parts = iter(paper.parts)
+    parts, several = iter(paper.parts), _several(paper)
     blocks: list[Block] = []
     for block in solve(paper.problem, answering=exam.kept).blocks:
         if isinstance(block, Answer):
             part = next(parts)
-            blocks += _field(part, solved=True)
+            blocks += _field(part, part.number in several, solved=True)
             block = replace(block, label=f"{part.number}" + (f" ({part.right})" if part.right else ""))
         blocks.append(block)
     return _page(exam, paper, tuple(blocks))
+
+
+def _several(paper: Paper) -> set[str]:
+    """The numbers of parts that share a heading with another one."""
+    groups = [question.asks for question in paper.problem.questions]
+    return {part.number for part in paper.parts for asks in groups if len(asks) > 1 and part.ask in asks}
 
 
 def _page(exam: Exam, paper: Paper, blocks: tuple[Block, ...]) -> Document:
@@ -55,22 +63,23 @@ def _page(exam: Exam, paper: Paper, blocks: tuple[Block, ...]) -> Document:
     # The title is repeated on every page, so that no loose sheet is without its student.
     return Document(
         f"{problem.title} · {student.id}", " · ".join(part for part in told if part), problem.authors, problem.date,
-        problem.language, problem.file, problem.notation, blocks,
+        problem.language, problem.file, problem.notation, blocks, problem.course, problem.detail, problem.extra,
     )  # fmt: skip
 
 
-def _field(part: Part, solved: bool = False) -> Iterator[Prose]:
-    """The place of an answer: its number, its points, and its options or room to write."""
-    label = f" {markdown_text(part.ask.label)}" if part.ask.label else ""
-    word = "point" if part.points == 1 else "points"
-    yield Prose(f"**{part.number}**{label} *({part.points} {word})*", part.ask.span)
+def _field(part: PaperPart, several: bool, solved: bool = False) -> Iterator[Prose]:
+    """The place of an answer: its number, its points where there are several, and its options or room to write."""
+    told = [markdown_text(part.ask.label)] if part.ask.label else []
+    if several:
+        told.append(f"{points_text(part.points)} point{'' if part.points == 1 else 's'}")
+    named = f"**Answer {part.number}**" + (f" ({', '.join(told)})" if told else "")
     if part.choices:
         letters = "ABCDEFGHIJ"
-        lines = []
+        lines = [f"{named}:" if solved else f"{named}: one of", ""]
         for letter, choice in zip(letters, part.choices, strict=False):
             why = f" ({'; '.join(markdown_text(says) for says in choice.says)})" if solved and choice.says else ""
             mark = " ✓" if solved and choice.right else ""
             lines.append(f"- **{letter}** {markdown_text(choice.text)}{mark}{why}")
         yield Prose("\n".join(lines), part.ask.span)
     elif not solved:
-        yield Prose(f"Answer {part.number}: {_ROOM}", part.ask.span)
+        yield Prose(f"{named}: {_ROOM}", part.ask.span)

@@ -15,9 +15,10 @@ from functools import cached_property
 from math import comb
 
 from symcomm.errors import DocumentError
-from symcomm.exam.choices import Choice, DrawAgainError, choices_of
+from symcomm.exam.choices import DrawAgainError, OfferedAnswer, choices_of
 from symcomm.exam.kept_answers import KeptAnswers
 from symcomm.exam.roster import Student
+from symcomm.exam.rubric import check_credit
 from symcomm.problems.drawing_values import Drawn
 from symcomm.problems.exam_keys import Bounds
 from symcomm.problems.pieces import HeadingPiece
@@ -32,14 +33,14 @@ ATTEMPTS = 200  # draws for one student before it is said that none keeps the bo
 
 
 @dataclass(frozen=True)
-class Part:
+class PaperPart:
     """One answer of a paper: its number on the page, its id in the document, its points and the options it offers."""
 
     number: str
     id: str
     ask: Ask
     points: Fraction
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[OfferedAnswer, ...] = ()
 
     @property
     def right(self) -> str:
@@ -57,12 +58,12 @@ class Paper:
     code: str
     drawn: Drawn = field(repr=False)
     problem: Problem = field(repr=False)
-    parts: tuple[Part, ...] = field(repr=False)
+    parts: tuple[PaperPart, ...] = field(repr=False)
     signature: tuple[object, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
-class _Group:
+class _QuestionGroup:
     """One question with all that stands below its heading."""
 
     heading: Heading
@@ -106,6 +107,7 @@ class Exam:
 
     def check_space(self, students: int) -> None:
         """Raises ``DocumentError`` where there are more students than different papers."""
+        check_credit(self.example, self.template.head)
         settings, space = self.example.exam, self.template.draws.space
         groups = self._groups(self.example)[1]
         if settings.questions > len(groups):
@@ -160,7 +162,7 @@ class Exam:
         ]
         return min(levels, default=0)
 
-    def _groups(self, problem: Problem) -> tuple[tuple[Item, ...], tuple[_Group, ...]]:
+    def _groups(self, problem: Problem) -> tuple[tuple[Item, ...], tuple[_QuestionGroup, ...]]:
         """What stands before the questions, and the questions."""
         before: list[Item] = []
         groups: list[tuple[Heading, list[Item]]] = []
@@ -171,7 +173,7 @@ class Exam:
                 groups.append((item, []))  # a part of the exam without points of its own
             else:
                 (groups[-1][1] if groups else before).append(item)
-        return tuple(before), tuple(_Group(heading, tuple(items)) for heading, items in groups)
+        return tuple(before), tuple(_QuestionGroup(heading, tuple(items)) for heading, items in groups)
 
     @cached_property
     def _names(self) -> dict[int, frozenset[str]]:
@@ -195,7 +197,7 @@ class Exam:
 
         if not settings.questions and not settings.shuffle:
             problem = replace(problem, items=tuple(named(item) for item in problem.items))
-            return problem, {id(ask): ask.exam.id for ask in problem.asks}, ()
+            return problem, {id(ask): ask.exam.id for ask in problem.asks}, tuple(n for n in self._names if n >= 0)
         before, groups = self._groups(problem)
         if len(groups) < 2:
             raise DocumentError(
@@ -228,7 +230,7 @@ class Exam:
 
     # -- what is answered ----------------------------------------------------------------------
 
-    def _parts(self, problem: Problem, numbers: Mapping[int, str], options: Stream) -> tuple[Part, ...]:
+    def _parts(self, problem: Problem, numbers: Mapping[int, str], options: Stream) -> tuple[PaperPart, ...]:
         worth = points_of(problem)
         bounded = {ask.exam.id for ask in problem.asks if ask.exam.bounds != Bounds() or ask.exam.choices}
         for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
@@ -236,7 +238,7 @@ class Exam:
         found: dict[str, Quantity | None] = {}
         made = []
         for ask in problem.asks:
-            choices: tuple[Choice, ...] = ()
+            choices: tuple[OfferedAnswer, ...] = ()
             if ask.exam.id in bounded:
                 asked = following(ask, found)
                 answer = self.kept.answer(problem, asked)
@@ -244,7 +246,7 @@ class Exam:
                 keep_bounds(ask, answer)
                 if ask.exam.choices:
                     choices = choices_of(self.kept.key(problem, asked), answer, ask, options)
-            made.append(Part(numbers[id(ask)], ask.exam.id, ask, worth[id(ask)], choices))
+            made.append(PaperPart(numbers[id(ask)], ask.exam.id, ask, worth[id(ask)], choices))
         for ask in problem.required:
             keep_bounds(ask, self.kept.answer(problem, ask))
         return tuple(made)

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
+from symcomm.accounting import CONVENTIONS
+from symcomm.errors import DocumentError, nearest
+from symcomm.exam.mistakes import BY_NAME
 from symcomm.exam.verdict import Verdict
+from symcomm.problems.blocks import Section
 from symcomm.problems.exam_keys import CREDIT
 from symcomm.problems.problem import Ask, Problem
 
@@ -55,6 +59,19 @@ def share_of(verdict: Verdict, ask: Ask, problem: Problem) -> Fraction:
     names = [(name, "other_convention") for name in verdict.conventions]
     names += [(name, "mistake") for name in verdict.mistakes]
     return prod((_credit(name, kind, told) for name, kind in names), start=Fraction(1))
+
+
+def check_credit(problem: Problem, head: Section) -> None:
+    """Raises ``DocumentError`` for a credit for what is neither a mistake nor a convention."""
+    known = [*CREDIT, *BY_NAME, *(said.name for said in problem.mistakes)]
+    known += [name for row in CONVENTIONS for name in (row.name, f"{row.field}: {row.name}")]
+    exam = head.section("exam", "exam")
+    for section in (exam, *(ask.section for ask in problem.asks)):
+        credit = section.get("credit") if section else None
+        for key, _ in credit.entries if isinstance(credit, Section) else ():
+            if key.text.replace(" ", "_") not in known and key.text not in known:
+                near = nearest(key.text, known)
+                raise DocumentError(f"no mistake or convention is called '{key.text[:40]}'", key.span, near)
 
 
 def _credit(name: str, kind: str, told: list[Mapping[str, Fraction]]) -> Fraction:

@@ -68,6 +68,7 @@ def self_test(template: Template, seed: str = "0", draws: int = 300, progress: P
     Raises ``DocumentError`` where a draw is impossible or a question cannot be derived at all.
     """
     exam = Exam(template, seed)
+    exam.check_space(1)
     spreads: dict[str, Spread] = {}
     problems: Counter[str] = Counter()
     refused = 0

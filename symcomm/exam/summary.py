@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from symcomm.errors import DocumentError, Span
-from symcomm.exam.grading import Decision, Graded, Grades
+from symcomm.exam.papers import Paper, PaperPart
 from symcomm.exam.roster import csv_text, read_csv
-from symcomm.exam.rubric import points_text
+from symcomm.exam.rubric import Mark, points_text
 
 MANY = 3  # students who gave the same unknown wrong answer, so that a person should look at it
 VERDICTS = (
@@ -31,7 +32,65 @@ LOOK = ("question", "answer", "verdict", "count", "students", "points", "says")
 
 
 @dataclass(frozen=True)
-class Line:
+class Graded:
+    """One answer with its mark: the question's id and number, what was written, and the key's number and formula."""
+
+    student: str
+    part: PaperPart
+    text: str
+    mark: Mark
+    key: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a person decided on an answer to a question, for everybody who gave it."""
+
+    question: str
+    answer: str
+    points: Fraction
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Grades:
+    """The marks of a class, in the order of its papers."""
+
+    papers: tuple[Paper, ...]
+    graded: tuple[Graded, ...]
+
+    @cached_property
+    def by_student(self) -> Mapping[str, tuple[Graded, ...]]:
+        """The marks of each student."""
+        found: dict[str, list[Graded]] = {paper.student.id: [] for paper in self.papers}
+        for one in self.graded:
+            found[one.student].append(one)
+        return {name: tuple(marks) for name, marks in found.items()}
+
+    @cached_property
+    def by_question(self) -> Mapping[str, tuple[Graded, ...]]:
+        """The marks of each question by its id."""
+        found: dict[str, list[Graded]] = {}
+        for one in self.graded:
+            found.setdefault(one.part.id, []).append(one)
+        return {name: tuple(found[name]) for name in sorted(found)}
+
+    def points(self, student: str) -> Fraction:
+        """All points of a student."""
+        return sum((one.mark.points for one in self.by_student[student]), Fraction(0))
+
+    def __repr__(self) -> str:
+        return f"<Grades of {len(self.papers)} students, {len(self.graded)} answers>"
+
+    def _repr_html_(self) -> str:
+        return html(self)
+
+    def _repr_markdown_(self) -> str:
+        return markdown(self)
+
+
+@dataclass(frozen=True)
+class SummaryLine:
     """One question in the summary: points on average and at most, and how often each verdict and mistake."""
 
     question: str
@@ -42,7 +101,7 @@ class Line:
     mistakes: tuple[tuple[str, int], ...]
 
 
-def summary(grades: Grades) -> tuple[Line, ...]:
+def summary(grades: Grades) -> tuple[SummaryLine, ...]:
     """One line a question, by the ids of the document."""
     made = []
     for name, marks in grades.by_question.items():
@@ -52,7 +111,7 @@ def summary(grades: Grades) -> tuple[Line, ...]:
         )
         points = sum((one.mark.points for one in marks), Fraction(0))
         made.append(
-            Line(
+            SummaryLine(
                 name, len(marks), points / len(marks), marks[0].part.points,
                 tuple((v, verdicts[v]) for v in VERDICTS if verdicts[v]), tuple(mistakes.most_common()),
             )

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from symcomm.editions import Edition
-from symcomm.errors import DocumentError
 from symcomm.exam.key_files import key_record, keys_csv, keys_json
 from symcomm.exam.pages import paper_page, solution_page
 from symcomm.exam.papers import Exam, Paper
@@ -30,7 +29,6 @@ from symcomm.render.document import Document
 from symcomm.render.view import prepare
 
 PAGES = ("pdf", "md", "html", "tex")
-EDITIONS = ("paper", "solution", "key")
 MANIFEST = "manifest.json"
 _CHUNK = 25  # papers that one process makes at a time
 Progress = Callable[[int, int, str], None]
@@ -38,12 +36,16 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be made for each paper: the formats of its pages, the edition, and the template folder."""
+    """What is to be made for each paper: the formats of its pages, the edition, and the template folder.
+
+    Files of another ``version`` of the program are made again.
+    """
 
     formats: tuple[str, ...]
-    edition: str
+    edition: Edition
     templates: Path | None = None
     engine: Engine = "typst"
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
 
     exam = _exam[0]
     documents = [document_of(exam, exam.exactly(student, attempt), order.edition) for student, attempt, _, _ in wanted]
-    edition: Edition = "solution" if order.edition == "solution" else "paper"
+    edition = order.edition
     for form in order.formats:
         if form in PAGES:
             kind = ("tex" if order.engine == "latex" else "typ") if form == "pdf" else form
@@ -163,7 +165,9 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
     lines = []
     for document, (student, _, name, mark) in zip(documents, wanted, strict=True):
         forms = [form for form in order.formats if form in PAGES]
-        made = contents(document, forms, templates=order.templates, engine=order.engine, edition=edition, name=name)
+        made = contents(
+            document, forms, templates=order.templates, engine=order.engine, edition=edition, name=name, layout="exam"
+        )
         files = {f"{name}.{form}": data for form, data in made.items()}
         for form in ("md", "tex"):
             if form in forms:
@@ -176,10 +180,8 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
     return lines
 
 
-def document_of(exam: Exam, paper: Paper, edition: str) -> Document:
+def document_of(exam: Exam, paper: Paper, edition: Edition) -> Document:
     """One paper in one edition."""
-    if edition not in ("paper", "solution"):
-        raise DocumentError(f"there is no edition '{edition[:40]}' of a paper", hint="paper or solution")
     return paper_page(exam, paper) if edition == "paper" else solution_page(exam, paper)
 
 
@@ -188,10 +190,8 @@ def document_of(exam: Exam, paper: Paper, edition: str) -> Document:
 
 def _fingerprint(exam: Exam, paper: Paper, order: Order) -> str:
     """What a file is made from: the document, the paper, the edition, our version."""
-    from symcomm import __version__
-
     student = paper.student
-    words = [__version__, exam.template.digest, exam.seed, student.id, student.name, student.seat, str(paper.attempt)]
+    words = [order.version, exam.template.digest, exam.seed, student.id, student.name, student.seat, str(paper.attempt)]
     words += [order.edition, order.engine]
     if order.templates is not None:
         words += [hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(order.templates.glob("*")) if p.is_file()]

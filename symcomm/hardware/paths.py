@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Exhibit, Reason, Relations, Step, exact
+from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Relations, Step, Witness, exact
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Product, Sym, Total, num, product
 from symcomm.hardware.devices import Device, device
@@ -114,6 +114,43 @@ class Wiring:
             (f"w_{kind}",),
         )
 
+    # -- what bears the steps out ------------------------------------------------------------------
+
+    def _carried(self, kind: str) -> Witness:
+        """What the lanes between two devices carry, one by one, each way that counts."""
+
+        def carried(numbers: Numbers) -> Fraction:
+            lane = numbers["w_NV" if kind.startswith("NV") else f"w_{kind}"]
+            count = nvlinks(kind) if kind != "NV" else numbers["n_NV"]
+            lanes = int(count) if kind.startswith("NV") else 1
+            return sum((lane for _ in range(lanes) for _ in range(self._directions)), Fraction(0))
+
+        return carried
+
+    def _bonds(self, numbers: Numbers) -> Fraction:
+        """The cables of the GPU that needs most, from a graph with an edge for each of them."""
+        if self.topology is not None:
+            joined = self.topology.graph
+            return Fraction(max(sum(joined.edges[a, b]["links"] for b in self.topology.gpus if b != a)
+                                for a in self.topology.gpus))  # fmt: skip
+        others = range(int(numbers["n_GPU"]) - 1)
+        return sum((numbers["n_NV"] for _ in others), Fraction(0))
+
+    def _least_cut(self, numbers: Numbers) -> Fraction:
+        """What crosses a cut into halves of GPUs that are all joined alike, cable by cable."""
+        count = int(numbers["n_GPU"])
+        left, right = range(count // 2), range(count // 2, count)
+        others = [0] if self.switch else right  # a switch passes all links of the smaller half
+        return sum((numbers["n_NV"] for _ in left for _ in others), Fraction(0))
+
+    @property
+    def _parallel(self) -> Reason:
+        def carried(numbers: Numbers) -> Fraction:
+            links = int(numbers["l_cut"])
+            return sum((numbers["w_NV"] for _ in range(links) for _ in range(self._directions)), Fraction(0))
+
+        return Reason("parallel", "Links carry in parallel.", witness=carried)
+
     # -- derivations -------------------------------------------------------------------------------
 
     def bandwidth(self, a: str = "", b: str = "") -> Derivation:
@@ -133,7 +170,7 @@ class Wiring:
             reason = "Bonded NVLinks carry in parallel"
         given = self._given(*names, n_NV=(nvlinks(kind) or None) if kind else self.links)
         way = "both directions are counted." if self._directions == 2 else "one direction is counted."
-        step = Step("w_pair", form, _RATE, Reason("path", f"{reason}; {way}"))
+        step = Step("w_pair", form, _RATE, Reason("path", f"{reason}; {way}", witness=self._carried(kind or "NV")))
         return self._made(title, [step], given, ("link",), self._table() if kind else ())
 
     def direct_links(self) -> Derivation:
@@ -152,7 +189,7 @@ class Wiring:
             links = bonds.pop() if bonds else 0
             if not links:
                 raise ValuesError("no two GPUs of this topology are joined by NVLink")
-        step = Step("l_direct", form, _LINK, Reason("count", text))
+        step = Step("l_direct", form, _LINK, Reason("count", text, witness=self._bonds))
         given = self._given("n_GPU", "n_NV", n_GPU=n, n_NV=links)
         if self.device is not None and n is not None and links is not None:
             notes.append(self._compared((n - 1) * links))
@@ -166,7 +203,9 @@ class Wiring:
         form = Total(tuple(Num(Fraction(bond), _LINK) for bond in bonds if bond))
         if not form.terms:
             raise ValuesError("no two GPUs of this topology are joined by NVLink")
-        step = Step("l_direct", form, _LINK, Reason("count", f"The bonds of {gpu}, which needs most."))
+        step = Step(
+            "l_direct", form, _LINK, Reason("count", f"The bonds of {gpu}, which needs most.", witness=self._bonds)
+        )
         notes = [self._compared(sum(bonds))] if self.device is not None else []
         return self._made("NVLinks of one GPU without a switch", [step], (), (), (), notes)
 
@@ -186,11 +225,11 @@ class Wiring:
         switch = self.topology.switched(own) if self.switch is None else self.switch
         cut = self.topology.bisection(switch)
         halves = f"{_listed(cut.left)} against {_listed(cut.right)}"
-        n = len(self.topology.gpus)
+        topology, n = self.topology, len(self.topology.gpus)
         if not cut.crossing:
             form, why, names = self._path(cut.shared)
             text = f"No NVLink crosses {halves}; the halves share one path. {why}."
-            step = Step("w_cut", form, _RATE, Reason("cut", text))
+            step = Step("w_cut", form, _RATE, Reason("cut", text, witness=self._carried(cut.shared)))
             return self._made(title, [step], self._given(*names), ("link",))
         even = cut.crossing % (n // 2) == 0
         each = cut.crossing // (n // 2) if switch else 0
@@ -209,10 +248,8 @@ class Wiring:
                 pairs = num(len(cut.left)), num(len(cut.right))
                 count = Product((*pairs, Num(Fraction(bond.pop()), _LINK)))
         steps = [
-            Step("l_cut", count, _LINK, Reason("cut", text)),
-            Step(
-                "w_cut", self._both(Product((Sym("l_cut"), w))), _RATE, Reason("parallel", "Links carry in parallel.")
-            ),
+            Step("l_cut", count, _LINK, Reason("cut", text, witness=lambda _: topology.crossing(switch))),
+            Step("w_cut", self._both(Product((Sym("l_cut"), w))), _RATE, self._parallel),
         ]
         return self._made(title, steps, self._given("w_NV"), ("link",))
 
@@ -237,14 +274,11 @@ class Wiring:
         if self.gpus is not None and self.gpus < 2:
             raise ValuesError(f"a bisection needs two GPUs or more, and there is {self.gpus}")
         if self.switch:
-            steps = [
-                Step("l_cut", Product((less, links)), _LINK, Reason("cut", "All links of the smaller half lead out.")),
-            ]
+            count, text = Product((less, links)), "All links of the smaller half lead out."
         else:
-            pairs = Reason("cut", "Each GPU of one half has a bond to each GPU of the other.")
-            steps = [Step("l_cut", Product((less, more, links)), _LINK, pairs)]
-        across = self._both(Product((Sym("l_cut"), w)))
-        steps.append(Step("w_cut", across, _RATE, Reason("parallel", "Links carry in parallel.")))
+            count, text = Product((less, more, links)), "Each GPU of one half has a bond to each GPU of the other."
+        steps = [Step("l_cut", count, _LINK, Reason("cut", text, witness=self._least_cut)),
+                 Step("w_cut", self._both(Product((Sym("l_cut"), w))), _RATE, self._parallel)]  # fmt: skip
         given = self._given("n_GPU", "n_NV", "w_NV", n_GPU=self.gpus, n_NV=self.links)
         return self._made(title, steps, given, ("link",))
 
@@ -261,7 +295,8 @@ class Wiring:
         form, why, names = self._path(found.bottleneck)
         count = sum(topology.kind(a, b) == found.bottleneck for a, b in hops)
         text = f"{why}; {count} of {len(hops)} links of the ring {_listed(order)} are such, and none is poorer."
-        step = Step("w_ring", form, _RATE, Reason("bottleneck", text))
+        poorest = self._carried(topology.poorest(order, worth))
+        step = Step("w_ring", form, _RATE, Reason("bottleneck", text, witness=poorest))
         rows = tuple((f"{a} to {b}", topology.kind(a, b)) for a, b in hops[:_SHOWN])
         notes = ["In a ring every rank sends at once, so the poorest link sets the pace of all."]
         if not found.best:
@@ -280,7 +315,8 @@ class Wiring:
         cards, kind = topology.near(gpu)
         form, why, names = self._path(kind)
         text = f"{_listed(cards)} {'is' if len(cards) == 1 else 'are'} nearest. {why}."
-        step = Step("w_NIC", form, _RATE, Reason("nearest card", text))
+        nearest_card = sorted((topology.kind(gpu, card) for card in topology.nics), key=rank)[-1]
+        step = Step("w_NIC", form, _RATE, Reason("nearest card", text, witness=self._carried(nearest_card)))
         rows = []
         for other in topology.gpus[:_SHOWN]:
             near, how = topology.near(other)
@@ -296,7 +332,9 @@ class Wiring:
         if "unknown" in nodes:
             raise ValuesError(f"the matrix says no affinity for {_listed(nodes['unknown'])}")
         text = "GPUs with one NUMA affinity hang on one node; a network card on the node that it reaches without SYS."
-        step = Step("n_node", num(len(nodes)), ONE, Reason("affinity", text))
+        hung = {topology.node(gpu) for gpu in topology.gpus}
+        reason = Reason("affinity", text, witness=lambda _: Fraction(len(hung)))
+        step = Step("n_node", num(len(nodes)), ONE, reason)
         rows = tuple((name, _listed([n for n in inside if n in topology.gpus]), _listed([n for n in inside if n in
                       topology.nics]) or "none") for name, inside in nodes.items())  # fmt: skip
         exhibit = Exhibit("What hangs on each NUMA node", ("NUMA node", "GPUs", "network cards"), rows)
@@ -318,9 +356,8 @@ class Wiring:
         form: Form = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else num(0)
         told = "; ".join(f"{_listed(rows)} lost {count} each" if len(rows) > 1 else f"{rows[0]} lost {count}"
                          for count, rows in groups.items())  # fmt: skip
-        step = Step(
-            "n_lost", form, ONE, Reason("symmetry", f"Rows are as long as there are columns: {told or 'whole'}.")
-        )
+        text = f"Rows are as long as there are columns: {told or 'whole'}."
+        step = Step("n_lost", form, ONE, Reason("symmetry", text, witness=lambda _: Fraction(len(lost))))
         rows = tuple((m.row, m.column, m.kind, _lost(m)) for m in lost[:_SHOWN])
         exhibits = [Exhibit("Missing cells, and what symmetry puts there", ("row", "column", "type", "why"), rows)]
         title = f"{kind} cells missing from the printed matrix" if kind else "Cells missing from the printed matrix"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import product
+from itertools import combinations, islice, permutations, product
 from typing import Any
 
 from symcomm.errors import ValuesError, nearest
@@ -19,6 +19,7 @@ from symcomm.hardware.matrix import PCIE, Matrix, Missing, Place, read_matrix
 _MOST_LINKS = 18  # NVLinks of one GPU, in any generation so far
 _CUT_LIMIT = 500_000  # halves that are tried
 _RING_STEPS = 200_000  # steps of the search for a ring
+_ALL_TOURS = 7  # GPUs whose tours a witness tries one by one
 
 
 def nvlinks(kind: str) -> int:
@@ -187,6 +188,39 @@ class Topology:
         if not crossing:
             shared = max((self.kind(a, b) for a in left for b in right), key=rank)
         return Cut(left, right, crossing, shared)
+
+    def crossing(self, switch: bool) -> Fraction:
+        """The NVLinks that cross the cheapest cut, from the largest flow between the halves, each half that there is.
+
+        Only some of the halves where there are many: a flow is no less than the cheapest cut of any.
+        """
+        import networkx as nx
+
+        gpus, joined = self.gpus, self.graph
+        halves = islice(combinations(gpus, len(gpus) // 2), 200)
+        flows = []
+        for left in halves:
+            pipes = nx.DiGraph()
+            for gpu in gpus:
+                pipes.add_edge(*(("from", gpu) if gpu in left else (gpu, "to")))  # without a capacity: any flow
+                if switch:
+                    most = max(joined.edges[gpu, other]["links"] for other in gpus if other != gpu)
+                    pipes.add_edge(*((gpu, "switch") if gpu in left else ("switch", gpu)), capacity=most)
+            for a in () if switch else left:
+                for b in gpus:
+                    if b not in left:
+                        pipes.add_edge(a, b, capacity=joined.edges[a, b]["links"])
+            flows.append(nx.maximum_flow_value(pipes, "from", "to"))
+        return Fraction(min(flows))
+
+    def poorest(self, order: Sequence[str], worth: Callable[[str], Any] = rank) -> str:
+        """The poorest link type along a tour; of the best of all tours, where they can all be tried."""
+        tours: Iterable[tuple[str, ...]] = [tuple(order)]
+        if len(order) <= _ALL_TOURS:
+            tours = ((order[0], *rest) for rest in permutations(order[1:]))
+        kinds = (min((self.kind(a, b) for a, b in zip(tour, (*tour[1:], tour[0]), strict=True)), key=worth)
+                 for tour in tours)  # fmt: skip
+        return max(kinds, key=worth)
 
     def _cheapest(self, half: int) -> tuple[tuple[str, ...], int]:
         """The half with the fewest NVLinks to the rest; of GPUs that are joined alike, only the number counts."""

@@ -15,12 +15,12 @@ _SCRIPTS = re.compile(r"(\^|_)(?:\{([^}]*)\}|(\w+))")
 
 
 @dataclass
-class Drawing:
+class Sketch:
     """Shapes on a canvas; sizes are in points of a page that is 470 wide.
 
-    >>> drawing = Drawing(100, 20)
+    >>> drawing = Sketch(100, 20)
     >>> drawing.text(50, 12, "`W^Q`")
-    >>> "baseline" in drawing.svg() or "dy" in drawing.svg()
+    >>> b"dy=" in drawing.svg()
     True
     """
 

@@ -10,7 +10,7 @@ from symcomm.errors import RenderError, ValuesError, nearest
 from symcomm.files import write_file
 from symcomm.form import Form, Sym
 from symcomm.notation import Notation
-from symcomm.plots.drawing import Drawing
+from symcomm.plots.drawing import Sketch
 from symcomm.units import Unit
 
 FORMATS = ("svg", "png", "pdf")
@@ -32,7 +32,7 @@ def figure(width: float = 7.2, height: float = 4.6) -> Any:
 
 def written(made: Any, kind: str) -> bytes:
     """A figure or a drawing as an ``svg``, ``png`` or ``pdf`` file: the same figure always gives the same bytes."""
-    if isinstance(made, Drawing):
+    if isinstance(made, Sketch):
         return made.written(kind)
     import matplotlib as mpl
 

@@ -11,7 +11,7 @@ from symcomm.errors import ValuesError
 from symcomm.graph.graph import bare
 from symcomm.graph.ops import MAP
 from symcomm.parallel.placement import Collective, Compute
-from symcomm.plots.drawing import INK, LINE, MARK, SOFT, TINT, Drawing
+from symcomm.plots.drawing import INK, LINE, MARK, SOFT, TINT, Sketch
 from symcomm.program.instructions import Program
 
 _MARKS = {"all-reduce": "+", "reduce-scatter": "+", "all-gather": "⇉", "all-to-all": "⤨"}
@@ -34,7 +34,7 @@ class _Station:
     cut: bool = False
 
 
-def parallel_block(made: Program, region: str = "") -> tuple[Drawing, str]:
+def parallel_block(made: Program, region: str = "") -> tuple[Sketch, str]:
     """The picture of one layer, and a sentence on what is in it.
 
     Raises ``ValuesError`` for a layer with too many ops to be drawn.
@@ -52,7 +52,7 @@ def parallel_block(made: Program, region: str = "") -> tuple[Drawing, str]:
     scale = min(1.0, (_WIDTH - 40) / (sum(widths) + gap * (len(stations) + 1)))
     tall = max([len(s.lines) for s in stations if s.kind != "call"], default=1) * 12.0 + 8
     middle = 26 + tall / 2
-    drawing = Drawing(_WIDTH, middle + tall / 2 + (44 if back else 16))
+    drawing = Sketch(_WIDTH, middle + tall / 2 + (44 if back else 16))
     x = 14.0
     first = next((n for s in stations for n in s.reads), "x")
     drawing.text(x - 4, middle + 3, f"`{bare(first)}`")
@@ -93,7 +93,7 @@ def parallel_block(made: Program, region: str = "") -> tuple[Drawing, str]:
     return drawing, says
 
 
-def _mark(drawing: Drawing, x: float, y: float, kind: str) -> None:
+def _mark(drawing: Sketch, x: float, y: float, kind: str) -> None:
     if _MARKS[kind] == "+":
         drawing.line(x - 4, y, x + 4, y, MARK, wide=1.3)
         drawing.line(x, y - 4, x, y + 4, MARK, wide=1.3)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from symcomm.errors import ValuesError
 from symcomm.parallel.placement import Collective
-from symcomm.plots.drawing import INK, LINE, MARK, SOFT, TINT, Drawing
+from symcomm.plots.drawing import INK, LINE, MARK, SOFT, TINT, Sketch
 from symcomm.program.instructions import Program
 
 _WIDTH, _BOX, _HIGH = 470.0, 26.0, 16.0
 
 
-def sharded_timeline(made: Program) -> tuple[Drawing, str]:
+def sharded_timeline(made: Program) -> tuple[Sketch, str]:
     """The picture, and a sentence on what is in it.
 
     Raises ``ValuesError`` where no weight is gathered and no gradient reduced.
@@ -29,7 +29,7 @@ def sharded_timeline(made: Program) -> tuple[Drawing, str]:
         raise ValuesError(
             "the strategy moves no weights and no gradients of weights", hint="strategy: fully-sharded(k)"
         )
-    drawing = Drawing(_WIDTH, 76)
+    drawing = Sketch(_WIDTH, 76)
     network, compute = 22.0, 50.0
     for y, name in ((network, "network"), (compute, "compute")):
         drawing.text(2, y + 11, name, 8, SOFT, "start")

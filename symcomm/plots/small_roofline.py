@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil, floor, log10
 
-from symcomm.plots.drawing import INK, LINE, MARK, SOFT, Drawing
+from symcomm.plots.drawing import INK, LINE, MARK, SOFT, Sketch
 
 _WIDTH, _HEIGHT = 470.0, 118.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 458.0, 10.0, 92.0
 
 
-def small_roofline(points: Mapping[str, tuple[float, float]], ridge: float, peak: float) -> tuple[Drawing, str]:
+def small_roofline(points: Mapping[str, tuple[float, float]], ridge: float, peak: float) -> tuple[Sketch, str]:
     """The roofs of a machine (``peak`` in FLOP/s from ``ridge`` FLOP/B on) and ops by name: intensity and rate."""
     every = [ridge, *(i for i, _ in points.values())]
     low, high = floor(log10(min(every) / 1.5)), ceil(log10(max(every) * 1.5))
     top = log10(peak) + 0.35
     bottom = top - max(1.2, log10(peak) - log10(min(r for _, r in points.values())) + 0.75)
-    drawing = Drawing(_WIDTH, _HEIGHT)
+    drawing = Sketch(_WIDTH, _HEIGHT)
 
     def at(intensity: float, rate: float) -> tuple[float, float]:
         x = _LEFT + (log10(intensity) - low) / (high - low) * (_RIGHT - _LEFT)

@@ -72,8 +72,7 @@ MODULE_KEYS = ("model", "module", "dtype", "values", "symbols")  # of a printed 
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
 ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "answer",
-            "verify",
-            *ASK_EXAM_KEYS)  # fmt: skip
+            "verify", "divided_by", *ASK_EXAM_KEYS)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -125,6 +124,7 @@ class Ask:
     exam: ExamKeys = field(default_factory=ExamKeys)
     answer: AnswerKeys = field(default_factory=AnswerKeys)
     beside: Table | None = None
+    divided_by: Ask | None = None
 
     @property
     def span(self) -> Span:
@@ -644,7 +644,20 @@ class _Reader:
             read_exam_keys(section, follows),
             read_answer_keys(section),
             beside,
+            divided_by=self.divisor(section),
         )
+
+    def divisor(self, section: Section) -> Ask | None:
+        """The question by whose answer another one's is divided: the same one with some keys changed."""
+        changed = section.get("divided_by")
+        if changed is None:
+            return None
+        if not isinstance(changed, Section):
+            raise DocumentError(
+                "divided_by holds the keys that differ", changed.span, "divided_by: {accounting: payload}"
+            )
+        kept = tuple(e for e in section.entries if e[0].text not in {*changed.keys, "divided_by", *ASK_EXAM_KEYS})
+        return self.ask(replace(section, entries=(*kept, *changed.entries)))
 
     def printed_table(self, section: Section) -> Table | None:
         """The table that a source prints, where it is one and not a number."""

@@ -79,6 +79,7 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "points": ("the points of this answer", {"type": "integer", "minimum": 0}),
     "given": ("further numbers, with units", {"type": "object", "additionalProperties": _TEXT}),
     "printed": ("what a source prints as the answer", _TEXT),
+    "divided_by": ("keys in which another question differs, by whose answer this one's is divided", {"type": "object"}),
     "id": ("what references and answer sheets call this answer", {"type": "string"}),
     "choices": ("ask with this many options to choose from", {"type": "integer", "minimum": 2, "maximum": 10}),
     "bounds": ("what the answer of a drawn question has to keep to", _BOUNDS),

@@ -231,6 +231,8 @@ def known_of(problem: Problem, ask: Ask) -> tuple[Known, ...]:
 
 def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...] = ()) -> Answer:
     """The answer to one question of a problem, whose model was loaded."""
+    from symcomm.model import ratio
+
     known = known_of(problem, ask)
     chosen = accounting_of(problem.conventions, ask.conventions, extra)
     values = _numbers(known)
@@ -238,6 +240,11 @@ def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tupl
         asked, about = ask.sheet or ask.quantity, model or no_model(problem.notation)
         own = tuple(name for name, _ in (*ask.conventions, *extra))  # those of the document hold where they matter
         derivation = derive(asked, about, dict(ask.options), chosen, values, own)
+        if ask.divided_by is not None:
+            below = replace(ask.divided_by, given=merge(ask.given, ask.divided_by.given))
+            other = answer_of(problem, below, model, extra).derivation
+            compared = [field for field, _ in (*ask.conventions, *below.conventions)]
+            derivation = ratio(derivation, other, compared=compared)
         check_units(derivation, known)
         complete = derivation.values(**values)
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None

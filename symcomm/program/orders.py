@@ -211,9 +211,11 @@ def in_flight(order: Iterable[Item], until: str = "W") -> int:
     """
     most = now = 0
     for item in order:
-        now += sum(a.kind == "F" for a in item)
+        for action in item:
+            now += action.kind == "F"
         most = max(most, now)
-        now -= sum(a.kind in ("D", until) for a in item)
+        for action in item:
+            now -= action.kind in ("D", until)
     return most
 
 

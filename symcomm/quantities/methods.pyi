@@ -62,6 +62,7 @@ class DerivedQuantities:
         recomputation: object = "full",
         count: Literal["flops", "hardware_flops", "all-reduces", "bytes"] = "flops",
         strategy: Strategy | str | None = None,
+        frozen: object = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

@@ -16,6 +16,7 @@ from symcomm.render.document import Document
 
 FORMATS = ("md", "tex", "html", "pdf", "json")
 Engine = Literal["typst", "latex"]
+Layout = Literal["solution", "exam"]
 
 
 def render(
@@ -92,6 +93,7 @@ def contents(
     engine: Engine = "typst",
     edition: Edition = "solution",
     name: str = "document",
+    layout: Layout = "solution",
 ) -> dict[str, bytes]:
     """The bytes of the document in each format; ``name`` is what its files are called."""
     made: dict[str, bytes] = {}
@@ -104,11 +106,12 @@ def contents(
             from symcomm.render import pdf
 
             kind = "tex" if engine == "latex" else "typ"
-            text = source(document, kind, templates=templates, edition=edition, name=name)
+            text = source(document, kind, templates=templates, edition=edition, name=name, layout=layout)
             beside = assets(document, kind, templates).files | pictures.files(document, kind, name, edition)
             made[form] = pdf.latex_pdf(text, files=beside) if kind == "tex" else pdf.typst_pdf(text, beside)
         else:
-            made[form] = source(document, form, templates=templates, edition=edition, name=name).encode()
+            text = source(document, form, templates=templates, edition=edition, name=name, layout=layout)
+            made[form] = text.encode()
     return made
 
 
@@ -119,8 +122,12 @@ def source(
     templates: Path | None = None,
     edition: Edition = "solution",
     name: str = "document",
+    layout: Layout = "solution",
 ) -> str:
-    """The text of the document in a template's language: ``md``, ``tex``, ``html`` or ``typ``."""
+    """The text of the document in a template's language: ``md``, ``tex``, ``html`` or ``typ``.
+
+    The ``layout`` of an exam is LaTeX's class of that name; elsewhere it is that of a solution.
+    """
     from symcomm.render.environment import fill
     from symcomm.render.view import page
     from symcomm.render.words import words
@@ -130,7 +137,8 @@ def source(
     view = page(document, kind, edition, name)  # type: ignore[arg-type]  # checked just above
     told = words(document.language.strip() or "en", templates)
     extras = _extras(document) | {"words": told, "logo": assets(document, kind, templates).logo}
-    return fill(kind, f"solution.{kind}.jinja", templates, {"page": view, **extras})
+    layout = layout if kind == "tex" else "solution"
+    return fill(kind, f"{layout}.{kind}.jinja", templates, {"page": view, **extras})
 
 
 def _extras(document: Document) -> dict[str, object]:

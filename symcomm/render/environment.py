@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,7 @@ def _templates() -> Path:
 TEMPLATES = _templates()
 
 
+@lru_cache(maxsize=16)  # a template is compiled once; one that changed is read again
 def environment(form: str, templates: Path | None) -> Environment:
     """The environment of one format; ``templates`` is a folder whose files come before ours of the same name."""
     from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, StrictUndefined

@@ -9,6 +9,7 @@ sections of lists, each item on lines of its own (an indented line goes on)::
                                   - NAME = FORMULA             (algebra, proved; ... writes the names out)
                                   - NAME ≈ FORMULA where WORDS (holds only there)
                                       RULE: the reason, a sentence
+                                      run: NAME(FORMULA, ...)  (a brute-force run of ``worksheets.runs``, if any)
                                   - require A < B: what is wrong otherwise
                                   - note where A = B: what is told then
 
@@ -32,6 +33,7 @@ from symcomm.derivation import Relation
 from symcomm.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.text.table import Cell
 from symcomm.units import ONE, Unit
+from symcomm.worksheets.runs import RUNS
 
 SIZE_LIMIT, LINE_LIMIT = 100_000, 500  # characters and items of one worksheet
 _LISTS = ("Symbols", "Choices", "Lines")
@@ -72,6 +74,8 @@ class WorksheetLine:
     reason: str
     condition: str
     span: Span
+    run: str = ""
+    formulas: tuple[Cell, ...] = ()
 
     @property
     def written_out(self) -> bool:
@@ -293,7 +297,24 @@ class WorksheetReader:
             raise DocumentError(f"{name} has no reason", item.span, "indent it below: a rule, a colon and a sentence")
         told = None if unit is None else read_unit(unit, item.span)
         cell, how = self.cell(formula, item), cast("Relation", relation)
-        return WorksheetLine(name, how, cell, told, rule, reason, condition.strip(), item.span)
+        said, ran, run = reason.partition(" run: ")
+        made = WorksheetLine(name, how, cell, told, rule, said.strip(), condition.strip(), item.span)
+        return self.running(made, run.strip()) if ran else made
+
+    def running(self, line: WorksheetLine, text: str) -> WorksheetLine:
+        """The line with the run that bears it out."""
+        found = re.fullmatch(r"(\w+)\((.*)\)", text)
+        if not found:
+            raise DocumentError(f"'{text[:40]}' is no run", line.span, "run: same(a x, b)")
+        record = RUNS.get(found[1])
+        if record is None:
+            raise DocumentError(f"there is no run '{found[1][:40]}'", line.span, nearest(found[1], [*RUNS]))
+        parts = _parts(found[2])
+        if len(parts) % record.formulas if record.again else len(parts) != record.formulas:
+            many = f"{record.formulas} formulas" + (", or a multiple of that," if record.again else "")
+            raise DocumentError(f"{found[1]} takes {many} and not {len(parts)}", line.span)
+        cells = tuple(Cell(part, self.file, line.span.line, line.span.text, 0) for part in parts)
+        return replace(line, run=found[1], formulas=cells)
 
     def claim(self, item: _Item, required: bool) -> Claim:
         head, colon, text = item.text.partition(": ")
@@ -310,6 +331,22 @@ class WorksheetReader:
     def cell(self, formula: str, item: _Item) -> Cell:
         formula = formula.strip()
         return Cell(formula, self.file, item.span.line, item.span.text, max(0, item.span.text.rfind(formula)))
+
+
+def _parts(text: str) -> list[str]:
+    """Formulas between commas that stand in no brackets.
+
+    >>> _parts("max(a, b), c")
+    ['max(a, b)', 'c']
+    """
+    parts, depth = [""], 0
+    for mark in text:
+        depth += (mark in "([{") - (mark in ")]}")
+        if mark == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += mark
+    return [part.strip() for part in parts]
 
 
 def _header(text: str) -> tuple[str, str] | None:

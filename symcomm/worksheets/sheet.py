@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Reason, Step, rational
+from symcomm.derivation import Derivation, Reason, Step, Witness, rational
 from symcomm.errors import DerivationError, DocumentError, IrrationalError, SymcommError, ValuesError, nearest
 from symcomm.files import read_text
 from symcomm.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
@@ -22,6 +22,7 @@ from symcomm.notation import Notation
 from symcomm.text.table import Cell
 from symcomm.units import ONE, Quantity, Unit
 from symcomm.worksheets.reader import SIZE_LIMIT, Claim, SheetSymbol, WorksheetLine, WorksheetQuestion, WorksheetReader
+from symcomm.worksheets.runs import RUNS, witness
 
 if TYPE_CHECKING:
     from sympy import Expr
@@ -153,6 +154,7 @@ class _Asked:
         self.sheet, self.question, self.symbols, self.said = sheet, question, sheet.symbols, said
         self.lines = (*sheet.lines, *question.lines)
         self.forms: dict[WorksheetLine, Form] = {}
+        self.runs: dict[WorksheetLine, list[Form]] = {}
         self.needs: dict[str, set[str]] = {}  # the lines that each name takes, by a formula or a reason
         self.claims: list[tuple[Claim, list[Form]]] = []
         self.read()
@@ -188,6 +190,11 @@ class _Asked:
                 said = {word for word in re.findall(r"`([^`]+)`", line.reason) if word in self.needs}
                 self.needs[line.name] = said | ({*forms.names(form)} & self.needs.keys())
                 known.append(line.name)
+            self.runs[line] = [self.form(part, known) for part in line.formulas]
+            for place in RUNS[line.run].symbols if line.run else ():
+                if not (isinstance(moved := self.runs[line][place], Sym) and moved.name in self.symbols):
+                    what = f"{line.run} moves a symbol, and '{line.formulas[place].text[:40]}' is none"
+                    raise DocumentError(what, line.span, nearest(line.formulas[place].text, [*self.symbols]))
         for claim in (*self.sheet.claims, *self.question.claims):
             self.claims.append((claim, [self.form(side, known) for side in claim.sides]))
             for name in re.findall(_TOLD, claim.text):
@@ -295,8 +302,17 @@ class _Asked:
             except SymcommError as error:
                 raise error.at(line.span) from None
             unit = units[line.name]
-            made.append(Step(line.name, form, unit, Reason(line.rule, reason), line.relation, line.condition))
+            seen = self.witness(line, zeros, {one.name for one in lines}) if line.run else None
+            why = Reason(line.rule, reason, witness=seen)
+            made.append(Step(line.name, form, unit, why, line.relation, line.condition))
         return made
+
+    def witness(self, line: WorksheetLine, zeros: Mapping[str, Fraction], shown: set[str]) -> Witness:
+        """What bears a line out, over symbols and the names of the lines that are shown."""
+        by = {one.name: form for one, form in self.forms.items() if one.relation == ":="}
+        if not RUNS[line.run].written_out:
+            by = {name: form for name, form in by.items() if name not in shown}
+        return witness(line.run, line.name, [_put(_written_out(form, by), zeros) for form in self.runs[line]])
 
     def claimed(self, steps: Sequence[Step], numbers: Mapping[str, Fraction]) -> list[str]:
         """The notes that hold; raises ``ValuesError`` where something required does not."""

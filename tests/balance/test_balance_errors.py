@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from balance_models import BOOK, OVERLAP, block, xxl
 
+import symcomm as sc
 from symcomm.errors import StrategyError, SymcommError, ValuesError
 
 MESH = "fsdp(X) + tensor(Y)"
@@ -130,3 +133,18 @@ def test_a_value_of_the_batch_that_is_given_is_not_used() -> None:
     one = xxl().at(X=16, Y=4).derive("compute_bound", strategy=MESH, **rates)
     two = xxl().at(X=16, Y=4, B=7).derive("compute_bound", strategy=MESH, **rates)
     assert one.at().value == two.at().value
+
+
+@pytest.mark.parametrize("time", ["overlap", "serial"])
+def test_a_layer_with_attention_has_a_bound_with_all_sizes_given(time: str) -> None:
+    """What grows with the batch and what is divided by it stand in one sum: the batch goes out of the answer."""
+    config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8,
+              "intermediate_size": 96, "vocab_size": 128}  # fmt: skip
+    layer = sc.load(config).at(B=4, L=128).part("layer")
+    rates = {"peak": "100 TFLOP/s", "network": "50 GB/s"}
+    made = layer.compute_bound("fsdp(2)", over="B", accounting={"time": time}, **rates)
+    made.check(deep=True)
+    least = made.at().value
+    flops, weights = layer.flops().at(B=1).value, layer.parameters().at(N_layer=1).value
+    # Computing is shared by two ranks; each sends half of the gathered weights on a ring.
+    assert least * Fraction(flops, 4) / 2 / (100 * 10**12) == Fraction(2 * weights) / 2 / (50 * 10**9)

@@ -9,6 +9,7 @@ import sympy as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import symcomm as sc
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Reason, Relations, Step, exact
@@ -135,6 +136,32 @@ def test_two_derivations_under_different_conventions_are_not_combined() -> None:
     )
 
 
+def test_a_ratio_keeps_the_numbers_of_both_and_takes_names_that_are_free():
+    """Its steps are called a, b and r, which the sizes of a model may be called, too."""
+    model = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, r], W [r, a]\ty [B, a]\n")
+    made = sc.ratio(model.flops("training"), model.flops())
+    assert [step.name for step in made.steps] == ["a'", "b", "r'", "r'"]
+    assert made.at(B=2, r=3, a=5).value == 3
+    made.check(deep=True)
+    with pytest.raises(ValuesError, match="B is 2 in 'Forward FLOPs', but 4 in 'Forward FLOPs'"):
+        sc.ratio(model.at(B=2).flops(), model.at(B=4).flops())
+    nothing = derivation(Step("V", num(0), ONE, WHY))
+    with pytest.raises(ValuesError, match="'volume' is 0: nothing is divided by it"):
+        sc.ratio(nothing, nothing)
+
+
+@pytest.mark.parametrize(("field", "one", "other"), [("communication", "sent_per_rank", "payload"),
+                                                     ("communication", "all_links", "sent_per_rank")])  # fmt: skip
+def test_a_ratio_of_two_conventions_says_both(field: str, one: str, other: str):
+    model = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, D], W [D, F]\ty [B, F]\n")
+    a, b = (model.communication("data(k)", accounting=name) for name in (one, other))
+    with pytest.raises(AccountingError, match=f"is counted under {field}: {one}"):
+        sc.ratio(a, b)
+    made = sc.ratio(a, b, compared=[field])
+    assert made.notes == (f"Compared: {field} {one} with {other}.",)
+    assert made.at(k=4).value == a.at(D=8, F=8, k=4).value / b.at(D=8, F=8, k=4).value
+
+
 def test_floats_are_refused_because_they_are_not_exact() -> None:
     with pytest.raises(ValuesError, match=r"D is the float 0\.1, which is not exact"):
         exact(0.1, "D")
@@ -215,3 +242,15 @@ def test_a_value_in_another_unit_than_its_symbol_is_refused() -> None:
         d.at(W="900 GB")
     assert str(caught.value) == "W is given in B, but it is in B/s\nhint: write it in B/s"
     assert d.at(W="900 GB/s").value == d.at(W=900 * 10**9).value == 900 * 10**9
+
+
+def test_sums_and_products_keep_every_part() -> None:
+    a, b, c = Sym("a"), Sym("b"), Sym("c")
+    assert forms.total() == num(0)
+    assert forms.total(a) == a
+    assert forms.total(a, b) == Total((a, b))
+    assert forms.total(Total((a, b)), c) == Total((a, b, c))
+    assert product() == num(1)
+    assert product(a, num(1)) == a
+    assert product(a, Product((b, c))) == Product((a, b, c))
+    assert forms.value(forms.negative(Total((a, b)))) == -forms.value(a) - forms.value(b)

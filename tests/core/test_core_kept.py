@@ -200,6 +200,35 @@ def test_a_collected_formula_has_the_number_of_the_formula(form, other):
     assert collect(steps, ("y",), numbers).at(rest) == {"y": second}
 
 
+@pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 2, 5, 40])
+@pytest.mark.parametrize("base", [Total((Sym("a"), Sym("b"))), Total((Sym("a"), Sym("b"), num(-2))), Sym("b"), num(3)])
+def test_powers_are_worked_out_whatever_is_raised(base: Form, exponent: int):
+    made = collect([("x", Power(base, num(exponent)))], ("x",))
+    assert made.at(POINT) == {"x": forms.evaluate(base, POINT) ** exponent}
+
+
+def test_products_of_long_sums_are_not_multiplied_out():
+    sums = [Total(tuple(Sym(f"{letter}{n}") for n in range(25))) for letter in "ab"]
+    values = {f"{letter}{n}": Fraction(n + 1, 1 + (letter == "b")) for letter in "ab" for n in range(25)}
+    made = collect([("x", product(*sums))], ("x",))
+    assert made.at(values) == {"x": Fraction(325, 2) * 325}
+    assert sum(len(terms) for _, terms in made.sums) == 25
+
+
+def test_what_is_zero_counts_as_zero_within_a_function():
+    nothing = Total((Sym("a"), product(num(-1), Sym("a"))))
+    asked = {"x": Ceiling(nothing), "y": Largest((nothing, num(-1))), "z": Smallest((nothing, Sym("b")))}
+    assert collect([*asked.items()], (*asked,)).at(POINT) == {"x": 0, "y": 0, "z": 0}
+
+
+def test_what_names_a_step_is_not_shared_with_other_steps():
+    """One form in two collections, in which the step that it names is something else."""
+    form, shared = product(Total((Sym("s"), num(1))), Sym("a")), {}
+    for worth in (2, 5):
+        made = collect([("s", num(worth)), ("x", form)], ("x",), shared=shared)
+        assert made.at(POINT) == {"x": (worth + 1) * 3}
+
+
 def test_equal_terms_are_one_monomial_and_what_is_not_needed_goes():
     a, b = Sym("a"), Sym("b")
     made = collect([("x", Total((product(a, b), product(b, a)))), ("z", Largest((a, b)))], ("x", "z"))

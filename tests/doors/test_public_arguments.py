@@ -40,6 +40,10 @@ OPTIMUM = {
     "over": "n", "given": {}, "integer": True, "lower": 1, "upper": 9, "divides": 12, "wanted": "place", "title": "",
 }  # fmt: skip
 CALLS = {
+    "check": (("2*D*F", MADE), {}),
+    "key_of": ((MADE,), {}),
+    "mistakes_of": ((MADE,), {}),
+    "trace": (("y = x^2 + 1",), {}),
     "break_even": (("n + 3", "2*n"), {"over": "n", "given": {"n": 1}, "title": ""}),
     "broadcast": (("serial",), {"accounting": None, "size": "4 GB"}),
     "crossover": (("n + 3", "2*n"), {"over": "n", "between": (1, 9), "compared": (), "given": {"n": 1}}),

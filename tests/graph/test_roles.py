@@ -93,6 +93,25 @@ def test_an_example_without_a_batch_costs_what_a_batch_of_one_does(quantity: str
     assert plain == cost("x [D]", "h [F]", "h = W x + b", "W [F, D]")
 
 
+@pytest.mark.parametrize(
+    ("x", "h", "bias"),
+    [("x [D]", "h [F]", "b [F]"), ("x [1, D]", "h [1, F]", "b [F]"), ("x [1, D]", "h [1, F]", "b [1, F]")],
+)
+def test_the_gradient_of_a_bias_is_no_sum_where_there_is_one_example(x: str, h: str, bias: str) -> None:
+    """Forward 2DF and F additions, backward 4DF: the gradient of the bias is that of h."""
+    model = load(("h = x W + b", f"{x}, W [D, F], {bias}", h))
+    for scope, worth in (("forward", 2 * D * F + F), ("backward", 4 * D * F)):
+        assert model.flops(scope, accounting="all_ops").at(D=D, F=F).value == worth
+
+
+def test_a_sum_of_all_examples_has_one_addition_less_where_additions_are_exact() -> None:
+    model = load(("h = x W + b", "x [B, D], W [D, F], b [F]", "h [B, F]"))
+    exact = {"flops": "exact_adds", "operations": "all_ops"}
+    # dW: F D sums of B products; dx: B D sums of F products; db: F sums of B numbers.
+    worth = F * D * (2 * B - 1) + B * D * (2 * F - 1) + F * (B - 1)
+    assert model.flops("backward", accounting=exact).at(B=B, D=D, F=F).value == worth
+
+
 def test_a_solution_tells_the_reading_once_below_the_first_answer() -> None:
     table = "| Computation | Input | Output |\n|---|---|---|\n| $h = Wx + b$ | x [D], W [F, D], b [F] | h [F] |\n"
     asks = "\n".join(f"\n```symcomm\nask: {quantity}\n```\n" for quantity in ("parameters", "flops"))

@@ -87,7 +87,6 @@ def test_an_older_print_names_its_cards_by_their_driver_and_has_no_numa_column()
 
 
 @given(matrices())
-@settings(max_examples=100, deadline=None)
 def test_a_whole_matrix_is_read_as_it_stands(kinds: list[list[str]]):
     t = read_topology(f"Some words.\n\n```\n{printed(kinds)}\n```\n\nGPU0 is the first.")
     assert [list(row) for row in t.matrix.kinds] == kinds
@@ -118,7 +117,6 @@ def test_a_damaged_matrix_is_repaired_from_its_complete_row_and_says_which_cells
 
 
 @given(matrices(), st.data())
-@settings(max_examples=300, deadline=None)
 def test_what_is_repaired_is_the_truth_and_what_cannot_be_told_is_refused(kinds: list[list[str]], data: st.DataObject):
     size = len(kinds)
     cells = [(i, j) for i in range(size) for j in range(size) if i != j]
@@ -228,7 +226,6 @@ def test_an_unknown_device_is_refused_with_near_names():
 
 
 @given(matrices(kinds=("NV1", "NV2", "NV4", "SYS"), most=7))
-@settings(max_examples=150, deadline=None)
 def test_no_half_has_fewer_links_to_the_rest_than_the_bisection(kinds: list[list[str]]):
     t = read_topology(printed(kinds))
     size = len(kinds)
@@ -265,7 +262,6 @@ def test_the_bisection_of_a_switch_is_the_least_flow_between_halves_of_a_star(ki
 
 
 @given(matrices(kinds=("NV1", "NV2", "PIX", "PHB", "SYS"), most=7))
-@settings(max_examples=150, deadline=None)
 def test_no_ring_has_a_better_poorest_link(kinds: list[list[str]]):
     t = read_topology(printed(kinds))
     size = len(kinds)

@@ -24,6 +24,7 @@ def xxl(**values: int) -> sc.Model:
 
 def fits(capacity: int, share: Fraction) -> int:
     """The least number of devices that divides the batch, tried one after another."""
+
     def held(n: int) -> Fraction:
         return Fraction(16 * P, n) + share * Fraction(KEPT, n) + (1 - share) * KEPT
 
@@ -123,3 +124,35 @@ def test_labels_are_there_from_the_first_op_of_a_step_to_the_end_of_its_backward
                zip(layers(plain, "forward"), layers(labelled, "forward"), strict=True))  # fmt: skip
     assert all(round(b - a, 1) in (0.1, 0.2) for a, b in
                zip(layers(plain, "backward"), layers(labelled, "backward"), strict=True))  # fmt: skip
+
+
+PAIR = tables.table("h = x W ; x [B,D], W [D,F] ; h [B,F]", "y = h U ; U [F,D] ; y [B,D]")
+
+
+def test_numbers_that_come_later_have_to_be_divided_as_well() -> None:
+    """Shards that only rest are padded; what is computed in parts has to be even."""
+    model = tables.load(PAIR)
+    told = "into 4 parts, but 7 is not divisible by 4"
+    for made in (
+        model.state_memory("tensor(k)"),
+        model.capacity("B", "1 MB", "usable", "tensor(k)", include="activations"),
+        model.capacity("B", "1 MB", "usable", "tensor(k)"),
+    ):
+        with pytest.raises(SymcommError, match=told):
+            made.at(B=4, D=5, F=7, k=4)
+    assert model.state_memory("fsdp(k)").at(D=5, F=7, k=4).value == 16 * 2 * 5 * 7 // 4
+    assert model.state_memory("tensor(k)").at(D=5, F=8, k=4).value == 16 * 2 * 5 * 8 // 4
+
+
+def test_a_slip_in_the_name_of_a_size_is_refused_where_a_model_is_given_numbers() -> None:
+    model = tables.load(PAIR, repeat="N_layer")
+    said = "has no size 'N_Layer'\nhint: did you mean 'N_layer'\\?"
+    with pytest.raises(ValuesError, match=said):
+        model.at(N_Layer=3)
+    with pytest.raises(ValuesError, match=said):
+        tables.load(PAIR, repeat="N_layer", values={"N_Layer": 3})
+    config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 8,
+              "intermediate_size": 96, "vocab_size": 128}  # fmt: skip
+    with pytest.raises(ValuesError, match="did you mean 'N_layer'"):
+        sc.load(config, values={"n_layers": 3})
+    assert model.at(d=3, n_b=4, w="25 GB/s").values["d"] == 3  # names of rates and degrees that questions have

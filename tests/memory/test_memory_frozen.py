@@ -33,6 +33,11 @@ def test_frozen_weights_have_no_gradient_to_compute() -> None:
     assert lora().flops("forward", frozen="W, U").at().value == FORWARD
 
 
+def test_frozen_weights_leave_the_second_forward_pass_as_it_is() -> None:
+    assert lora().recomputation(frozen="W, U").at().value == FORWARD
+    assert lora().recomputation(count="hardware_flops", frozen="W, U").at().value == 2 * FORWARD + BACKWARD
+
+
 @pytest.mark.parametrize(("strategy", "sent"), [
     ("data(4)", 4 * (D * R + R * F)),
     # Sharded weights are gathered for the products of both passes, but only A and C have a gradient to scatter.

@@ -83,7 +83,10 @@ def choices(quantity: str, options: dict[str, Any], base: dict[str, str]) -> Non
     """
     model = MODEL if QUANTITIES[quantity].needs_model else no_model()
     reference = Accounting.of(**base)
-    first = model.derive(quantity, accounting=reference, **options)
+    try:
+        first = model.derive(quantity, accounting=reference, **options)
+    except SymcommError:
+        return  # refused
     worth = number(first)
     found: list[tuple[Fraction | object, tuple[object, ...]]] = [(worth, first.conventions)]
     for row in CONVENTIONS:
@@ -102,7 +105,7 @@ def choices(quantity: str, options: dict[str, Any], base: dict[str, str]) -> Non
             assert shown.get(row.field) == row.name or usual, changes
         told = any(said in note and "nothing here depends on" in note for note in made.notes)
         default = getattr(Accounting, row.field) == row.name
-        assert default or told == (row.field not in shown), f"{said} in {quantity} {options}"
+        assert default or told == (shown.get(row.field) != row.name), f"{said} in {quantity} {options}"
         found.append((now, made.conventions))
     for n, (a, shown_a) in enumerate(found):
         for b, shown_b in found[:n]:

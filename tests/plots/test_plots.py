@@ -238,7 +238,13 @@ def pictures(path: Path | None) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("which", "kind"), [(0, "svg"), (0, "pdf"), (0, "png"), (1, "pdf"), *((n, "svg") for n in (1, 2, 3, 4))]
+    ("which", "kind"),
+    [
+        (0, "svg"),
+        (1, "pdf"),
+        (0, "png"),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in ((0, "pdf"), *((n, "svg") for n in (1, 2, 3, 4)))),
+    ],
 )
 def test_the_same_picture_gives_the_same_file(tmp_path: Path, which: int, kind: str) -> None:
     for name in ("a", "b"):

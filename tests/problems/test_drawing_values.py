@@ -54,7 +54,8 @@ PINNED = [("640", "8", "b"), ("704", "8", "a"), ("512", "64", "a")]
 
 def test_what_is_required_holds_for_every_draw_and_the_space_is_counted_exactly():
     made = draws(
-        "draw: {D: {multiples_of: 64, from: 64, to: 640}, n: {powers_of: 2, from: 1, to: 32}, k: [2, 4, 8], w: [a, b, c]}\n"
+        "draw: {D: {multiples_of: 64, from: 64, to: 640}, n: {powers_of: 2, from: 1, to: 32}, k: [2, 4, 8], "
+        "w: [a, b, c]}\n"
         "require: [n divides D, D/n >= 16, 'k != n']"
     )
     allowed = {

@@ -105,3 +105,31 @@ def test_a_printed_number_of_days_or_hours_is_compared_with_derived_days():
         [answer] = solve(parse_problem(text, "days.md")).answers()
         [row] = answer.derivation.exhibits[-1].rows
         assert row[-1] == "none, to the last printed digit", row
+
+
+# -- one answer over another one's ------------------------------------------------------------------------
+
+
+def test_an_answer_is_divided_by_that_of_the_same_question_with_other_keys():
+    sent, scopes = answers(
+        "ask: communication\nmodel: layer\nstrategy: data(4)\naccounting: sent_per_rank\n"
+        "divided_by: {accounting: payload}",
+        "ask: flops\nmodel: layer\nscope: training\ngiven: {T: 5}\ndivided_by: {scope: forward}",
+    )  # fmt: skip
+    assert sent.quantity.value == 2 * (4 - 1) / 4  # a ring sends 2 (k - 1)/k of what is reduced
+    assert sent.derivation.notes[0] == "Compared: communication sent_per_rank with payload."
+    assert scopes.quantity.value == 3
+    sent.derivation.check(deep=True)
+
+
+DIVIDED = [
+    ("divided_by: payload", "divided_by holds the keys that differ"),
+    ("divided_by: {scop: forward}", "unknown key 'scop' in this question"),
+    ("divided_by: {ask: parameters}", "'Forward FLOPs' is in FLOP, but 'Parameters' is in parameter"),
+]
+
+
+@pytest.mark.parametrize(("said", "told"), DIVIDED, ids=[told[:30] for _, told in DIVIDED])
+def test_what_cannot_be_divided_is_refused(said: str, told: str):
+    with pytest.raises(SymcommError, match=f"parts.md:.*{told}"):
+        answers(f"ask: flops\nmodel: layer\n{said}")

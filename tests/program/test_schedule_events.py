@@ -99,7 +99,6 @@ def test_any_order_runs_as_a_simulation_in_ticks_does(data, seed, ranks, chunks,
     compared(made.ranks(ranks, microbatches), data, ranks * chunks)
 
 
-@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10**6), ranks=st.integers(1, 3), microbatches=st.integers(1, 3))
 def test_an_order_is_refused_where_a_simulation_in_ticks_never_ends(seed, ranks, microbatches):
     lines = any_order(seed, ranks, 1, microbatches, True)

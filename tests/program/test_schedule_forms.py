@@ -74,7 +74,11 @@ def checked(schedule: Schedule, most: int, share: float, seed: int, others=(HOP,
     return compared
 
 
-@pytest.mark.parametrize("schedule", RECORDS, ids=lambda s: s.name)
+SLOW = ("v-min", "v-half", "dualpipe", "zb-v")
+FEW = [pytest.param(s, id=s.name, marks=[pytest.mark.long] if s.name in SLOW else []) for s in RECORDS]
+
+
+@pytest.mark.parametrize("schedule", FEW)
 def test_every_closed_form_is_what_runs_at_other_sizes_and_times_give(schedule):
     assert checked(schedule, 6, 0.15 if schedule.name != "dualpipe" else 1, 1, ()) > 40
 
@@ -184,10 +188,9 @@ def test_a_bubble_is_written_with_sizes_alone_where_the_times_cancel():
 
 
 # Conjectures of the V schedules with a hop or an overhead take seconds.
-EACH = [pytest.param(s, id=s.name, marks=[pytest.mark.long] if s.name in ("v-min", "v-half") else []) for s in RECORDS]
 
 
-@pytest.mark.parametrize("schedule", EACH)
+@pytest.mark.parametrize("schedule", FEW)
 @pytest.mark.parametrize(
     "options", [{}, {"hop": "1/2"}, {"overhead": "1/3"}, {"forward": "1, 2, 3, 4", "hop": "2"}], ids=str
 )

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from symcomm import form as forms
@@ -357,7 +357,6 @@ class Reader:
         return VALUES[token]
 
 
-@settings(max_examples=400, deadline=None)
 @given(FORMS)
 def test_plain_text_reads_back_to_the_same_number(form: Form) -> None:
     try:
@@ -371,7 +370,6 @@ def test_plain_text_reads_back_to_the_same_number(form: Form) -> None:
     assert not reader.peek()
 
 
-@settings(max_examples=200, deadline=None)
 @given(FORMS)
 def test_every_dialect_prints_every_form(form: Form) -> None:
     well_formed(printing.mathml(form))
@@ -383,7 +381,6 @@ def test_every_dialect_prints_every_form(form: Form) -> None:
         well_formed(line)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(max_size=12).filter(bool))
 def test_any_text_is_a_safe_name(name: str) -> None:
     root = well_formed(printing.mathml(Sym(name)))

@@ -24,9 +24,9 @@ SYMBOLS = r"""\odot \otimes \oplus \ominus \bigotimes \bigoplus \cap \cup \bigca
 
 QUESTION = "```symcomm\nask: collective_time\n```\n"
 
-# What has many pictures takes seconds.
-LONG = {"autodiff-traces", "pipeline-chunks", "bert", "ddp-buckets", "communication-accounting", "collectives", "peak"}
-CASES = [pytest.param(p, id=p.stem, marks=[pytest.mark.long] if p.stem in LONG else []) for p in EXAMPLES]
+# Each takes seconds: one with tables of all kinds, one with experts, one with pictures.
+QUICK = {"homework", "mixture-of-experts", "linear-layer"}
+CASES = [pytest.param(p, id=p.stem, marks=[] if p.stem in QUICK else [pytest.mark.long]) for p in EXAMPLES]
 
 
 @pytest.mark.parametrize("path", CASES)

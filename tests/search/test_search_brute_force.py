@@ -83,7 +83,7 @@ def test_attention_with_selective_recomputation_is_that_derived_by_hand():
     agrees(found, expected, Fraction(10**12))
 
 
-@pytest.mark.parametrize("time", ["serial", "per_op"])
+@pytest.mark.parametrize("time", ["serial", pytest.param("per_op", marks=pytest.mark.long)])
 def test_other_ways_to_add_up_time_are_those_derived_by_hand(time):
     model, counts = block(), (3,)
     expected = by_hand(model, 4, ("F",), ("data",), counts, ("none",), time=time)

@@ -48,7 +48,7 @@ def refused(model=None, **options) -> str:
         ({"schedules": "interleaved"}, "unknown schedule 'interleaved'\nhint: known: 1f1b, gpipe"),
         ({"strategies": []}, "no strategy is named\nhint: for instance data + tensor + pipeline"),
         ({"strategies": ["dada"]}, "unknown strategy 'dada'\nhint: did you mean 'data'?"),
-        ({"strategies": [sc.Data("k")]}, "a search takes strategies as texts"),
+        ({"strategies": [sc.Data("k")]}, "strategies is a list with a Strategy, but it must be a text"),
         ({"strategies": "data(k) + tensor(k)"}, "k is the size of data and of tensor in 'data(k) + tensor(k)'"),
         ({"strategies": "data(B)"}, "B is a size of the model and of the mesh\nhint: call the degree otherwise"),
         ({"strategies": "pipeline(p, microbatches=4)"}, "a search varies the microbatches itself"),

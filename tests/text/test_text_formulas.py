@@ -7,7 +7,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from symcomm.errors import FormulaError, Span, SymcommError
@@ -713,7 +713,6 @@ class Printer:
         return name + below + "(" + ", ".join(self.text(one) for one in node.arguments) + ")"
 
 
-@settings(max_examples=400, deadline=None)
 @given(TREES, st.data())
 def test_a_tree_in_any_spelling_is_read_back(tree: Node, data: st.DataObject) -> None:
     text = Printer(data).text(tree)
@@ -773,19 +772,16 @@ def read_every_way(text: str) -> None:
             assert error.span is not None
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(max_size=120))
 def test_any_text_is_read_or_refused_in_our_words(text: str) -> None:
     read_every_way(text)
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=60))
 def test_any_pieces_of_latex_are_read_or_refused_in_our_words(pieces: list[str]) -> None:
     read_every_way("".join(pieces))
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.sampled_from(VALID), st.data())
 def test_a_damaged_cell_is_read_or_refused_in_our_words(text: str, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):

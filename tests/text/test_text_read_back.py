@@ -116,7 +116,6 @@ def read_back(form: Form, *printers: Callable[[Form], str]) -> None:
 _TWO_FIFTEEN = Ratio(Num(Fraction(2)), Num(Fraction(15)))
 
 
-@settings(max_examples=200, deadline=None)
 @example(Power(Sym("V_AR"), Sym("V_AR")))
 @example(Power(Num(Fraction(8)), Power(Num(Fraction(8)), Num(Fraction(0)))))
 @example(Product((Num(Fraction(9)), Num(Fraction(-20)), _TWO_FIFTEEN, Sym("L_2'"))))

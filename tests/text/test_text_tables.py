@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from symcomm.errors import SymcommError, TableError
@@ -287,7 +287,7 @@ def test_a_table_with_too_many_rows_is_refused() -> None:
     ],
 )
 def test_many_small_or_broken_tables_are_read_or_refused(piece: str) -> None:
-    text = (piece * (TEXT_LIMIT // len(piece)))[:300_000]
+    text = (piece * (TEXT_LIMIT // len(piece)))[:100_000]
     with suppress(SymcommError):
         read_tables(text, "t.md")
 
@@ -309,14 +309,12 @@ def test_what_the_csv_module_writes_is_read_back(rows: list[list[str]]) -> None:
                     assert cell.span(place, place + 1).word == char
 
 
-@settings(max_examples=300)
 @given(st.text(alphabet='|-: ab$`\\\t\n,";%&{}[]', max_size=200), st.sampled_from(["t.md", "t.csv", "t.tsv", "t.tex"]))
 def test_any_text_is_read_or_refused_in_our_words(text: str, file: str) -> None:
     with suppress(SymcommError):
         read_tables(text, file)
 
 
-@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from([r"\begin{tabular}", r"\end{tabular}", "{ll}", "&", r"\\", "$", "%", "\n", "a"]), max_size=40

@@ -10,6 +10,8 @@ import pytest
 import whole_records as runs
 
 from symcomm.errors import StrategyError
+from symcomm.quantities.communication.bucket_cap import gradient_sizes, partition
+from symcomm.setting import Setting
 
 SENDING = [r for r in runs.RECORDS if r["strategy"] not in ("single", "ep")]
 EXPERTS = [r for r in runs.RECORDS if r["strategy"] == "ep"]
@@ -115,3 +117,16 @@ def test_a_vocabulary_that_the_ranks_do_not_divide_is_refused_with_its_numbers(r
 def test_the_records_are_of_every_strategy_that_was_measured() -> None:
     assert len(runs.RECORDS) == 195
     assert len({r["strategy"] for r in runs.RECORDS}) == 19
+
+
+BUCKETED = [r for r in runs.RECORDS if "ddp.bucket10k" in r["id"] and r["ranks"] == 2]
+
+
+@pytest.mark.parametrize("record", BUCKETED, ids=lambda r: r["id"])
+def test_the_gradients_of_a_whole_model_fill_as_many_buckets_as_were_sent(record: dict[str, Any]) -> None:
+    """Every layer's, each expert's, and tied weights once."""
+    made, cap = runs.model(record), int(record["kw"]["bucket_cap_mb"] * 2**20)
+    known = made.graph.relations.complete(made.values)
+    sizes = gradient_sizes(Setting(made.graph, dtype="fp32", notation=made.notation, values=known), "fp32")
+    [sent] = record["totals"].values()
+    assert (len(partition(sizes, cap, cap)), sum(sizes)) == (sent["calls"], sent["bytes"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation
-from symcomm.errors import DocumentError, SymcommError, ValuesError
+from symcomm.errors import DerivationError, DocumentError, SymcommError, ValuesError
 from symcomm.graph.graph import Graph
 from symcomm.problems.problem import read_problem
 from symcomm.problems.solve import solve
@@ -260,6 +260,9 @@ def test_an_option_that_makes_no_sense_is_refused(case: str):
     assert str(caught.value).startswith(message)
 
 
+USELESS = "- unused := n^2\n  square: Nobody needs it."
+RUN = "- unused := n^3\n  cube: Nobody needs it.\n  run: "
+
 LINES = {
     "an unknown name": (
         "- T := V/w + o", "- T := V/w + p",
@@ -320,6 +323,26 @@ LINES = {
         "pool.md:{line}: 'T_x' is no line that has a unit\n    ## Wrong\n",
     ),
     "no title": ("# A pool\n", "A pool\n", "pool.md:{line}: a worksheet starts with its title\n    A pool\n    ^\n"),
+    "no run": (
+        USELESS, f"{RUN}n^2",
+        "pool.md:{line}: 'n^2' is no run\n    - unused := n^3\n",
+    ),
+    "a run that there is not": (
+        USELESS, f"{RUN}loop(n, n)",
+        "pool.md:{line}: there is no run 'loop'\n    - unused := n^3\n    ^^^^^^^^^^^^^^^\nhint: did you mean 'loops'",
+    ),
+    "a run with too few formulas": (
+        USELESS, f"{RUN}copies(n, V)",
+        "pool.md:{line}: copies takes 4 formulas, or a multiple of that, and not 2\n",
+    ),
+    "a run over what is no symbol": (
+        USELESS, f"{RUN}slope(n^2, 2 n)",
+        "pool.md:{line}: slope moves a symbol, and '2 n' is none\n",
+    ),
+    "a run with an unknown name": (
+        USELESS, f"{RUN}loops(n, many)",
+        "pool.md:{line}: unknown name 'many'\n",
+    ),
     "bytes and seconds": (
         "- T := V/w + o", "- T := V + o",
         "pool.md:{line}: terms of different units are added: B and s\n    - T := V + o\n",
@@ -464,3 +487,40 @@ def test_the_example_of_checkpoints_agrees_with_a_run_that_is_counted_second_by_
 
     nearest = min(range(100, 4000), key=cost)
     assert abs(float(best) - nearest) < 1
+
+
+# -- runs that bear lines out ----------------------------------------------------------------------------------
+
+
+RUNS_OF_LINES = [
+    ("a^2", "a^3", "run: loops(a, a)"),
+    ("3 a", "4 a", "run: adds(a, a, a)"),
+    ("2 a + 1", "a + 2", "run: same(A - a, a + 1)"),
+    ("2 b + 3 b^2", "2 b + 2 b^2", "run: slope(b^2 (1 + b), b)"),
+    ("n", "n + 1", "run: least_at(b + n^2/b, b, a, 1)"),
+    ("2 n", "n", "run: least(b + a n^2/b, b, a, 1)"),
+    ("1/2", "1", "run: exponent(b + a/b, b, n, 1, a)"),
+    ("n (S/w + l)", "n S/w + l", "run: copies(n, S, w, l)"),
+    ("(n + a - 1)(S/(n w) + l)", "n (S/(n w) + l)", "run: chain(n, a, S, w, l)"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "run"), RUNS_OF_LINES, ids=[run for _, _, run in RUNS_OF_LINES])
+def test_a_run_bears_out_the_right_formula_and_no_wrong_one(right: str, wrong: str, run: str):
+    symbols = "- a [count]: a\n- b: b\n- n [count]: n\n- S [byte]: S\n- w [byte/second]: w\n- l [second]: l\n"
+    for formula, holds in ((right, True), (wrong, False)):
+        text = f"# Sheet\n\n## Symbols\n\n{symbols}\n## Lines\n\n- A := {formula}\n  rule: It is so.\n  {run}\n"
+        made = parse_worksheet(text, "sheet.md").ask("A").derive(setting())
+        assert made.steps[0].reason.text == "It is so."
+        if holds:
+            made.check(deep=True)
+            continue
+        with pytest.raises(DerivationError, match=r"its witness counts|no run bears that out"):
+            made.check(deep=True)
+
+
+def test_a_line_without_a_run_is_told_by_a_deep_check():
+    text = "# Sheet\n\n## Symbols\n\n- a [count]: a\n\n## Lines\n\n- A := a^2\n  rule: It is so.\n"
+    made = parse_worksheet(text, "sheet.md").ask("A").derive(setting())
+    with pytest.raises(DerivationError, match=r"no witness sees A \(rule\) in the derivation of Sheet"):
+        made.check(deep=True)

@@ -12,16 +12,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 from typing import Annotated
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, exact
+from symcomm.derivation import Derivation, Exhibit, Numbers, exact
 from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError
-from symcomm.form import Num, Ratio, Sym, product
+from symcomm.form import Form, Num, Ratio, Sym, product
+from symcomm.graph.experts import chosen_experts
 from symcomm.optimum.writing import SECOND, Name, known, meanings, step
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Amount, Dtype
+from symcomm.quantities.witnesses import elements, often
 from symcomm.setting import Setting
 from symcomm.units import BYTE, Quantity
 
@@ -33,6 +36,8 @@ ROWS = (
     Name("o", "second", "overhead of one call"),
 )
 _MOST = 5000  # tensors
+_TRIED = 40  # tensors next to one another whose sums are tried as caps by a witness
+_HAIR = Fraction(1, 10**8)  # of a bucket
 
 
 def partition(sizes: Sequence[int], cap: int, first: int = FIRST) -> tuple[tuple[int, ...], ...]:
@@ -116,26 +121,36 @@ def exposed(buckets: Sequence[Sequence[int]], o: Fraction, w: Fraction, rho: Fra
 
 
 def gradient_sizes(setting: Setting, dtype: str) -> tuple[int, ...]:
-    """The bytes of each gradient tensor, in the reverse order of the weights; needs all sizes."""
-    graph = setting.graph
+    """The bytes of each gradient tensor, in the reverse order of the weights; needs all sizes.
+
+    That of a weight that several regions have is there once, with the last of them in backward. Each expert has weights
+    of its own, those of one after those of another.
+    """
     size = int(element_bytes(dtype).number)
-    layer: list[int] = []
-    for weight in graph.weights:
-        form = setting.sizes([graph.axes[a].size for a in weight.axes])
-        missing = [n for n in forms.names(form) if n not in setting.values]
+    every: list[int] = []
+    known: set[str] = set()
+
+    def number(form: Form, what: str = "sizes of the gradients need") -> int:
+        missing = [name for name in forms.names(form) if name not in setting.values]
         if missing:
-            raise ValuesError(f"the sizes of the gradients need a value for {', '.join(missing)}")
-        layer.append(int(forms.evaluate(form, dict(setting.values))) * size)
-    repeat = 1
-    if graph.repeat:
-        if graph.repeat not in setting.values:
-            raise ValuesError(f"the gradients of all layers need a value for {graph.repeat}")
-        repeat = int(setting.values[graph.repeat])
-    if not layer:
+            raise ValuesError(f"the {what} a value for {', '.join(missing)}")
+        return int(forms.evaluate(form, dict(setting.values)))
+
+    for region, part in zip(setting.regions, setting.parts, strict=True):
+        weights = [w for w in part.graph.weights if w.name not in known]
+        known |= {w.name for w in weights}
+        experts, axes = chosen_experts(part.graph), part.graph.axes
+        once: list[int] = []
+        for axis, group in groupby(weights, lambda w: experts.get(w.name, ("",))[0]):  # noqa: B023
+            each = [size * number(setting.sizes([axes[a].size for a in w.axes if a != axis])) for w in group]
+            once += each * (number(setting.sizes([axes[axis].size])) if axis else 1)
+        times = number(Sym(region.times), "gradients of all layers need") if region.times else 1
+        if len(every) + times * len(once) > _MOST:
+            raise ValuesError(f"{len(every) + times * len(once)} gradients: at most {_MOST} are put into buckets")
+        every += once * times
+    if not every:
         raise ValuesError("the model has no weights, so it has no gradients")
-    if repeat * len(layer) > _MOST:
-        raise ValuesError(f"{repeat * len(layer)} gradients: at most {_MOST} are put into buckets")
-    return tuple(reversed(layer * repeat))
+    return tuple(reversed(every))
 
 
 def derive(
@@ -167,15 +182,18 @@ def derive(
     s_name = Sym("s")
     steps = [
         step("s", Num(Fraction(sum(sizes)), BYTE), BYTE, "add up",
-             f"The gradients of {len(sizes)} tensors in {gradient_dtype}; the last layer's come first."),
+             f"The gradients of {len(sizes)} tensors in {gradient_dtype}; the last layer's come first.",
+             witness=lambda numbers: _laid_out(setting, gradient_dtype, numbers)),
         step("b_equal", forms.Root(Ratio(product(s_name, *(r.sym for r in ROWS)), forms.rational(share)))
              if share != 1 else forms.Root(product(s_name, *(r.sym for r in ROWS))), BYTE, "equal buckets",
              "The best size if tensors could be split, and buckets were equal"
-             + ("." if share <= 1 else "; computing is slower here, which moves it.")),
+             + ("." if share <= 1 else "; computing is slower here, which moves it."),
+             witness=lambda numbers: _no_gap_is_least(numbers, share)),
         step("V", Num(best_time, SECOND), SECOND, "compare",
              f"All {len(groups)} partitions that some cap gives were timed; the best has {len(best.buckets)} buckets "
-             "and leaves this after backward."),
-        step("b_cap", Num(Fraction(cap), BYTE), BYTE, "recommend", f"{said} All caps of its row give these buckets."),
+             "and leaves this after backward.", witness=lambda numbers: _followed(sizes, start, numbers, share)),
+        step("b_cap", Num(Fraction(cap), BYTE), BYTE, "recommend", f"{said} All caps of its row give these buckets.",
+             witness=lambda numbers: _left(sizes, int(numbers["b_cap"]), start, numbers, share) == numbers["V"]),
     ]  # fmt: skip
     shown = sorted({*(g for _, _, g in timed[:4]), *_spread(groups)}, key=lambda g: g.low)
     rows = tuple(
@@ -194,6 +212,50 @@ def derive(
         given=tuple(setting.values.items()), notation=meanings(setting, ROWS),
         notes=(said, _usual(sizes, o, w, share) if first is None else f"The first bucket is closed at {start} bytes."),
     )  # fmt: skip
+
+
+def _laid_out(setting: Setting, dtype: str, numbers: Numbers) -> Fraction:
+    """The bytes of all gradients, tensor by tensor and layer by layer."""
+    found, known = Fraction(0), set[str]()
+    for region, part in zip(setting.regions, setting.parts, strict=True):
+        mine = [w for w in part.graph.weights if w.name not in known]
+        known |= {w.name for w in mine}
+        each = [elements(part.graph, weight, numbers) * element_bytes(dtype).number for weight in mine]
+        for _ in range(int(often(region, numbers))):
+            found += sum(each)
+    return found
+
+
+def _left(sizes: Sequence[int], cap: int, first: int, numbers: Numbers, rho: Fraction) -> Fraction:
+    """What a cap leaves after backward, followed gradient by gradient."""
+    limit, held, computed, link = min(first, cap), 0, Fraction(0), Fraction(0)
+    for place, size in enumerate(sizes, start=1):
+        held += size
+        computed += rho * size / numbers["w"]
+        if held >= limit or place == len(sizes):
+            link = max(link, computed) + numbers["o"] + held / numbers["w"]
+            held, limit = 0, cap
+    return link - computed
+
+
+def _followed(sizes: Sequence[int], first: int, numbers: Numbers, rho: Fraction) -> bool:
+    """Whether no cap leaves less than ``V``, and one leaves that: caps that sums of neighbours close exactly."""
+    few = sizes[: 2 * _TRIED]
+    sums = {sum(few[a:b]) for a in range(_TRIED) for b in range(a + 1, a + 1 + _TRIED) if a < len(few)}
+    left = [_left(sizes, cap, first, numbers, rho) for cap in sorted({*sums, sum(sizes)})]
+    least = min(left)
+    return numbers["V"] == least if len(sizes) <= _TRIED else numbers["V"] <= least
+
+
+def _no_gap_is_least(numbers: Numbers, rho: Fraction) -> bool:
+    """Whether equal buckets of this size leave less than those a little larger or smaller, calls without a gap."""
+    size, total = numbers["b_equal"], numbers["s"]
+
+    def left(bucket: Fraction) -> Fraction:
+        calls = total / bucket  # the first bucket is computed, and then the link has no rest
+        return rho * bucket / numbers["w"] + calls * numbers["o"] + total / numbers["w"] - rho * total / numbers["w"]
+
+    return left(size) <= min(left(size * (1 + hair)) for hair in (_HAIR, -_HAIR))
 
 
 def _usual(sizes: Sequence[int], o: Fraction, w: Fraction, rho: Fraction) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
-from symcomm.accounting import Accounting
+from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.derivation import Derivation, Exhibit, put
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
@@ -172,10 +172,10 @@ def _touched(
         found.append("input_gradient")
     accounting = setting.accounting
     for name in ("input_gradient", "recomputation"):
-        default = getattr(Accounting, name)
-        if getattr(accounting, name) != default:
-            other = replace(setting, accounting=replace(accounting, **{name: default}))
-            if calls(other, strategy, gradient_dtype) != every:
+        if getattr(accounting, name) != getattr(Accounting, name):
+            others = (replace(setting, accounting=replace(accounting, **{name: row.name}))
+                      for row in CONVENTIONS if row.field == name)  # fmt: skip
+            if any(calls(other, strategy, gradient_dtype) != every for other in others):
                 found.append(name)
     return found
 

@@ -11,7 +11,7 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import AccountingError
-from symcomm.form import Form, Ratio, Total, num, product
+from symcomm.form import Form, Ratio, Total, negative, num, product
 from symcomm.graph.gradient import inputs_to_train, training
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.graph.ops import MAP, operations
@@ -98,7 +98,11 @@ def _other_flops(setting: Setting, graph: Graph, op: Op) -> Form | None:
         per_element = len(op.inputs) - 1
     elif op.kind == "contraction":
         factors = len(op.inputs) - 1 + (op.attribute("scale", 1) not in (1, -1))
-        per_element = factors + bool(op.summed)
+        summed = [i for i in op.summed if sizes[i] != 1]  # what has one term is no sum
+        if summed and setting.accounting.flops == "exact_adds":
+            first = setting.sizes([sizes[i] for i in op.output_indices])
+            return Total((product(num(factors + 1), setting.sizes(every)), negative(first)))
+        per_element = factors + bool(summed)
     else:
         name = op.kind.removesuffix("_gradient")
         if name not in MAP:
@@ -115,7 +119,9 @@ def _other_flops(setting: Setting, graph: Graph, op: Op) -> Form | None:
 def touched(setting: Setting, graph: Graph, ops: Iterable[Op]) -> tuple[str, ...]:
     """The conventions that change the count of these ops: what does not occur is not mentioned."""
     ops = tuple(ops)
-    found = ["flops"] if any(is_matrix_product(op) for op in ops) else []
+    every = setting.accounting.operations == "all_ops"
+    sums = [op for op in ops if is_matrix_product(op) or (every and op.kind == "contraction" and op.summed)]
+    found = ["flops"] if sums else []
     if any(not is_matrix_product(op) and _other_flops(setting, graph, op) is not None for op in ops):
         found.append("operations")
     if any(is_matrix_product(op) and _masked(graph, op) for op in ops):

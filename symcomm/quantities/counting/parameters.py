@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Total, num
+from symcomm.graph.experts import chosen_experts
 from symcomm.graph.graph import Graph, Region, Tensor
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.witnesses import often, passes, size
@@ -20,32 +21,6 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 COUNTED = ("all", "active")
-
-
-def chosen_experts(graph: Graph) -> dict[str, tuple[str, Expr]]:
-    """The weights of experts, each with its axis of experts and how many of these a token goes to.
-
-    An axis of experts is one along which a router spreads tokens; what is computed from them keeps it, until their
-    results are added up.
-    """
-    found: dict[str, tuple[str, Expr]] = {}
-    routed: dict[str, dict[int, Expr]] = {}  # of a tensor, the places of such axes
-    for op in graph.ops:
-        routes = [n for n in op.inputs if n in graph.producers and graph.producers[n].kind == "route"]
-        along: dict[int, Expr] = {}
-        for name, indices in zip(op.inputs, op.indices, strict=True):
-            if name in routes:
-                # The last axis of a route are the slots of an expert, the one before it are the experts.
-                chosen = graph.producers[name].attribute("k")
-                along[indices[-2]] = chosen
-            along |= {indices[place]: chosen for place, chosen in routed.get(name, {}).items()}
-        for name, indices in zip(op.inputs, op.indices, strict=True):
-            tensor = graph.tensors[name]
-            for place, index in enumerate(indices):
-                if tensor.role == "weight" and index in along:
-                    found[name] = tensor.axes[place], along[index]
-        routed[op.output] = {place: along[i] for place, i in enumerate(op.output_indices) if i in along}
-    return found
 
 
 def derive(
@@ -102,8 +77,10 @@ def derive(
 def _of_layer(graph: Graph, region: Region, weight: Tensor) -> bool:
     """Whether a weight is a matrix of a layer: something is summed over it, and it stands in what is repeated."""
     stacked = bool(region.times) or not any(r.times for r in graph.regions)
-    return stacked and len(weight.axes) > 1 and any(
-        op.summed and not op.attribute("lookup") for op in graph.consumers.get(weight.name, ())
+    return (
+        stacked
+        and len(weight.axes) > 1
+        and any(op.summed and not op.attribute("lookup") for op in graph.consumers.get(weight.name, ()))
     )
 
 

@@ -12,7 +12,7 @@ from symcomm.derivation import Derivation, Numbers
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Form, Total, num, product
-from symcomm.graph.gradient import backward
+from symcomm.graph.gradient import training
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import Collective
 from symcomm.parallel.strategy import Strategy, parse_strategy
@@ -20,7 +20,7 @@ from symcomm.program.program import program
 from symcomm.program.rewrites.recomputation import run_again
 from symcomm.quantities.counting.flops import counted, looped, row_totals, touched
 from symcomm.quantities.declared import Meaning
-from symcomm.quantities.options import Recomputation, StrategyOption
+from symcomm.quantities.options import Frozen, Recomputation, StrategyOption
 from symcomm.quantities.witnesses import often
 from symcomm.quantities.witnesses import size as length
 from symcomm.setting import Setting, Work, mark, times
@@ -36,11 +36,12 @@ def derive(
     ] = "full",
     count: Annotated[Literal["flops", "hardware_flops", "all-reduces", "bytes"], Meaning("what is counted")] = "flops",
     strategy: StrategyOption | None = None,
+    frozen: Frozen | None = None,
 ) -> Derivation:
     """What recomputation runs a second time.
 
     What is computed or communicated again: extra ``flops``, all ``hardware_flops`` of an iteration, ``all-reduces``
-    of a layer and iteration, or the ``bytes`` of the collectives that run again.
+    of a layer and iteration, or the ``bytes`` of the collectives that run again. ``frozen`` weights get no gradient.
 
     Source: Korthikanti et al., arXiv 2205.05198, section 5.
     """
@@ -48,8 +49,8 @@ def derive(
         raise ValuesError(f"'{count[:40]}' is not counted", hint=nearest(count, [*COUNTS]))
     again = recomputation if isinstance(recomputation, str) else ", ".join(recomputation)
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    graph = setting.graph
-    names = run_again(graph, again)
+    setting = setting.freeze(frozen)
+    names = run_again(setting.graph, again, setting.frozen)
     title = f"{_called(again)}: {count.replace('_', ' ')}"
     if count in ("flops", "hardware_flops"):
         return _flops(setting, names, count, title)
@@ -68,7 +69,7 @@ def _called(again: str) -> str:
 
 def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> Derivation:
     graph, work = setting.graph, Work(setting)
-    both = backward(graph)
+    both = training(graph, frozen=setting.frozen)
     terms: list[Form] = []
     ran: list[tuple[Region, Op]] = []
     alone = len(setting.regions) == 1
@@ -102,7 +103,7 @@ def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> D
 
 def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: Strategy, title: str) -> Derivation:
     work = Work(setting, *strategy.forms)
-    made = program(setting.graph, strategy, setting.accounting, input_gradient=True).plan
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen, input_gradient=True).plan
     stacked = {region.name for region in setting.regions if region.times} or {r.name for r in setting.regions}
     moved = [
         c for c in made.collectives

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.parallel.strategy import SHARDS, Strategy, parse_strategy
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.setting import Setting
 
@@ -23,6 +24,15 @@ def placed(strategy: Strategy | str | None, **of_pipeline: object) -> Strategy |
             if said is not None:
                 raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
     return made
+
+
+def computed(strategy: Strategy, activations: bool) -> Strategy:
+    """What of a strategy has to divide sizes: shards that only rest are padded, the batch cuts activations alone."""
+    rules = tuple(
+        (at, rule) for at, rule in strategy.rules
+        if not rule.on <= SHARDS and (activations or rule.axis not in ("batch", "sequence"))
+    )  # fmt: skip
+    return replace(strategy, rules=rules)
 
 
 def training(

@@ -17,12 +17,13 @@ from symcomm.derivation import Condition, Derivation, Numbers, Reason, Step, Wit
 from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Ceiling, Floor, Form, Num, Ratio, Sym, Total, num, product
 from symcomm.parallel.placement import cut_axes
-from symcomm.parallel.strategy import SHARDS, Strategy, parse_strategy
+from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program import pipeline
 from symcomm.program.pipeline import check_divisible
 from symcomm.program.program import ONE_RANK
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory import activation_memory, state_memory
+from symcomm.quantities.memory.asked import computed
 from symcomm.quantities.options import Amount, CapacityIs, Frozen, RecipeName, Recomputation, StrategyOption
 from symcomm.setting import Setting, Work
 from symcomm.units import BYTE, ONE, Quantity
@@ -151,6 +152,7 @@ def derive(
     where = _solve(work, setting, whole, wanted, cap, size, multiple, fits)
     if strategy is not None:
         _dividing(work, setting, solve_for, strategy, "activations" in include)
+        setting = setting.divided(computed(strategy, "activations" in include))
     return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched), where=where)
 
 
@@ -164,15 +166,11 @@ def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activ
     if found is None or not {s.name for s in found.free_symbols} <= values.keys():
         return
     least = int(forms.evaluate(forms.from_expr(found), values))
-    rules = tuple(
-        (at, rule) for at, rule in strategy.rules
-        if not rule.on <= SHARDS and (activations or rule.axis not in ("batch", "sequence"))
-    )  # fmt: skip
-    computed, known = replace(strategy, rules=rules), setting.graph.relations.complete(values)
+    cutting, known = computed(strategy, activations), setting.graph.relations.complete(values)
 
     def uneven(ranks: int) -> StrategyError | None:
         try:
-            check_divisible(setting.graph, computed, {**known, name: Fraction(ranks)})
+            check_divisible(setting.graph, cutting, {**known, name: Fraction(ranks)})
         except StrategyError as error:
             return error
         return None
@@ -181,12 +179,12 @@ def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activ
     if why is None:
         return
     cut = [
-        (axis, meshes) for _, axis, meshes in cut_axes(setting.graph, computed)
-        if any(name in forms.names(computed.sizes[m]) for m in meshes)
+        (axis, meshes) for _, axis, meshes in cut_axes(setting.graph, cutting)
+        if any(name in forms.names(cutting.sizes[m]) for m in meshes)
     ]  # fmt: skip
     sizes = (setting.graph.relations.expand(axis.size).xreplace(put(known)) for axis, _ in cut)
     lengths = {int(size) for size in sizes if size.is_Integer}
-    stages = computed.pipeline.stages if computed.pipeline is not None else None
+    stages = cutting.pipeline.stages if cutting.pipeline is not None else None
     staged = stages is not None and name in forms.names(stages)
     layers = [int(known[r.times]) for r in setting.regions if staged and r.times in known]
     tried = range(1, sum(layers) + 1) if layers else sp.divisors(gcd(*lengths))
@@ -194,8 +192,14 @@ def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activ
     if best is None:
         raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
     text = f"{name} = {least} would do, but {why.message}: the next number that divides what it cuts."
-    work.define(f"{name}_fit", num(best), ONE, "divides", text,
-                witness=lambda numbers: next(n for n in count(ceil(numbers[f"{name}_min"])) if not uneven(n)))
+    work.define(
+        f"{name}_fit",
+        num(best),
+        ONE,
+        "divides",
+        text,
+        witness=lambda numbers: next(n for n in count(ceil(numbers[f"{name}_min"])) if not uneven(n)),
+    )
 
 
 def _said(work: Work, name: str, expr: Expr, text: str, witness: Witness | None = None) -> Form:

@@ -19,7 +19,7 @@ from symcomm.program import pipeline
 from symcomm.program.schedules import find
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory.allocated_memory import REQUEST, block
-from symcomm.quantities.memory.asked import placed
+from symcomm.quantities.memory.asked import computed, placed
 from symcomm.quantities.options import Frozen, RecipeName, ScheduleName, StageNumber, StrategyOption
 from symcomm.quantities.recipes import Recipe as Recipe
 from symcomm.quantities.recipes import recipe_of as recipe_of
@@ -52,6 +52,7 @@ def derive(
     setting = setting.freeze(frozen)
     kept, work, graph, still = recipe_of(recipe), Work(setting), setting.graph, setting.frozen
     strategy = placed(strategy, stage=stage, schedule=schedule)
+    setting = setting.divided(computed(strategy, activations=False)) if strategy is not None else setting
     rules = resolve(strategy, graph) if strategy else ()
     cut = strategy.pipeline if strategy else None
     order = find(schedule) if schedule is not None else None

@@ -20,6 +20,7 @@ from symcomm.optimum.dimension import in_unit
 from symcomm.printing import plain
 from symcomm.quantities.time.mesh_terms import MeshTerms
 from symcomm.quantities.time.terms import SECOND
+from symcomm.setting import Work
 from symcomm.units import ONE
 
 if TYPE_CHECKING:
@@ -94,7 +95,20 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Bound]]:
     if isinstance(form, Sym):
         last = next(step for step in reversed(work.steps) if step.name == form.name)
         work.steps.append(Step(name, last.form, ONE, Reason("algebra", "Put it in."), "="))
+    _without(work, name, over)
     return answer, kind, found
+
+
+def _without(work: Work, name: str, over: str) -> None:
+    """Takes the variable out of the answer, where times that were divided by it left it in a sum."""
+    import sympy as sp
+
+    worth = work.known[name]
+    if any(s.name == over for s in worth.free_symbols):
+        neat = sp.cancel(worth)
+        work.known[name] = neat
+        form = work.setting.written(neat)
+        work.steps.append(Step(name, form, ONE, Reason("algebra", f"`{over}` cancels."), "="))
 
 
 def _growing(sides: _Sides, over: str, numbers: Numbers) -> Fraction:

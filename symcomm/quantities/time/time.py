@@ -111,9 +111,9 @@ def ending(work: Work, *names: Form) -> list[Step]:
 _TELLING = {
     "F": ("flops", "operations", "attention"),
     "R_": ("rate",),
-    "m_": ("traffic",),
+    "m_": ("traffic", "operations"),
     "w_": ("traffic",),
-    "M": ("traffic",),
+    "M": ("traffic", "operations"),
     "c_": ("algorithm", "rings", "link", "gathered_weights", "gathered_activations"),
 }
 

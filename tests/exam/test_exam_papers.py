@@ -1,0 +1,356 @@
+"""Papers of a class: the same again from file, seed and student; none alike; within bounds; and telling no answer."""
+
+import csv
+import io
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from symcomm.cli import main
+from symcomm.errors import DocumentError
+from symcomm.exam.key_files import key_record, keys_csv, keys_json
+from symcomm.exam.pages import paper_page, solution_page
+from symcomm.exam.papers import Exam, significant_digits
+from symcomm.exam.roster import Student, csv_text, numbered, read_roster
+from symcomm.exam.sheets import papers_of
+from symcomm.problems.problem import parse_template
+from symcomm.problems.solve import solve
+from symcomm.render import source
+from symcomm.units import Quantity
+
+HEAD = """---
+title: Quiz
+draw:
+  D: {multiples_of: 512, from: 2048, to: 8192}
+  k: {powers_of: 2, from: 2, to: 16}
+  f: {from: 1.20, to: 1.80, step: 0.01, unit: GHz}
+  N: [16, 24, 32]
+EXAM
+---
+
+"""
+PEAK = """# Peak rate (5 points)
+
+The clock runs at {{ f }}, with 108 SM of 512 FMA each.
+
+```symcomm
+ask: peak_rate
+id: peak
+clock: {{ f }}
+units: 108 SM
+fma: 512 FMA/clock/SM
+BOUNDS
+```
+
+"""
+LAYER = """# A layer (5 points)
+
+| Computation | Input | Output |
+|---|---|---|
+| $A = xW$ | $x \\in \\mathbb{R}^{B \\times L \\times D}, W \\in \\mathbb{R}^{D \\times 4D}$ | $A \\in \\mathbb{R}^{B \\times L \\times 4D}$ |
+| $y = AV$ | $A \\in \\mathbb{R}^{B \\times L \\times 4D}, V \\in \\mathbb{R}^{4D \\times D}$ | $y \\in \\mathbb{R}^{B \\times L \\times D}$ |
+
+It has $D = {{ D }}$ and runs on {{ k }} ranks, tensor parallel or data parallel.
+
+```symcomm
+- {model: mlp, repeat: N_layer, values: {D: {{ D }}, N_layer: {{ N }}, B: 16, L: 1024}}
+- {ask: communication, id: tp, strategy: "tensor({{ k }})", collective: all-reduce, label: tensor}
+- {ask: communication, id: dp, strategy: "data(k)", given: {k: {{ k }}}, collective: all-reduce, label: data}
+```
+
+"""  # noqa: E501
+RING = """# A ring (5 points)
+
+```symcomm
+- {ask: communication, id: bytes, model: mlp, strategy: "data(k)", given: {k: {{ k }}}, collective: all-reduce}
+- ask: collective_time
+  id: time
+  algorithm: ring
+  ranks: {{ k }}
+  latency: 10 us
+  bandwidth: 50 GB/s
+  payload: {{ answer:bytes }}
+```
+"""
+
+
+def template(exam="", bounds="", text=PEAK + LAYER):
+    return parse_template((HEAD + text).replace("EXAM", exam).replace("BOUNDS", bounds), "quiz.md")
+
+
+def told(paper):
+    return tuple(one.text for one in paper.drawn.values())
+
+
+def test_a_paper_follows_from_document_seed_and_student_alone():
+    students = [Student("s1"), Student("Zoë"), Student("s3")]
+    first = Exam(template(), "7").settle(students)
+    again = Exam(template(), "7").settle(students[::-1])[::-1]
+    assert [told(p) for p in first] == [told(p) for p in again]
+    assert [p.code for p in first] == [p.code for p in again]
+    alone = Exam(template(), "7").exactly(students[1], first[1].attempt)
+    assert told(alone) == told(first[1])
+    assert {told(p) for p in Exam(template(), "8").settle(students)} != {told(p) for p in first}
+
+
+def test_a_word_of_prose_changes_no_paper_but_a_draw_does():
+    prose = template(text=PEAK.replace("The clock runs", "A clock ticks") + LAYER)
+    assert told(Exam(prose, "7").paper(Student("s1"))) == told(Exam(template(), "7").paper(Student("s1")))
+    assert prose.draws.digest == template().draws.digest
+
+
+def test_no_two_students_have_the_same_paper_and_the_size_of_the_space_is_told():
+    small = parse_template("---\ndraw: {a: [1, 2, 3]}\n---\n# Q (1 points)\n{{ a }}\n", "small.md")
+    assert {told(p) for p in Exam(small).settle(numbered(3))} == {("1",), ("2",), ("3",)}
+    with pytest.raises(DocumentError, match="4 students cannot have papers of their own: the draws give 3"):
+        Exam(small).settle(numbered(4))
+    alike = parse_template("---\ndraw: {a: [1, 2, 3]}\nexam: {alike: yes}\n---\n# Q (1 points)\n{{ a }}\n", "small.md")
+    assert len(Exam(alike).settle(numbered(9))) == 9
+
+
+def test_values_that_the_chosen_questions_do_not_show_make_no_other_paper():
+    text = "---\ndraw: {a: [1, 2, 3, 4, 5, 6, 7, 8], b: [1, 2]}\nexam: {questions: 1}\n---\n" + (
+        "# A (1 points)\n{{ a }}\n\n# B (1 points)\n{{ b }}\n"
+    )
+    papers = Exam(parse_template(text, "two.md")).settle(numbered(10))
+    shown = [re.findall(r"^## 1. (\w)|^(\d)$", source(paper_page(Exam(parse_template(text, "two.md")), p), "md"), re.M)
+             for p in papers]  # fmt: skip
+    assert len({str(one) for one in shown}) == 10
+
+
+def test_numbers_that_are_put_in_are_those_of_a_document_solved_by_itself():
+    made = template("exam: {shuffle: yes}", text=PEAK + LAYER + RING)
+    exam = Exam(made, "3")
+    for student in numbered(12):
+        paper = exam.paper(student)
+        mine = {part.id: answer.quantity for part, answer in zip(paper.parts, exam.answers(paper), strict=True)}
+        problem = made.problem(paper.drawn)
+        alone = dict(zip(problem.ids, (answer.quantity for answer in solve(problem).answers()), strict=True))
+        assert mine == alone
+        D, k, N = (paper.drawn[name].quantity.value for name in "DkN")
+        assert alone["dp"].value == 16 * N * D * D
+        assert alone["tp"].value == 4 * N * 16 * 1024 * D
+        steps = 2 * (k - 1) * (Fraction(1, 10**5) + alone["dp"].value / k / (50 * 10**9))
+        assert alone["time"].value == steps
+
+
+def test_bounds_are_kept_and_impossible_ones_told():
+    exam = Exam(template(bounds="bounds: {at_least: 150 TFLOP/s, at_most: 170 TFLOP/s}"), "1")
+    rates = [exam.answers(exam.paper(student))[0].quantity.value for student in numbered(30)]
+    assert all(150 * 10**12 <= rate <= 170 * 10**12 for rate in rates)
+    assert any(exam.paper(student).attempt for student in numbered(30))
+    with pytest.raises(DocumentError, match=r"200 draws for s, and none keeps the bounds: .* is below 1 EFLOP/s"):
+        Exam(template(bounds="bounds: {at_least: 1 EFLOP/s}")).paper(Student("s"))
+    with pytest.raises(DocumentError, match="the answer is in FLOP/s, its bound in B"):
+        Exam(template(bounds="bounds: {at_least: 1 GB}")).paper(Student("s"))
+
+
+def test_answers_nobody_is_asked_for_can_be_required():
+    fits = LAYER + "```symcomm\nrequire: {ask: parameters, model: mlp, at_most: 2000000000}\n```\n"
+    exam = Exam(template(text=fits))
+    for student in numbered(10):
+        drawn = exam.paper(student).drawn
+        assert 8 * drawn["N"].quantity.value * drawn["D"].quantity.value ** 2 <= 2 * 10**9
+
+
+@pytest.mark.parametrize(("text", "digits"), [("12 GiB", 2), ("1.41 GHz", 3), ("4096", 4), ("120", 2), ("1/3", 99)])
+def test_digits_are_counted_in_the_prefix_that_needs_fewest(text, digits):
+    assert significant_digits(Quantity.parse(text)) == digits
+
+
+def test_questions_are_chosen_and_shuffled_and_numbered_on_the_page():
+    exam = Exam(template("exam: {questions: 2, shuffle: yes}", text=PEAK + LAYER + RING), "5")
+    papers = exam.settle(numbered(30))
+    orders = {tuple(part.id for part in paper.parts) for paper in papers}
+    assert len(orders) == 6
+    for paper in papers:
+        numbers = [part.number for part in paper.parts]
+        assert {number[0] for number in numbers} == {"1", "2"}
+        page = source(paper_page(exam, paper), "md")
+        assert re.findall(r"^## (\d)\.", page, re.MULTILINE) == ["1", "2"]
+        assert all(f"**Answer {number}**" in page for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("exam", "text", "says"),
+    [
+        ("exam: {questions: 5}", PEAK + LAYER, "5 questions are wanted, but there are 2"),
+        (
+            "exam: {questions: 1}",
+            PEAK.replace("5 points", "4 points") + LAYER,
+            "papers with other questions have other",
+        ),
+        ("exam: {shuffle: yes}", PEAK, "questions are chosen and shuffled by their headings with points"),
+        ("exam: {shuffle: maybe}", PEAK + LAYER, "'shuffle' is yes or no, not 'maybe'"),
+        ("exam: {suffle: yes}", PEAK + LAYER, "unknown key 'suffle' in exam"),
+        (
+            "exam: {shuffle: yes}",
+            PEAK + LAYER + RING.replace("answer:bytes", "answer:dp"),
+            "may not be on the same paper",
+        ),
+        ("", PEAK + "The rate is {{ answer:peak }}.", "the paper would tell an answer"),
+    ],
+)
+def test_what_no_paper_can_be_made_of_is_refused_with_its_place(exam, text, says):
+    def pages():
+        made = Exam(template(exam, text=text))
+        made.check_space(3)
+        return paper_page(made, made.paper(Student("s")))
+
+    with pytest.raises(DocumentError, match=says) as error:
+        pages()
+    assert error.value.span is not None
+
+
+def digits(text):
+    return {run.replace(" ", "") for run in re.findall(r"\d[\d  ]{4,}", text)}
+
+
+@pytest.mark.parametrize("kind", ["md", "typ", "html", "tex"])
+def test_the_paper_tells_nothing_of_the_answers(kind):
+    exam = Exam(template("exam: {shuffle: yes}", text=PEAK + LAYER + RING), "7")
+    paper = exam.paper(Student("s1", "Ada", "A1"))
+    text = source(paper_page(exam, paper), kind)
+    solved = source(solution_page(exam, paper), kind)
+    record = key_record(exam, paper)
+    for answer in record["answers"]:
+        number = answer["value"].split("/")[0]
+        assert number not in text.replace(" ", "").replace("\\,", "")
+        for said in re.findall(r"[\d.]+ (?:GiB|GB|TFLOP|ms)", answer["answer"]):
+            assert said not in text
+    assert "Solution" not in text.split("<style>")[0] + text.split("</style>")[-1]
+    assert len(solved) > len(text)
+    for step in ("V_", "n_{", "fma2", "payload", "aligned"):
+        assert step not in text.split("<main>")[-1] or kind in ("tex", "typ")
+
+
+def test_the_keys_are_the_same_in_csv_and_json_and_draw_the_papers_again(tmp_path):
+    made = template("exam: {shuffle: yes}", text=PEAK + LAYER + RING)
+    exam = Exam(made, "7")
+    papers = exam.settle([Student("s1", "=cmd()", "A1"), Student("s2", "Bo")])
+    records = [key_record(exam, paper) for paper in papers]
+    read = json.loads(keys_json(exam, records))
+    rows = [*csv.DictReader(io.StringIO(keys_csv(records)))]
+    assert [(p["student"], a["number"], a["value"]) for p in read["papers"] for a in p["answers"]] == [
+        (row["student"], row["number"], row["value"]) for row in rows
+    ]
+    assert rows[0]["name"] == "'=cmd()"
+    (tmp_path / "keys.json").write_text(keys_json(exam, records), encoding="utf-8")
+    _, again = papers_of(made, tmp_path / "keys.json")
+    assert [told(p) for p in again] == [told(p) for p in papers]
+    with pytest.raises(DocumentError, match="belongs to other draws"):
+        papers_of(template(text=PEAK + "```symcomm\ndraw: {other: [1, 2]}\n```\n"), tmp_path / "keys.json")
+    (tmp_path / "bad.json").write_text("[1, 2", encoding="utf-8")
+    with pytest.raises(DocumentError, match="is no key file"):
+        papers_of(made, tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "line"),
+    [
+        ("name\nAda\n", "has no column id", 1),
+        ("id,name\ns1,Ada\ns1,Bo\n", "the id s1 stands twice", 3),
+        ("id,name\n,Ada\n", "a student without an id", 2),
+        ("id\ns1\u202e\n", "the character U\\+202E", 2),
+        ('id\n"s1\n', "is no CSV file", 2),
+    ],
+)
+def test_a_roster_that_is_wrong_is_refused_with_its_line(tmp_path, text, says, line):
+    path = tmp_path / "roster.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DocumentError, match=says) as error:
+        read_roster(path)
+    assert error.value.span.line == line
+
+
+def test_cells_that_a_spreadsheet_would_run_are_marked():
+    hostile = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "＝1", "\u200b=1", "-5", "1e9", "V = 3"]
+    row = next(csv.reader(io.StringIO(csv_text(hostile, []))))
+    assert row == [*("'" + text for text in hostile[:7]), "-5", "1e9", "V = 3"]
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quiz(tmp_path: Path) -> Path:
+    path = tmp_path / "quiz.md"
+    path.write_text((HEAD + PEAK).replace("EXAM", "").replace("BOUNDS", ""), encoding="utf-8")
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(one) for one in arguments])
+
+
+def test_papers_are_resumed_and_a_damaged_file_is_made_again(quiz, tmp_path):
+    out = tmp_path / "out"
+    command = ("exam", quiz, "--variants", 3, "--to", "md,json", "-o", out, "--processes", 1)
+    assert run(*command).exit_code == 0
+    files = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert {*files} == {"001.md", "002.md", "003.md", "keys.json", "manifest.json"}
+    before = (out / "001.md").stat().st_mtime_ns
+    (out / "002.md").write_text("damaged", encoding="utf-8")
+    (out / "003.md").unlink()
+    assert run(*command).exit_code == 0
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == files
+    assert (out / "001.md").stat().st_mtime_ns == before
+    quiz.write_text(quiz.read_text(encoding="utf-8").replace("The clock", "A clock"), encoding="utf-8")
+    assert run(*command).exit_code == 0
+    assert "A clock" in (out / "001.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.long
+def test_two_processes_write_what_one_does(quiz, tmp_path):
+    for count in (1, 2):
+        made = run(
+            "exam",
+            quiz,
+            "--variants",
+            60,
+            "--to",
+            "md,html,json,csv",
+            "-o",
+            tmp_path / str(count),
+            "--processes",
+            count,
+        )
+        assert made.exit_code == 0, made.output
+    one, two = ({p.name: p.read_bytes() for p in (tmp_path / str(n)).iterdir()} for n in (1, 2))
+    assert one == two
+
+
+def test_no_name_of_a_roster_leaves_the_folder(quiz, tmp_path):
+    roster = tmp_path / "roster.csv"
+    ids = ["../../evil", "/etc/passwd", "a/b", "a-b", "keys", "manifest", "CON", "..", "x" * 119]
+    roster.write_text("id\n" + "\n".join(ids) + "\n", encoding="utf-8")
+    out = tmp_path / "deep" / "out"
+    made = run("exam", quiz, "--roster", roster, "--to", "md,json", "-o", out, "--processes", 1)
+    assert made.exit_code == 0, made.output
+    assert len([*out.glob("*.md")]) == len(ids)
+    assert {p.name for p in tmp_path.iterdir()} == {"quiz.md", "roster.csv", "deep"}
+    assert {p.name for p in (tmp_path / "deep").iterdir()} == {"out"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "say how many papers: --variants 30, or --roster roster.csv"),
+        (("--variants", 0), "0 papers: from 1 to 20,000 are made"),
+        (("--variants", 2, "--to", "docx"), "unknown format 'docx'"),
+        (("--roster", "nobody.csv"), "there is no file nobody.csv"),
+        (("--variants", 12000), "12,000 students cannot have papers of their own: the draws give 61"),
+    ],
+)
+def test_a_command_that_cannot_be_is_told_and_writes_nothing(quiz, tmp_path, arguments, says):
+    text = quiz.read_text(encoding="utf-8")
+    text = re.sub(r"  [DkN]: .*\n", "", text)
+    quiz.write_text(text, encoding="utf-8")
+    made = run("exam", quiz, "-o", tmp_path / "out", *arguments)
+    assert made.exit_code == 2
+    assert says in made.output
+    assert not (tmp_path / "out").exists()
