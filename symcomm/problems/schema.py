@@ -115,7 +115,7 @@ def problem_schema() -> Schema:
     """The schema of a block; that of the front matter is its definition ``front_matter``.
 
     >>> sorted(problem_schema()["$defs"])[:3]
-    ['accounting', 'block', 'draw']
+    ['accounting', 'block', 'configuration']
     """
     kinds = ("model", "configuration", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
     one = [{"$ref": f"#/$defs/{name}"} for name in kinds]
