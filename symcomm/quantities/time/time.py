@@ -90,9 +90,9 @@ def derive(
         if term not in TERMS:
             raise ValuesError(f"unknown term '{term[:40]}'", hint=nearest(term, [*TERMS]))
         found = getattr(terms, term)
-        if found is None and term == "network" and isinstance(strategy, Strategy) and not strategy.mesh:
+        if found is None and term == "network" and strategy is not None:
             second = Unit.parse("second")
-            reason = Reason("one rank", "One rank communicates nothing.")
+            reason = Reason("nothing", "Nothing is sent.")
             steps = [Step("t_network", Num(Fraction(0), second), second, reason)]
         else:
             steps = ending(work, need(found, f"the {term} term"))
