@@ -1,0 +1,38 @@
+"""Exports of drawn questions to the systems where exams are held: one file and one row of ``EXPORTERS`` each.
+
+An exporter is a function ``(title, items) -> {file name: bytes}`` that derives nothing; ``register`` adds a teacher's
+own one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from symcomm.errors import DocumentError
+from symcomm.exam.exports import moodle
+from symcomm.exam.exports.item import Item
+
+Files = Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A format: its name, what it is for, and the function that writes items down as files."""
+
+    name: str
+    says: str
+    files: Callable[[str, Sequence[Item]], Files]
+
+
+EXPORTERS = {
+    exporter.name: exporter for exporter in (
+        Exporter("moodle", "Moodle XML: numerical, multiple choice, cloze", moodle.files),
+    )
+}  # fmt: skip
+
+
+def register(exporter: Exporter) -> None:
+    """Adds an exporter; raises ``DocumentError`` where another one has its name."""
+    if EXPORTERS.setdefault(exporter.name, exporter) is not exporter:
+        raise DocumentError(f"there is an exporter '{exporter.name[:40]}' already")

@@ -1,0 +1,285 @@
+"""Exports are read back by small readers of our own: what arrives is what was drawn, and keeps the systems' rules."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+from fractions import Fraction
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symcomm.errors import DocumentError, SymcommError
+from symcomm.exam.exports import EXPORTERS, Exporter, register
+from symcomm.exam.exports.drawing import draw_items
+from symcomm.exam.exports.item import Item, Medium, Option, Part, Recognised, number_text, shown_in
+from symcomm.exam.exports.moodle import FRACTIONS
+from symcomm.form import Num, Power, Product, Ratio, Sym
+from symcomm.problems.problem import parse_template
+from symcomm.units import Quantity
+
+QUIZ = r"""---
+title: Quiz 2/3
+draw: {k: {powers_of: 2, from: 2, to: 16}, f: {from: 1.1, to: 2.4, step: 0.1, unit: GHz}}
+---
+
+All numbers are exact; $10^9$ bytes are a GB, and a & b < c ]]> `</text>`.
+
+| Computation | Input | Output |
+|---|---|---|
+| $A = xW$ | $x \in \mathbb{R}^{B \times D}, W \in \mathbb{R}^{D \times 4D}$ | $A \in \mathbb{R}^{B \times 4D}$ |
+| $y = AV$ | $A \in \mathbb{R}^{B \times 4D}, V \in \mathbb{R}^{4D \times D}$ | $y \in \mathbb{R}^{B \times D}$ |
+
+```symcomm
+model: mlp
+values: {B: 64, D: 1024}
+```
+
+# Peak rate (5 points)
+
+It runs at {{ f }}, and {1:NUMERICAL:=2} is text. What is its peak rate?
+
+```symcomm
+ask: peak_rate
+given: {f: {{ f }}, n_SM: 100 SM, n_FMA: 512 FMA/clock/SM}
+```
+
+# Bytes (6 points)
+
+Data parallelism over {{ k }} ranks.
+
+```symcomm
+- {ask: communication, id: sent, label: sent, points: 4, strategy: "data({{ k }})", collective: all-reduce, model: mlp}
+- {ask: parameters, id: size, label: size, points: 2, choices: 3, model: mlp}
+```
+
+# Peak rate in symbols (3 points)
+
+For which $f$, $n_{SM}$ and $n_{FMA}$?
+
+```symcomm
+ask: peak_rate
+id: formula
+```
+"""
+
+
+@pytest.fixture(scope="module")
+def items() -> tuple[Item, ...]:
+    return draw_items(parse_template(QUIZ), "7", 2)
+
+
+class _Words(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.words, self.tags = "", []
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append((tag, dict(attrs)))  # type: ignore[call-overload]
+
+
+def words(html: str | None) -> str:
+    reader = _Words()
+    reader.feed(html or "")
+    reader.close()
+    return reader.words
+
+
+def drawn_words(html: str) -> str:
+    r"""The text of our XHTML with the TeX of formulas between \( and \), by a reader of its own."""
+    math = re.compile(r"<math.*?<annotation[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
+    return words(math.sub(lambda m: rf"\({m[1]}\)", html))
+
+
+def body_of(item: Item) -> str:
+    return "".join(drawn_words(block) for block in item.blocks if isinstance(block, str))
+
+
+def accepted(part: Part) -> list[tuple[Fraction, Fraction, Fraction, str]]:
+    """The numbers that earn or explain something: value, tolerance, credit, feedback."""
+    every = [(part.answer, Fraction(1), ""), *((r.value, r.credit, r.feedback) for r in part.recognised)]
+    return [(v, abs(v) * part.tolerance, c, drawn_words(f)) for v, c, f in every]
+
+
+def same(read: list[tuple[Fraction, Fraction, Fraction, str]], part: Part) -> None:
+    wanted = accepted(part)
+    assert [(one[2], one[3]) for one in read] == [(one[2], one[3]) for one in wanted]
+    for (value, spread, _, _), (right, wide, _, _) in zip(read, wanted, strict=True):
+        assert abs(value - right) <= wide / 100
+        assert abs(spread - wide) <= wide / 100
+
+
+# -- Moodle -----------------------------------------------------------------------------------------
+
+
+def moodle(items: tuple[Item, ...], name: str = "moodle") -> list[ElementTree.Element]:
+    (data,) = EXPORTERS[name].files("Quiz 2/3", items).values()
+    return list(ElementTree.fromstring(data))
+
+
+def gaps(text: str) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
+    """The gaps of a cloze text: weight, kind, and each answer's share, text and feedback; as Moodle splits them."""
+    found = []
+    for weight, kind, inside in re.findall(r"\{(\d*):([A-Z_]+):((?:\\.|[^\\}])*)\}", text):
+        answers = []
+        for answer in re.findall(r"(?:\\.|[^\\~])+", inside):
+            share, rest = re.fullmatch(r"(=|%-?[\d.]+%|)(.*)", answer, re.DOTALL).groups()
+            said, *why = [re.sub(r"\\(.)", r"\1", one) for one in re.findall(r"(?:\\.|[^\\#])+", rest)]
+            answers.append((share, said, why[0] if why else ""))
+        found.append((weight, kind, answers))
+    return found
+
+
+def test_moodle_xml_read_back_is_what_was_drawn(items):
+    read = moodle(items)
+    questions = [q for q in read if q.get("type") != "category"]
+    assert len(questions) == len(items)
+    for question, item in zip(questions, items, strict=True):
+        assert question.findtext("idnumber") == item.name
+        assert Fraction(question.findtext("defaultgrade")) == item.points
+        text = question.findtext("questiontext/text")
+        assert words(re.sub(r"\{\d+:[A-Z_]+:.*?\}(?=</p>)", "", text)).startswith(body_of(item)[:200])
+        assert all(answer.get("fraction") in FRACTIONS for answer in question.iter("answer"))
+        if item.kind == "numeric":
+            (part,) = item.parts
+            found = [
+                (Fraction(a.findtext("text")), Fraction(a.findtext("tolerance")), Fraction(a.get("fraction")) / 100,
+                 words(a.findtext("feedback/text")))
+                for a in question.findall("answer") if a.findtext("text") != "*"
+            ]  # fmt: skip
+            same(found, part)
+            units = {u.findtext("unit_name"): Fraction(u.findtext("multiplier")) for u in question.iter("unit")}
+            one = Quantity.parse(f"1 {part.unit}").value
+            for name, times in units.items():  # what is typed is divided by the multiplier
+                assert one == Quantity.parse(f"1 {name}").value * times
+            assert units[part.unit] == 1
+        if item.kind == "multi-part":
+            number, choice = gaps(text)
+            shares = {"=": Fraction(1)}
+            told = [
+                (*map(Fraction, said.split(":")), shares.get(share) or Fraction(share.strip("%")) / 100, words(why))
+                for share, said, why in number[2]
+            ]
+            same(told, item.parts[0])
+            assert (number[:2], choice[:2]) == (("4", "NUMERICAL"), ("2", "MULTICHOICE_V"))
+            options = [(share == "=", words(said), words(why)) for share, said, why in choice[2]]
+            assert options == [(o.right, drawn_words(o.text), drawn_words(o.feedback)) for o in item.parts[1].options]
+        if item.kind == "symbolic":
+            assert question.get("type") == "essay"
+            assert r"\cdot 2" in question.findtext("graderinfo/text")
+
+
+def test_the_number_that_moodle_takes_is_worked_out_by_hand(items):
+    question = moodle(items)[1]
+    rate = float(re.search(r"runs at ([\d.]+) GHz", question.findtext("questiontext/text"))[1]) * 100 * 512 * 2 / 1000
+    assert float(question.findtext("answer/text")) == pytest.approx(rate, rel=1e-12)
+    assert question.findall("answer")[1].findtext("text") == f"{rate / 2:.12g}"
+    assert [unit.findtext("unit_name") for unit in question.iter("unit")][0] == "TFLOP/s"
+
+
+def test_each_question_has_its_category_with_all_of_its_variants(items):
+    read = moodle(items)
+    kinds = [q.get("type") for q in read]
+    assert kinds == ["category", "numerical", "numerical", "category", "cloze", "cloze", "category", "essay", "essay"]
+    assert read[0].findtext("category/text") == "$course$/Quiz 2//3/Peak rate [peak-rate]"
+
+
+def test_words_of_the_author_that_look_like_a_gap_are_none(items):
+    for question in moodle(items):
+        text = question.findtext("questiontext/text") or ""
+        if "is text" in text:
+            assert not gaps(text)
+            assert "{1:NUMERICAL:=2} is text" in words(text)
+
+
+def by_hand(text: str, kind: str = "numeric", **changes: object) -> Item:
+    """An item with a text of somebody else's everywhere."""
+    from html import escape
+
+    said = escape(text)
+    options = (Option(said, True, Fraction(1), ""), Option("other", False, Fraction(0), said))
+    form = Product((Num(Fraction(8)), Sym("b"), Power(Sym("h"), Num(Fraction(2)))))
+    wrong = Recognised(("half",), Fraction(1029, 4), Ratio(form, Num(Fraction(2))), Fraction(1, 2), said)
+    part = Part("a", kind, f"{said}:", Fraction(2), Fraction(1029, 2), "TFLOP", (("TFLOP", Fraction(1)),),
+                Fraction(1, 1000), form, ("b", "h"), (wrong,), options if kind == "choice" else (), said)  # fmt: skip
+    picture = Medium("ring.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", text)
+    shown = f'<p>{said}</p><p><img src="media:ring.svg" alt="{escape(text, quote=True)}"/></p>'
+    return replace(Item("a", 1, text or "x", (shown, part), (picture,)), **changes)
+
+
+HOSTILE = ["]]>", "</text>", "{ } ~ # % & \\ / \" ' $ \\( \\[ $$", "{1:NUMERICAL:=2}", "<script>", "\u202eabc\u200f",
+           "{{params.x}} {{{x}}}", "%50%", "&lt; &amp;", "'''\\n", "=1+1", "@@PLUGINFILE@@"]  # fmt: skip
+texts = st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=12), st.lists(st.sampled_from(HOSTILE), min_size=1).map(" ".join))
+
+
+@given(texts)
+@settings(max_examples=40, deadline=None)
+def test_hostile_texts_arrive_in_moodle_or_are_refused_with_the_place(text):
+    numeric, choice = by_hand(text), by_hand(text, "choice")
+    several = replace(numeric, blocks=(*numeric.blocks, choice.parts[0]))
+    try:
+        numeric.check()
+    except DocumentError as error:
+        assert re.search(r"^a, variant 1: the character U\+[0-9A-F]{4}", str(error))
+        return
+    for item in (numeric, choice, several):
+        (_, question) = moodle((item,))
+        assert question.findtext("name/text") == f"{text or 'x'}, variant 1"
+        body = question.findtext("questiontext/text")
+        assert words(body).startswith(text)
+        image = next(tag for name, tag in _tags(body) if name == "img")
+        assert image == {"src": "@@PLUGINFILE@@/ring.svg", "alt": text}
+        assert base64.b64decode(question.findtext("questiontext/file")) == item.media[0].data
+        if item is several:
+            read = gaps(body)
+            assert [kind for _, kind, _ in read] == ["NUMERICAL", "MULTICHOICE_V"]
+            assert words(read[0][2][1][2]) == text
+        else:
+            assert text in [words(answer.findtext("feedback/text")) for answer in question.iter("answer")]
+
+
+def _tags(html: str) -> list[tuple[str, dict[str, str]]]:
+    reader = _Words()
+    reader.feed(html)
+    return reader.tags
+
+
+def test_a_credit_that_moodle_does_not_know_is_refused():
+    item = by_hand("x")
+    (part,) = item.parts
+    odd = replace(part, recognised=(replace(part.recognised[0], credit=Fraction(47, 100)),))
+    with pytest.raises(DocumentError, match="a: Moodle knows no credit of 47/100"):
+        moodle((replace(item, blocks=(odd,)),))
+
+
+# -- numbers ----------------------------------------------------------------------------------------
+
+
+@given(st.fractions(min_value=-(10**12), max_value=10**12), st.integers(min_value=2, max_value=6))
+@settings(max_examples=60, deadline=None)
+def test_a_number_has_the_digits_that_its_tolerance_needs(value, digits):
+    spread = abs(value) / 10**digits
+    text = number_text(value, spread or Fraction(1))
+    assert re.fullmatch(r"-?(0|[1-9]\d*)(\.\d*[1-9])?", text)
+    assert text != "-0"
+    assert abs(Fraction(text) - value) <= (spread or 1) / 100
+
+
+@given(st.integers(1, 10**20), st.sampled_from(["byte", "FLOP", "FLOP/s", "byte/s", "parameter", "s", "layer"]))
+@settings(max_examples=60, deadline=None)
+def test_a_unit_is_chosen_so_that_the_number_is_neither_tiny_nor_huge(size, unit):
+    quantity = Quantity(Fraction(size, 10**4), Quantity.parse(f"1 {unit}").unit)
+    number, name, units = shown_in(quantity)
+    assert Fraction(1, 1000) <= number < 100_000
+    if "^" not in name:
+        assert Quantity.parse(f"1 {name}").value * number == quantity.value
+    assert all(Quantity.parse(f"1 {one}").value * times == Quantity.parse(f"1 {name}").value for one, times in units)
+    assert Path(name).name  # a word
