@@ -283,3 +283,68 @@ def test_a_unit_is_chosen_so_that_the_number_is_neither_tiny_nor_huge(size, unit
         assert Quantity.parse(f"1 {name}").value * number == quantity.value
     assert all(Quantity.parse(f"1 {one}").value * times == Quantity.parse(f"1 {name}").value for one, times in units)
     assert Path(name).name  # a word
+
+
+# -- STACK ------------------------------------------------------------------------------------------
+
+
+def maxima_worth(text: str, values: dict[str, int]) -> Fraction:
+    """A formula of ours as Maxima reads it, worked out by Python's own grammar."""
+    import ast
+
+    def go(node: ast.AST) -> Fraction:
+        match node:
+            case ast.BinOp(left, operation, right):
+                a, b = go(left), go(right)
+                sign = type(operation).__name__
+                return {"Add": lambda: a + b, "Mult": lambda: a * b, "Div": lambda: a / b, "Pow": lambda: a**b}[sign]()
+            case ast.UnaryOp(ast.USub(), operand):
+                return -go(operand)
+            case ast.Constant(number):
+                return Fraction(number)
+            case ast.Name(name):
+                return Fraction(values[name])
+        raise AssertionError(ast.dump(node))
+
+    return go(ast.parse(text.replace("^", "**"), mode="eval").body)
+
+
+def test_stack_compares_with_the_right_formula_first_and_then_with_each_mistake(items):
+    questions = [q for q in moodle(items, "stack") if q.get("type") == "stack"]
+    assert len(questions) == len(items)
+    symbolic = next(q for q, item in zip(questions, items, strict=True) if item.kind == "symbolic")
+    (part,) = next(item for item in items if item.kind == "symbolic").parts
+    nodes = symbolic.findall("prt/node")
+    assert [node.findtext("answertest") for node in nodes] == ["AlgEquiv"] * len(nodes)
+    values = {"f": 7, "n_SM": 11, "n_FMA": 13}
+    assert maxima_worth(nodes[0].findtext("tans"), values) == 2 * 7 * 11 * 13
+    credits = [Fraction(node.findtext("truescore")) for node in nodes]
+    assert credits == [1, *(one.credit for one in part.recognised)]
+    said = [words(node.findtext("truefeedback/text")) for node in nodes]
+    assert said == ["", *(drawn_words(one.feedback) for one in part.recognised)]
+    mac = next(n for n, one in enumerate(part.recognised, start=1) if one.names == ("flops: mac",))
+    assert maxima_worth(nodes[mac].findtext("tans"), values) == 7 * 11 * 13
+    assert [node.findtext("falsenextnode") for node in nodes] == [*map(str, range(1, len(nodes))), "-1"]
+
+
+def test_every_input_and_tree_of_stack_is_named_in_the_text_and_tested(items):
+    for question in moodle(items, "stack"):
+        if question.get("type") != "stack":
+            continue
+        text = question.findtext("questiontext/text") + question.findtext("specificfeedback/text")
+        inputs = [one.findtext("name") for one in question.findall("input")]
+        trees = [one.findtext("name") for one in question.findall("prt")]
+        assert re.findall(r"\[\[input:(\w+)\]\]", text) == inputs == re.findall(r"\[\[validation:(\w+)\]\]", text)
+        assert re.findall(r"\[\[feedback:(\w+)\]\]", text) == trees
+        assert question.findtext("assumepositive") == "1"
+        notes = {note.text for note in question.iter("trueanswernote")}
+        tests = question.findall("qtest")
+        assert {note.text for note in question.iter("expectedanswernote")} == notes
+        assert all([one.findtext("name") for one in test.findall("testinput")] == inputs for test in tests)
+
+
+def test_a_name_that_stack_takes_for_a_number_is_refused():
+    item = by_hand("x", "symbolic")
+    (part,) = item.parts
+    with pytest.raises(DocumentError, match="'pi' is no name of a symbol"):
+        moodle((replace(item, blocks=(replace(part, form=Sym("pi")),)),), "stack")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from symcomm.errors import DocumentError
-from symcomm.exam.exports import moodle
+from symcomm.exam.exports import moodle, stack
 from symcomm.exam.exports.item import Item
 
 Files = Mapping[str, bytes]
@@ -28,6 +28,7 @@ class Exporter:
 EXPORTERS = {
     exporter.name: exporter for exporter in (
         Exporter("moodle", "Moodle XML: numerical, multiple choice, cloze", moodle.files),
+        Exporter("stack", "STACK questions as Moodle XML: formulas compared by Maxima", stack.files),
     )
 }  # fmt: skip
 
