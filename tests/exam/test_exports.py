@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import io
 import re
+import zipfile
 from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -348,3 +350,188 @@ def test_a_name_that_stack_takes_for_a_number_is_refused():
     (part,) = item.parts
     with pytest.raises(DocumentError, match="'pi' is no name of a symbol"):
         moodle((replace(item, blocks=(replace(part, form=Sym("pi")),)),), "stack")
+
+
+# -- QTI --------------------------------------------------------------------------------------------
+
+
+def unzipped(items: tuple[Item, ...], name: str) -> dict[str, bytes]:
+    (data,) = EXPORTERS[name].files("Quiz 2/3", items).values()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = archive.infolist()
+        assert [entry.filename for entry in entries] == sorted(entry.filename for entry in entries)
+        assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
+        return {entry.filename: archive.read(entry) for entry in entries}
+
+
+def bare(data: bytes) -> ElementTree.Element:
+    """A tree whose tags have no namespace."""
+    root = ElementTree.fromstring(data)
+    for node in root.iter():
+        node.tag = node.tag.split("}")[-1]
+    return root
+
+
+def test_canvas_gets_a_group_for_each_answer_with_all_variants(items):
+    files = unzipped(items, "qti12-mathjax")
+    assert sorted(files) == ["imsmanifest.xml", "symcomm_quiz/assessment_meta.xml", "symcomm_quiz/symcomm_quiz.xml"]
+    hrefs = {node.get("href") for node in bare(files["imsmanifest.xml"]).iter("file")}
+    assert hrefs == {*files} - {"imsmanifest.xml"}
+    root = bare(files["symcomm_quiz/symcomm_quiz.xml"])
+    sections = root.findall("assessment/section/section")
+    assert [s.findtext(".//points_per_item") for s in sections] == ["5.0", "4.0", "2.0", "3.0"]
+    assert all(len(s.findall("item")) == 2 and s.findtext(".//selection_number") == "1" for s in sections)
+    idents = [item.get("ident") for item in root.iter("item")]
+    assert len(set(idents)) == 8
+    for item in root.iter("item"):
+        order = [child.tag for child in item]
+        assert order[:3] == ["itemmetadata", "presentation", "resprocessing"]
+        assert set(order[3:]) <= {"itemfeedback"}
+        assert item.findall("resprocessing/respcondition")
+        told = {node.get("ident") for node in item.findall("itemfeedback")}
+        assert {node.get("linkrefid") for node in item.iter("displayfeedback")} == told
+    parts = [(item, part) for first, _ in zip(items[::2], items[1::2], strict=True) for part in first.parts
+             for item in items if item.id == first.id]  # fmt: skip
+    for node, (item, _) in zip(root.iter("item"), parts, strict=True):
+        n = int(node.get("ident")[-1]) - 1
+        part = item.parts[n]
+        html = node.findtext("presentation/material/mattext")
+        assert words(html).startswith(body_of(item)[:150])
+        if part.kind == "numeric":
+            (condition,) = [c for c in node.iter("respcondition") if c.find("setvar") is not None]
+            assert abs(Fraction(condition.findtext(".//varequal")) / part.answer - 1) < Fraction(1, 10**5)
+            low, high = (Fraction(condition.findtext(f".//{tag}")) for tag in ("vargte", "varlte"))
+            assert abs((high - low) / part.answer / 2 - part.tolerance) < Fraction(1, 10**4)
+            said = next(f for f in node.findall("itemfeedback") if f.get("ident") == "general_incorrect_fb")
+            lines = re.findall(r"<li>([\d.]+) ([^ ]+) \((\d+) %\): (.*?)</li>", said.findtext(".//mattext"))
+            assert [(unit, Fraction(share, 100)) for _, unit, share, _ in
+                    ((a, b, int(c), d) for a, b, c, d in lines)] == [(part.unit, r.credit) for r in part.recognised]
+            assert [words(why) for *_, why in lines] == [drawn_words(r.feedback) for r in part.recognised]
+            for (number, *_), one in zip(lines, part.recognised, strict=True):
+                assert abs(Fraction(number) - one.value) <= abs(one.value) * part.tolerance / 100
+        if part.kind == "choice":
+            labels = {r.get("ident"): words(r.findtext(".//mattext")) for r in node.iter("response_label")}
+            assert [*labels.values()] == [drawn_words(option.text) for option in part.options]
+            (condition,) = [c for c in node.iter("respcondition") if c.find("setvar") is not None]
+            right = next(option for option in part.options if option.right)
+            assert labels[condition.findtext(".//varequal")] == drawn_words(right.text)
+
+
+def test_canvas_draws_formulas_itself_where_nothing_else_is_wanted(items):
+    root = bare(unzipped(items, "qti12")["symcomm_quiz/symcomm_quiz.xml"])
+    images = [tag for name, tag in _tags(root.findtext(".//mattext")) if name == "img"]
+    assert images[0] == {"class": "equation_image", "title": "10^9", "src": "/equation_images/10%255E9",
+                         "alt": "LaTeX: 10^9", "data-equation-content": "10^9"}  # fmt: skip
+
+
+def scored(item: ElementTree.Element, answers: dict[str, str]) -> dict[str, object]:
+    """What response processing of QTI 2.1 makes of answers; a small engine of its own."""
+    known: dict[str, object] = {d.get("identifier"): float(d.findtext("defaultValue/value"))
+                                for d in item.findall("outcomeDeclaration") if d.find("defaultValue") is not None}  # fmt: skip
+    right = {d.get("identifier"): d.findtext("correctResponse/value") for d in item.findall("responseDeclaration")}
+
+    def worth(node: ElementTree.Element) -> object:
+        match node.tag:
+            case "correct":
+                return right[node.get("identifier")]
+            case "variable":
+                return answers.get(node.get("identifier"), known.get(node.get("identifier")))
+            case "baseValue":
+                return node.text
+            case "sum":
+                return sum(float(worth(child)) for child in node)
+            case "match":
+                return worth(node[0]) == worth(node[1])
+            case "equal":
+                first, second = (worth(child) for child in node)
+                if second is None:
+                    return False
+                below, above = (float(t) for t in node.get("tolerance").split())
+                a, b = float(first), float(second)
+                if node.get("toleranceMode") == "relative":
+                    return a * (1 - below / 100) <= b <= a * (1 + above / 100)
+                return a - below <= b <= a + above
+        raise AssertionError(node.tag)
+
+    def run(nodes: list[ElementTree.Element]) -> None:
+        for node in nodes:
+            if node.tag == "setOutcomeValue":
+                known[node.get("identifier")] = worth(node[0])
+            elif node.tag == "responseCondition":
+                for branch in node:
+                    if branch.tag == "responseElse" or worth(branch[0]):
+                        run(list(branch)[branch.tag != "responseElse" :])
+                        break
+            else:
+                raise AssertionError(node.tag)
+
+    run(list(item.find("responseProcessing")))
+    shown = [" ".join("".join(f.itertext()).split()) for f in item.findall("modalFeedback")
+             if known.get(f.get("outcomeIdentifier")) == f.get("identifier")]  # fmt: skip
+    return {"score": known["SCORE"], "shown": shown}
+
+
+def test_qti_2_1_scores_the_right_answer_and_each_mistake_as_drawn(items):
+    files = unzipped(items, "qti21")
+    hrefs = {node.get("href") for node in bare(files["imsmanifest.xml"]).iter("file")}
+    assert hrefs == {*files} - {"imsmanifest.xml"}
+    for item in items:
+        root = bare(files[f"items/{item.name}.xml"])
+        rights = {f"R{n}": next((f"C{at}" for at, o in enumerate(p.options, 1) if o.right), None)
+                  or (p.text if p.kind == "numeric" else "8*b") for n, p in enumerate(item.parts, 1)}  # fmt: skip
+        whole = sum(float(part.points) for part in item.parts if part.kind != "symbolic")
+        assert scored(root, rights)["score"] == whole
+        assert scored(root, {})["score"] == 0
+        for n, part in enumerate(item.parts, 1):
+            if part.kind == "numeric":
+                for one in part.recognised:
+                    for near in (0.9992, 1.0008):
+                        result = scored(root, {**rights, f"R{n}": repr(float(one.value) * near)})
+                        lost = float(part.points * (1 - one.credit))
+                        assert result["score"] == pytest.approx(whole - lost)
+                        assert drawn_words(one.feedback) in result["shown"]
+                wrong = scored(root, {**rights, f"R{n}": repr(float(part.answer) * 1.0015)})
+                assert wrong["score"] < whole
+            if part.kind == "choice":
+                for at, option in enumerate(part.options, 1):
+                    result = scored(root, {**rights, f"R{n}": f"C{at}"})
+                    assert result["score"] == whole - (0 if option.right else float(part.points))
+                    assert option.right or drawn_words(option.feedback) in result["shown"]
+
+
+def test_qti_2_1_items_have_their_children_in_order_and_only_allowed_attributes(items):
+    files = unzipped(items, "qti21")
+    ranks = ["responseDeclaration", "outcomeDeclaration", "itemBody", "responseProcessing", "modalFeedback"]
+    for item in items:
+        root = bare(files[f"items/{item.name}.xml"])
+        places = [ranks.index(child.tag) for child in root]
+        assert places == sorted(places)
+        assert not [node.tag for node in root.iter() if {"style", "class", "columnstyle"} & {*node.attrib}]
+        assert not [*root.iter("semantics"), *root.iter("annotation")]
+        assert root.findall(".//math")
+        declared = {d.get("identifier") for d in root.findall("responseDeclaration")}
+        assert {n.get("responseIdentifier") for n in root.iter() if n.get("responseIdentifier")} == declared
+        outcomes = {d.get("identifier") for d in root.findall("outcomeDeclaration")}
+        assert {n.get("identifier") for n in root.iter("setOutcomeValue")} <= outcomes
+    test = bare(files["test.xml"])
+    assert [s.find("selection").get("select") for s in test.iter("assessmentSection")] == ["1", "1", "1"]
+    assert [r.get("identifier") for r in test.iter("assessmentItemRef")] == [item.name for item in items]
+
+
+@given(texts)
+@settings(max_examples=25, deadline=None)
+def test_hostile_texts_arrive_in_qti(text):
+    item = by_hand(text)
+    try:
+        item.check()
+    except DocumentError:
+        return
+    node = next(bare(unzipped((item,), "qti12")["symcomm_quiz/symcomm_quiz.xml"]).iter("item"))
+    assert node.get("title") == f"{item.title}, variant 1"
+    html = node.findtext("presentation/material/mattext")
+    assert words(html).startswith(text)
+    assert next(tag for name, tag in _tags(html) if name == "img")["alt"] == text
+    root = bare(unzipped((item,), "qti21")["items/a_v0001.xml"])
+    assert "".join(root.find("itemBody/div/p").itertext()) == text
+    assert root.find(".//img").attrib == {"src": "../media/ring.svg", "alt": text}
+    assert [*scored(root, {"R1": "257.25"}).values()] == [1.0, [" ".join(f"{text}: {text}".split()), " ".join(text.split())]]

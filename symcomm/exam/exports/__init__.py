@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from symcomm.errors import DocumentError
-from symcomm.exam.exports import moodle, stack
+from symcomm.exam.exports import moodle, qti12, qti21, stack
 from symcomm.exam.exports.item import Item
 
 Files = Mapping[str, bytes]
@@ -29,6 +29,9 @@ EXPORTERS = {
     exporter.name: exporter for exporter in (
         Exporter("moodle", "Moodle XML: numerical, multiple choice, cloze", moodle.files),
         Exporter("stack", "STACK questions as Moodle XML: formulas compared by Maxima", stack.files),
+        Exporter("qti12", "QTI 1.2 for Canvas: a question bank for each question", qti12.files),
+        Exporter("qti12-mathjax", r"The same with \(...\) instead of Canvas' own equations", qti12.with_mathjax),
+        Exporter("qti21", "QTI 2.1: items and a test that draws a variant of each", qti21.files),
     )
 }  # fmt: skip
 

@@ -155,7 +155,7 @@ def identifier(name: str) -> str:
     """A name as the formats allow it; different names stay different.
 
     >>> identifier("peak"), identifier("2 a")
-    ('peak', 'q2_a_e84b72')
+    ('peak', 'q2_a_1f46d0')
     """
     kept = re.sub(r"[^A-Za-z0-9_]+", "_", name)[:40]
     kept = kept if kept[:1].isalpha() else f"q{kept}"
@@ -215,7 +215,7 @@ def shown_in(quantity: Quantity, wanted: str = "") -> tuple[Fraction, str, tuple
     def worse(name: str) -> tuple[bool, bool, bool, int, int]:
         number = abs(value) / names[name]
         long = (number * 10**6).denominator != 1
-        digits = 0 if long else len(number_text(number, Fraction(1)))
+        digits = 12 if long else len(number_text(number, Fraction(1)))
         return name != wanted, long and "i" in name, not 1 <= number < 1000, digits, len(name)
 
     chosen = min(fitting, key=worse)
