@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import base64
+import csv
 import io
+import json
 import re
+import sys
+import types
 import zipfile
 from dataclasses import replace
 from fractions import Fraction
@@ -12,6 +16,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -535,3 +540,191 @@ def test_hostile_texts_arrive_in_qti(text):
     assert "".join(root.find("itemBody/div/p").itertext()) == text
     assert root.find(".//img").attrib == {"src": "../media/ring.svg", "alt": text}
     assert [*scored(root, {"R1": "257.25"}).values()] == [1.0, [" ".join(f"{text}: {text}".split()), " ".join(text.split())]]
+
+
+# -- PrairieLearn -----------------------------------------------------------------------------------
+
+# What the page of PrairieLearn on info.json of a question names.
+INFO = {
+    "type": "object", "additionalProperties": False, "required": ["uuid", "title", "topic", "type"],
+    "properties": {
+        "uuid": {"type": "string", "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"},
+        "type": {"const": "v3"}, "title": {"type": "string", "minLength": 1}, "topic": {"type": "string"},
+        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+        "partialCredit": {"type": "boolean"}, "singleVariant": {"type": "boolean"},
+        "comment": {"type": ["string", "array", "object"]},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Runs ``server.py`` with what the documentation says of the library beside it."""
+    import sympy
+
+    library = types.ModuleType("prairielearn")
+
+    def to_json(value):
+        if not isinstance(value, sympy.Expr):
+            return value
+        assert not value.atoms(sympy.Float)
+        assert all(s.is_positive for s in value.free_symbols)
+        return {"_type": "sympy", "_value": str(value), "_variables": sorted(s.name for s in value.free_symbols)}
+
+    def from_json(value):
+        if isinstance(value, dict):
+            names = {name: sympy.Symbol(name) for name in value["_variables"]}
+            return sympy.parse_expr(value["_value"], local_dict=names)
+        return value
+
+    def set_weighted_score_data(data):
+        scores = data["partial_scores"].values()
+        data["score"] = sum(s["score"] * s["weight"] for s in scores) / sum(s["weight"] for s in scores)
+
+    library.to_json, library.from_json = to_json, from_json
+    library.set_weighted_score_data = set_weighted_score_data
+    monkeypatch.setitem(sys.modules, "prairielearn", library)
+
+    def run(files: dict[str, bytes], group: str) -> dict[str, object]:
+        made: dict[str, object] = {}
+        exec(compile(files[f"prairielearn/{group}/server.py"], "server.py", "exec"), made)
+        return made
+
+    return run
+
+
+def graded(server, seed: int, answer, right: float = 0.0) -> dict[str, object]:
+    data = {"variant_seed": seed, "params": {}, "correct_answers": {}, "feedback": {}}
+    server["generate"](data)
+    data = json.loads(json.dumps(data))  # PrairieLearn keeps it as JSON
+    data |= {"submitted_answers": {} if answer is None else {"a1": answer},
+             "partial_scores": {"a1": {"score": right, "weight": 5}}}  # fmt: skip
+    server["grade"](data)
+    return data
+
+
+def test_a_question_folder_of_prairielearn_grades_what_was_drawn(items, served):
+    files = EXPORTERS["prairielearn"].files("Quiz", items)
+    groups = list(dict.fromkeys(item.group for item in items))
+    assert {name.split("/")[1] for name in files} == {*groups}
+    assert not [data for data in files.values() if b"import symcomm" in data or b"from symcomm" in data]
+    for group in groups:
+        jsonschema.validate(json.loads(files[f"prairielearn/{group}/info.json"]), INFO)
+    numeric = [item for item in items if item.kind == "numeric"]
+    server = served(files, numeric[0].group)
+    for seed, item in enumerate(numeric):
+        (part,) = item.parts
+        data = graded(server, seed, float(part.answer), 1.0)
+        assert data["correct_answers"]["a1"] == pytest.approx(float(part.answer), rel=1e-6)
+        assert (data["score"], data["feedback"]) == (1.0, {})
+        for one in part.recognised:
+            data = graded(server, seed, float(one.value) * 1.0005)
+            assert data["score"] == float(one.credit)
+            assert words(data["feedback"]["a1"]) == drawn_words(one.feedback)
+        assert graded(server, seed, 1.5)["score"] == 0
+        assert graded(server, seed, None)["score"] == 0  # what could not be read
+
+
+def test_a_formula_in_prairielearn_is_compared_by_its_worth(items, served):
+    item = next(item for item in items if item.kind == "symbolic")
+    server = served(EXPORTERS["prairielearn"].files("Quiz", items), item.group)
+
+    def given(text: str) -> dict[str, object]:
+        return {"_type": "sympy", "_value": text, "_variables": ["f", "n_SM", "n_FMA"]}
+
+    data = graded(server, 3, given("n_SM*f*n_FMA"))
+    assert {*data["correct_answers"]["a1"]["_value"].split("*")} == {"2", "f", "n_SM", "n_FMA"}
+    assert (data["score"], data["feedback"]) == (0.5, {"a1": "A multiply-add counts as one operation."})
+    assert graded(server, 0, given("n_SM + f"))["score"] == 0
+
+
+def test_the_page_of_prairielearn_names_every_parameter_it_shows(items, served):
+    files = EXPORTERS["prairielearn"].files("Quiz", items)
+    for item in items:
+        page = files[f"prairielearn/{item.group}/question.html"].decode()
+        variant = served(files, item.group)["VARIANTS"][item.variant - 1]["params"]
+        assert {name for name in re.findall(r"params\.(\w+)", page)} <= {*variant}
+        elements = [tag["answers-name"] for _, tag in _tags(page) if "answers-name" in tag]
+        assert elements == [f"a{n}" for n in range(1, len(item.parts) + 1)]
+        shown = "".join(words(variant[name]) for name in variant if name.startswith("text"))
+        assert shown.replace("$", "") == re.sub(r"\\[()]", "", body_of(item))
+
+
+# -- all --------------------------------------------------------------------------------------------
+
+
+def test_the_outline_has_a_row_for_each_answer(items):
+    data = EXPORTERS["gradescope"].files("Quiz", items)["gradescope.csv"].decode()
+    rows = list(csv.DictReader(io.StringIO(data)))
+    assert [(row["variant"], row["question"], row["points"]) for row in rows] == [
+        (v, q, p) for v in "12" for q, p in (("1", "5"), ("2.1", "4"), ("2.2", "2"), ("3", "3"))
+    ]
+    assert rows[0]["rubric"].startswith("5: right; 2.5: A multiply-add counts as one operation.")
+
+
+def test_the_same_input_gives_the_same_bytes(items):
+    again = draw_items(parse_template(QUIZ), "7", 2)
+    for exporter in EXPORTERS.values():
+        assert exporter.files("Quiz", items) == exporter.files("Quiz", again)
+
+
+def test_a_teacher_registers_an_exporter_of_their_own(monkeypatch, items):
+    monkeypatch.setattr("symcomm.exam.exports.EXPORTERS", dict(EXPORTERS))
+    mine = Exporter("mine", "names", lambda title, items: {"names.txt": "\n".join(i.name for i in items).encode()})
+    register(mine)
+    with pytest.raises(DocumentError, match="there is an exporter 'mine' already"):
+        register(replace(mine, says="others"))
+
+
+def test_raw_html_is_refused_where_it_stands():
+    with pytest.raises(SymcommError, match="</text> is raw HTML") as caught:
+        draw_items(parse_template(QUIZ.replace("`</text>`", "</text>")), "7", 1)
+    assert caught.value.span.line == 6
+
+
+def test_a_document_without_questions_has_nothing_to_export():
+    with pytest.raises(DocumentError, match="asks no question"):
+        draw_items(parse_template("Nothing."), "7", 1)
+
+
+def test_a_tolerance_is_a_share():
+    with pytest.raises(DocumentError, match="a tolerance is a share of the number up to 0.1, not 5"):
+        draw_items(parse_template(QUIZ), "7", 1, Fraction(5))
+
+
+# -- the command ------------------------------------------------------------------------------------
+
+
+def run(*words: str) -> tuple[int, str]:
+    from click.testing import CliRunner
+
+    from symcomm.cli import main
+
+    result = CliRunner().invoke(main, ["exam", *words])
+    return result.exit_code, result.output
+
+
+def test_the_command_writes_what_it_tells(tmp_path):
+    (tmp_path / "quiz.md").write_text(QUIZ)
+    out = tmp_path / "out"
+    code, told = run(str(tmp_path / "quiz.md"), "--variants", "2", "--to", "moodle,prairielearn", "-o", str(out))
+    assert code == 0, told
+    assert "moodle.xml: 3 questions, 2 variants of each, 0.0 MB" in told
+    assert "prairielearn/ (9 files): 3 questions" in told
+    assert sorted(p.name for p in out.iterdir()) == ["moodle.xml", "prairielearn"]
+    assert (out / "prairielearn" / "formula" / "server.py").exists()
+
+
+def test_the_command_says_what_an_export_needs(tmp_path):
+    (tmp_path / "quiz.md").write_text(QUIZ)
+    (tmp_path / "roster.csv").write_text("id,name\na,A\n")
+    code, told = run(str(tmp_path / "quiz.md"), "--roster", str(tmp_path / "roster.csv"), "--to", "moodle")
+    assert (code != 0, "--variants 30 in place of --roster" in told) == (True, True)
+    code, told = run(str(tmp_path / "quiz.md"), "--variants", "0", "--to", "moodle")
+    assert (code != 0, "--variants is 0; at least 1 is drawn" in told) == (True, True)
+
+
+def test_the_command_offers_every_exporter():
+    from symcomm.cli.exam import EXPORTS
+
+    assert {*EXPORTS} == {*EXPORTERS}

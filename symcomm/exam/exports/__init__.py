@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from symcomm.errors import DocumentError
-from symcomm.exam.exports import moodle, qti12, qti21, stack
+from symcomm.exam.exports import gradescope, moodle, prairielearn, qti12, qti21, stack
 from symcomm.exam.exports.item import Item
 
 Files = Mapping[str, bytes]
@@ -32,6 +32,8 @@ EXPORTERS = {
         Exporter("qti12", "QTI 1.2 for Canvas: a question bank for each question", qti12.files),
         Exporter("qti12-mathjax", r"The same with \(...\) instead of Canvas' own equations", qti12.with_mathjax),
         Exporter("qti21", "QTI 2.1: items and a test that draws a variant of each", qti21.files),
+        Exporter("prairielearn", "PrairieLearn: a folder for each question", prairielearn.files),
+        Exporter("gradescope", "An outline of answers and rubrics as CSV", gradescope.files),
     )
 }  # fmt: skip
 
