@@ -111,6 +111,7 @@ def _export(template: Template, names: tuple[str, ...], variants: int, seed: str
     made = [EXPORTERS[export].files(title, items) for export in names]
     write_files({name: data for mine in made for name, data in mine.items()}, output)
     for mine in made:
-        shown = [*mine][0] if len(mine) == 1 else f"{[*mine][0].split('/')[0]}/ ({len(mine)} files)"
+        first = next(iter(mine))
+        shown = first if len(mine) == 1 else f"{first.split('/')[0]}/ ({len(mine)} files)"
         click.echo(f"{output / shown}: {len({i.id for i in items})} questions, {variants} variants of each, "
                    f"{sum(map(len, mine.values())) / 1e6:.1f} MB")  # fmt: skip

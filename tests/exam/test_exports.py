@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from symcomm.errors import DocumentError, SymcommError
 from symcomm.exam.exports import EXPORTERS, Exporter, register
 from symcomm.exam.exports.drawing import draw_items
-from symcomm.exam.exports.item import Item, Medium, Option, Part, Recognised, number_text, shown_in
+from symcomm.exam.exports.item import Item, Medium, QuestionOption, QuestionPart, Recognised, number_text, shown_in
 from symcomm.exam.exports.moodle import FRACTIONS
 from symcomm.form import Num, Power, Product, Ratio, Sym
 from symcomm.problems.problem import parse_template
@@ -110,13 +110,13 @@ def body_of(item: Item) -> str:
     return "".join(drawn_words(block) for block in item.blocks if isinstance(block, str))
 
 
-def accepted(part: Part) -> list[tuple[Fraction, Fraction, Fraction, str]]:
+def accepted(part: QuestionPart) -> list[tuple[Fraction, Fraction, Fraction, str]]:
     """The numbers that earn or explain something: value, tolerance, credit, feedback."""
     every = [(part.answer, Fraction(1), ""), *((r.value, r.credit, r.feedback) for r in part.recognised)]
     return [(v, abs(v) * part.tolerance, c, drawn_words(f)) for v, c, f in every]
 
 
-def same(read: list[tuple[Fraction, Fraction, Fraction, str]], part: Part) -> None:
+def same(read: list[tuple[Fraction, Fraction, Fraction, str]], part: QuestionPart) -> None:
     wanted = accepted(part)
     assert [(one[2], one[3]) for one in read] == [(one[2], one[3]) for one in wanted]
     for (value, spread, _, _), (right, wide, _, _) in zip(read, wanted, strict=True):
@@ -189,7 +189,7 @@ def test_the_number_that_moodle_takes_is_worked_out_by_hand(items):
     rate = float(re.search(r"runs at ([\d.]+) GHz", question.findtext("questiontext/text"))[1]) * 100 * 512 * 2 / 1000
     assert float(question.findtext("answer/text")) == pytest.approx(rate, rel=1e-12)
     assert question.findall("answer")[1].findtext("text") == f"{rate / 2:.12g}"
-    assert [unit.findtext("unit_name") for unit in question.iter("unit")][0] == "TFLOP/s"
+    assert next(unit.findtext("unit_name") for unit in question.iter("unit")) == "TFLOP/s"
 
 
 def test_each_question_has_its_category_with_all_of_its_variants(items):
@@ -212,10 +212,10 @@ def by_hand(text: str, kind: str = "numeric", **changes: object) -> Item:
     from html import escape
 
     said = escape(text)
-    options = (Option(said, True, Fraction(1), ""), Option("other", False, Fraction(0), said))
+    options = (QuestionOption(said, True, Fraction(1), ""), QuestionOption("other", False, Fraction(0), said))
     form = Product((Num(Fraction(8)), Sym("b"), Power(Sym("h"), Num(Fraction(2)))))
     wrong = Recognised(("half",), Fraction(1029, 4), Ratio(form, Num(Fraction(2))), Fraction(1, 2), said)
-    part = Part("a", kind, f"{said}:", Fraction(2), Fraction(1029, 2), "TFLOP", (("TFLOP", Fraction(1)),),
+    part = QuestionPart("a", kind, f"{said}:", Fraction(2), Fraction(1029, 2), "TFLOP", (("TFLOP", Fraction(1)),),
                 Fraction(1, 1000), form, ("b", "h"), (wrong,), options if kind == "choice" else (), said)  # fmt: skip
     picture = Medium("ring.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", text)
     shown = f'<p>{said}</p><p><img src="media:ring.svg" alt="{escape(text, quote=True)}"/></p>'
@@ -224,7 +224,11 @@ def by_hand(text: str, kind: str = "numeric", **changes: object) -> Item:
 
 HOSTILE = ["]]>", "</text>", "{ } ~ # % & \\ / \" ' $ \\( \\[ $$", "{1:NUMERICAL:=2}", "<script>", "\u202eabc\u200f",
            "{{params.x}} {{{x}}}", "%50%", "&lt; &amp;", "'''\\n", "=1+1", "@@PLUGINFILE@@"]  # fmt: skip
-texts = st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=12), st.lists(st.sampled_from(HOSTILE), min_size=1).map(" ".join))
+texts = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.text(min_size=1, max_size=12),
+    st.lists(st.sampled_from(HOSTILE), min_size=1).map(" ".join),
+)
 
 
 @given(texts)
@@ -235,7 +239,7 @@ def test_hostile_texts_arrive_in_moodle_or_are_refused_with_the_place(text):
     try:
         numeric.check()
     except DocumentError as error:
-        assert re.search(r"^a, variant 1: the character U\+[0-9A-F]{4}", str(error))
+        assert re.search(r"^a, variant 1: the character U\+[0-9A-F]{4}", str(error))  # noqa: PT017  (where it is)
         return
     for item in (numeric, choice, several):
         (_, question) = moodle((item,))
@@ -325,8 +329,8 @@ def test_stack_compares_with_the_right_formula_first_and_then_with_each_mistake(
     assert [node.findtext("answertest") for node in nodes] == ["AlgEquiv"] * len(nodes)
     values = {"f": 7, "n_SM": 11, "n_FMA": 13}
     assert maxima_worth(nodes[0].findtext("tans"), values) == 2 * 7 * 11 * 13
-    credits = [Fraction(node.findtext("truescore")) for node in nodes]
-    assert credits == [1, *(one.credit for one in part.recognised)]
+    shares = [Fraction(node.findtext("truescore")) for node in nodes]
+    assert shares == [1, *(one.credit for one in part.recognised)]
     said = [words(node.findtext("truefeedback/text")) for node in nodes]
     assert said == ["", *(drawn_words(one.feedback) for one in part.recognised)]
     mac = next(n for n, one in enumerate(part.recognised, start=1) if one.names == ("flops: mac",))
@@ -409,8 +413,9 @@ def test_canvas_gets_a_group_for_each_answer_with_all_variants(items):
             assert abs((high - low) / part.answer / 2 - part.tolerance) < Fraction(1, 10**4)
             said = next(f for f in node.findall("itemfeedback") if f.get("ident") == "general_incorrect_fb")
             lines = re.findall(r"<li>([\d.]+) ([^ ]+) \((\d+) %\): (.*?)</li>", said.findtext(".//mattext"))
-            assert [(unit, Fraction(share, 100)) for _, unit, share, _ in
-                    ((a, b, int(c), d) for a, b, c, d in lines)] == [(part.unit, r.credit) for r in part.recognised]
+            assert [
+                (unit, Fraction(share, 100)) for _, unit, share, _ in ((a, b, int(c), d) for a, b, c, d in lines)
+            ] == [(part.unit, r.credit) for r in part.recognised]
             assert [words(why) for *_, why in lines] == [drawn_words(r.feedback) for r in part.recognised]
             for (number, *_), one in zip(lines, part.recognised, strict=True):
                 assert abs(Fraction(number) - one.value) <= abs(one.value) * part.tolerance / 100
@@ -431,8 +436,8 @@ def test_canvas_draws_formulas_itself_where_nothing_else_is_wanted(items):
 
 def scored(item: ElementTree.Element, answers: dict[str, str]) -> dict[str, object]:
     """What response processing of QTI 2.1 makes of answers; a small engine of its own."""
-    known: dict[str, object] = {d.get("identifier"): float(d.findtext("defaultValue/value"))
-                                for d in item.findall("outcomeDeclaration") if d.find("defaultValue") is not None}  # fmt: skip
+    defaults = [d for d in item.findall("outcomeDeclaration") if d.find("defaultValue") is not None]
+    known: dict[str, object] = {d.get("identifier"): float(d.findtext("defaultValue/value")) for d in defaults}
     right = {d.get("identifier"): d.findtext("correctResponse/value") for d in item.findall("responseDeclaration")}
 
     def worth(node: ElementTree.Element) -> object:
@@ -539,7 +544,10 @@ def test_hostile_texts_arrive_in_qti(text):
     root = bare(unzipped((item,), "qti21")["items/a_v0001.xml"])
     assert "".join(root.find("itemBody/div/p").itertext()) == text
     assert root.find(".//img").attrib == {"src": "../media/ring.svg", "alt": text}
-    assert [*scored(root, {"R1": "257.25"}).values()] == [1.0, [" ".join(f"{text}: {text}".split()), " ".join(text.split())]]
+    assert [*scored(root, {"R1": "257.25"}).values()] == [
+        1.0,
+        [" ".join(f"{text}: {text}".split()), " ".join(text.split())],
+    ]
 
 
 # -- PrairieLearn -----------------------------------------------------------------------------------
@@ -643,7 +651,7 @@ def test_the_page_of_prairielearn_names_every_parameter_it_shows(items, served):
     for item in items:
         page = files[f"prairielearn/{item.group}/question.html"].decode()
         variant = served(files, item.group)["VARIANTS"][item.variant - 1]["params"]
-        assert {name for name in re.findall(r"params\.(\w+)", page)} <= {*variant}
+        assert set(re.findall(r"params\.(\w+)", page)) <= {*variant}
         elements = [tag["answers-name"] for _, tag in _tags(page) if "answers-name" in tag]
         assert elements == [f"a{n}" for n in range(1, len(item.parts) + 1)]
         shown = "".join(words(variant[name]) for name in variant if name.startswith("text"))
@@ -688,7 +696,7 @@ def test_a_document_without_questions_has_nothing_to_export():
 
 
 def test_a_tolerance_is_a_share():
-    with pytest.raises(DocumentError, match="a tolerance is a share of the number up to 0.1, not 5"):
+    with pytest.raises(DocumentError, match=r"a tolerance is a share of the number up to 0\.1, not 5"):
         draw_items(parse_template(QUIZ), "7", 1, Fraction(5))
 
 

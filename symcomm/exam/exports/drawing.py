@@ -7,21 +7,29 @@ from fractions import Fraction
 
 from symcomm.editions import ONLY
 from symcomm.errors import DocumentError, Span
-from symcomm.exam.exports.item import Item, Medium, Option, Part, Recognised, number_text, shown_in
+from symcomm.exam.exports.item import (
+    Item,
+    Kind,
+    Medium,
+    QuestionOption,
+    QuestionPart,
+    Recognised,
+    number_text,
+    shown_in,
+)
 from symcomm.exam.exports.markup import element, plain_text
 from symcomm.exam.key import Key
 from symcomm.exam.papers import Exam, Paper, PaperPart, check_prose, without_number
-
 from symcomm.exam.roster import numbered
 from symcomm.exam.rubric import credit_of
 from symcomm.form import Form, names
+from symcomm.plots.figure import written
 from symcomm.printing import markdown_maths, markdown_sentence, markdown_text, tex
 from symcomm.problems.figures import Figure
-from symcomm.problems.problem import Ask, Only, Problem, Template, letters
+from symcomm.problems.problem import Ask, Problem, Template, letters
 from symcomm.problems.problem import Item as ProblemItem
 from symcomm.problems.solve import following, picture_of
-from symcomm.plots.figure import written
-from symcomm.render.document import Answer, Heading, LayerTable, Prose
+from symcomm.render.document import Answer, Heading, LayerTable, Only, Prose
 from symcomm.render.prose import InlinePiece, convert
 from symcomm.text.table import Table
 from symcomm.units import Quantity
@@ -38,7 +46,8 @@ def draw_items(
     """All questions of a document in so many variants, question by question.
 
     A recognised answer that is closer to the right one than the tolerance tells apart is left out, and one that is a
-    billion times as large or small. Raises ``DocumentError`` where a document has no questions, or a paper cannot be drawn.
+    billion times as large or small. Raises ``DocumentError`` where a document has no questions, or a paper cannot be
+    drawn.
     """
     if not 0 < tolerance <= Fraction(1, 10):
         raise DocumentError(f"a tolerance is a share of the number up to 0.1, not {float(tolerance):g}")
@@ -103,7 +112,7 @@ def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction, prose: _
             continue
         heading = group[0] if isinstance(group[0], Heading) else None
         title = plain_text(prose(without_number(heading.markdown), heading.span)) if heading else problem.title
-        blocks: list[str | Part] = []
+        blocks: list[str | QuestionPart] = []
         media: list[Medium] = []
         for item in [*before, *(group[1:] if heading else group)]:
             if isinstance(item, Ask):
@@ -116,7 +125,7 @@ def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction, prose: _
                 blocks.append(prose(picture.caption, item.span, inline=False) if picture.caption else "")
             else:
                 blocks.append(_block(item, prose))
-        joined: list[str | Part] = []
+        joined: list[str | QuestionPart] = []
         for block in blocks:
             if joined and isinstance(block, str) and isinstance(joined[-1], str):
                 joined[-1] += block
@@ -132,9 +141,8 @@ def _shown(problem: Problem) -> Iterator[ProblemItem]:
     for item in problem.items:
         if isinstance(item, Only):
             only = item.name
-        elif not only or "paper" in ONLY[only]:
-            if isinstance(item, (Prose, LayerTable, Heading, Ask)) or (isinstance(item, Figure) and item.paper):
-                yield item
+        elif (not only or "paper" in ONLY[only]) and (not isinstance(item, Figure) or item.paper):
+            yield item
 
 
 def _block(item: ProblemItem, prose: _Prose) -> str:
@@ -167,7 +175,7 @@ def _string(made: object) -> str:
 # -- answers ----------------------------------------------------------------------------------------
 
 
-def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iterator[Part]:
+def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iterator[QuestionPart]:
     problem, known = paper.problem, dict[str, Quantity | None]()
     several = {id(ask): (n, len(q.asks)) for q in problem.questions for n, ask in enumerate(q.asks)}
     for part in paper.parts:
@@ -181,14 +189,15 @@ def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iter
 
 def _part(
     problem: Problem, part: PaperPart, answer: Answer, key: Key, number: str, tolerance: Fraction, prose: _Prose
-) -> Part:
+) -> QuestionPart:
     ask, span, quantity = part.ask, part.ask.span, answer.quantity
     notation = answer.derivation.notation
     value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
     scale = quantity.value / value if quantity is not None and value else Fraction(1)
     wrong = []
     for one in (*key.conventions, *key.mistakes):
-        credit = credit_of(*((one.names, ()) if one.convention else ((), one.names)), ask, problem)
+        conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
+        credit = credit_of(conventions, mistakes, ask, problem)
         worth = one.at(key.values) if quantity is not None else None
         said = _sentences(one.says, ask, prose, problem)
         if quantity is None:
@@ -196,11 +205,11 @@ def _part(
         elif worth is not None and worth.unit == quantity.unit and _is_near(worth.value, quantity.value):
             wrong.append(Recognised(one.names, worth.value / scale, one.form, credit, said))
     options = tuple(
-        Option(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
+        QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
                _sentences(choice.says, ask, prose, problem))
         for choice in part.choices
     )  # fmt: skip
-    kind = "choice" if options else "symbolic" if value is None else "numeric"
+    kind: Kind = "choice" if options else "symbolic" if value is None else "numeric"
     form = key.candidates.right
     spoken = [markdown_text(ask.label)] if ask.label else []
     if not options:
@@ -210,7 +219,7 @@ def _part(
     worked = markdown_maths(tex(form, None, notation))
     if value is not None:
         worked += f" = {number_text(value, abs(value) * tolerance)} {_unit_text(unit)}".rstrip()
-    return Part(
+    return QuestionPart(
         part.id, kind, prose(f"{lead}:", span), part.points, value, unit, units, tolerance, form,
         tuple(dict.fromkeys((*names(form), *(n for w in wrong if w.form is not None for n in names(w.form))))),
         _told_apart(value, tolerance, wrong), options, prose(worked, span),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from symcomm.exam.exports.item import Item, Part, number_text
+from symcomm.exam.exports.item import Item, QuestionPart, number_text
 from symcomm.exam.exports.markup import plain_text
 from symcomm.exam.roster import csv_text
 
@@ -23,7 +23,7 @@ def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
     return {"gradescope.csv": csv_text(COLUMNS, rows).encode()}
 
 
-def _row(item: Item, part: Part, number: str) -> list[str]:
+def _row(item: Item, part: QuestionPart, number: str) -> list[str]:
     if part.kind == "numeric":
         assert part.answer is not None
         spread = part.spread(part.answer)

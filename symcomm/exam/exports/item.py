@@ -36,7 +36,7 @@ class Recognised:
 
 
 @dataclass(frozen=True)
-class Option:
+class QuestionOption:
     """One of several answers to choose from."""
 
     text: str
@@ -46,7 +46,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Part:
+class QuestionPart:
     """One answer: what stands before its field, its points, what is right and what is recognised.
 
     ``answer`` is in ``unit``; ``units`` are all in which it may be said, each with what the number is multiplied by.
@@ -64,7 +64,7 @@ class Part:
     form: Form
     symbols: tuple[str, ...]
     recognised: tuple[Recognised, ...]
-    options: tuple[Option, ...]
+    options: tuple[QuestionOption, ...]
     worked: str
 
     @property
@@ -102,14 +102,14 @@ class Item:
     id: str
     variant: int
     title: str
-    blocks: tuple[str | Part, ...]
+    blocks: tuple[str | QuestionPart, ...]
     media: tuple[Medium, ...]
     span: Span | None = None
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[QuestionPart, ...]:
         """The answers, in order."""
-        return tuple(block for block in self.blocks if isinstance(block, Part))
+        return tuple(block for block in self.blocks if isinstance(block, QuestionPart))
 
     @property
     def kind(self) -> str:
@@ -136,7 +136,9 @@ class Item:
         for text in _texts(self):
             found = _REFUSED.search(text)
             if found:
-                said = f"{self.id}, variant {self.variant}: the character U+{ord(found[0]):04X} is in none of the formats"
+                said = (
+                    f"{self.id}, variant {self.variant}: the character U+{ord(found[0]):04X} is in none of the formats"
+                )
                 raise DocumentError(said, self.span, "leave it out")
 
 

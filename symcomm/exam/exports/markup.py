@@ -58,7 +58,9 @@ def tex_of(maths: Element) -> str:
     return " ".join((said or "".join(maths.itertext())).split())
 
 
-def with_tex(html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None) -> str:
+def with_tex(
+    html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None
+) -> str:
     r"""HTML with ``\(...\)`` for formulas, or what ``maths`` makes of TeX and whether it is displayed.
 
     ``picture`` gives the address of a picture by its name.

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
 from symcomm.errors import DocumentError
-from symcomm.exam.exports.item import Item, Option, Part, Recognised, number_text
+from symcomm.exam.exports.item import Item, QuestionOption, QuestionPart, Recognised, number_text
 from symcomm.exam.exports.markup import element, with_tex, xml
 
 FRACTIONS = ("100", "90", "83.33333", "80", "75", "70", "66.66667", "60", "50", "40", "33.33333", "30", "25", "20",
@@ -101,7 +101,7 @@ def without_gaps(text: str) -> str:
     return re.sub(r"\{(?=\d*:[A-Z_]+:)", "&#123;", text)
 
 
-def _numerical(item: Item, part: Part) -> Element:
+def _numerical(item: Item, part: QuestionPart) -> Element:
     made = head(item, text_of(item), worked(item), "numerical")
     for one in (Recognised((), part.answer, None, Fraction(1), ""), *part.recognised):
         assert one.value is not None
@@ -125,7 +125,7 @@ def _numerical(item: Item, part: Part) -> Element:
     return made
 
 
-def _multichoice(item: Item, part: Part) -> Element:
+def _multichoice(item: Item, part: QuestionPart) -> Element:
     made = head(item, text_of(item), worked(item), "multichoice")
     for tag, said in (("single", "true"), ("shuffleanswers", "true"), ("answernumbering", "ABCD"),
                       ("showstandardinstruction", "0")):  # fmt: skip
@@ -153,7 +153,7 @@ def _essay(item: Item) -> Element:
 # -- cloze ------------------------------------------------------------------------------------------
 
 
-def _gap(part: Part, item: Item) -> str:
+def _gap(part: QuestionPart, item: Item) -> str:
     """``{2:NUMERICAL:=2.199:0.01~%50%1.0995:0.01#why}`` behind the words that lead to it."""
     if part.points.denominator != 1:
         raise DocumentError(f"{item.id}: the parts of a cloze question have whole points, not {part.points}", item.span)
@@ -166,14 +166,14 @@ def _gap(part: Part, item: Item) -> str:
     return f"<p>{lead} {{{part.points}:{kind}:{'~'.join(answers)}}}</p>"
 
 
-def _number(one: Recognised, part: Part, item: Item) -> str:
+def _number(one: Recognised, part: QuestionPart, item: Item) -> str:
     assert one.value is not None
     spread = part.spread(one.value)
     said = f"{part.number(one.value)}:{number_text(spread, spread)}"
     return _share(one.credit, item) + said + _because(one.feedback)
 
 
-def _choice(option: Option, item: Item) -> str:
+def _choice(option: QuestionOption, item: Item) -> str:
     return _share(option.credit, item) + _quoted(option.text) + _because(option.feedback)
 
 

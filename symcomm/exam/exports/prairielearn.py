@@ -15,7 +15,7 @@ from math import lcm
 from typing import Any
 
 from symcomm.errors import DocumentError
-from symcomm.exam.exports.item import Item, Part, number_text
+from symcomm.exam.exports.item import Item, QuestionPart, number_text
 from symcomm.exam.exports.markup import with_tex
 from symcomm.exam.exports.spelled import check_names, tree
 from symcomm.form import Sym
@@ -89,7 +89,7 @@ def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
         folder = f"prairielearn/{every[0].group}"
         if len({tuple(_shape(block) for block in item.blocks) for item in every}) > 1:
             raise DocumentError(f"{every[0].id}: its variants have other parts, and share one page", every[0].span)
-        drawn = ",\n".join(f"        {ascii(_variant(item))}" for item in every) + ","
+        drawn = ",\n".join(f"        {_variant(item)!a}" for item in every) + ","
         made |= {
             f"{folder}/info.json": _info(title, every[0]), f"{folder}/question.html": _page(every[0]).encode(),
             f"{folder}/server.py": _SERVER.format(variants=drawn).encode(),
@@ -98,7 +98,7 @@ def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
     return made
 
 
-def _shape(block: str | Part) -> tuple[str, ...]:
+def _shape(block: str | QuestionPart) -> tuple[str, ...]:
     return ("text",) if isinstance(block, str) else (block.kind, *block.symbols)
 
 
@@ -135,7 +135,7 @@ def _page(item: Item) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _input(part: Part, n: int, weight: int) -> str:
+def _input(part: QuestionPart, n: int, weight: int) -> str:
     if part.kind == "choice":
         option = '<pl-answer correct="{{correct}}" feedback="{{feedback}}">{{{text}}}</pl-answer>'
         repeated = f"{{{{#params.options{n}}}}}\n  {option}\n{{{{/params.options{n}}}}}"

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
-from symcomm.exam.exports.item import Item, Part, number_text
+from symcomm.exam.exports.item import Item, QuestionPart, number_text
 from symcomm.exam.exports.markup import element, equation_image, with_tex, xml, zipped
 
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
@@ -162,7 +162,7 @@ def _shows(condition: Element, name: str) -> Element:
                    element("displayfeedback", feedbacktype="Response", linkrefid=name), continue_="Yes")  # fmt: skip
 
 
-def _numbers(part: Part) -> Iterator[Element]:
+def _numbers(part: QuestionPart) -> Iterator[Element]:
     """The numbers that earn all points: the exact one, or what lies around it."""
     for value in (part.answer, *(one.value for one in part.recognised if one.credit == 1)):
         assert value is not None
@@ -173,10 +173,11 @@ def _numbers(part: Part) -> Iterator[Element]:
         yield element("or", _equals(part.number(value)), around)
 
 
-def _explained(part: Part) -> str:
+def _explained(part: QuestionPart) -> str:
     """What recognised answers come of, and what a grader gives for them."""
     lines = (
-        f"<li>{part.number(one.value)} {part.unit} ({number_text(one.credit * 100, Fraction(1))} %): {one.feedback}</li>"
+        f"<li>{part.number(one.value)} {part.unit} ({number_text(one.credit * 100, Fraction(1))} %): "
+        f"{one.feedback}</li>"
         for one in part.recognised if one.credit != 1
     )  # fmt: skip
     return f"<ul>{''.join(lines)}</ul>"

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
-from symcomm.exam.exports.item import Item, Part, number_text
+from symcomm.exam.exports.item import Item, QuestionPart, number_text
 from symcomm.exam.exports.markup import element, with_mathml, xml, zipped
 
 _SPACE = "http://www.imsglobal.org/xsd/imsqti_v2p1"
@@ -114,7 +114,7 @@ def _div(html: str) -> Element:
     return element("div", *with_mathml(html, "../media/{}".format))
 
 
-def _field(part: Part, n: int) -> Element:
+def _field(part: QuestionPart, n: int) -> Element:
     prompt = with_mathml(part.prompt, "../media/{}".format)
     if part.kind == "choice":
         choices = (
@@ -134,7 +134,7 @@ def _choice(at: int) -> str:
     return f"C{at + 1}"
 
 
-def _right(part: Part) -> str:
+def _right(part: QuestionPart) -> str:
     if part.kind == "numeric":
         return part.text
     return next(_choice(at) for at, option in enumerate(part.options) if option.right)
@@ -148,7 +148,7 @@ def _set(name: str, value: Element) -> Element:
     return element("setOutcomeValue", value, identifier=name)
 
 
-def _tests(part: Part, n: int) -> Iterator[tuple[Element, Fraction, str]]:
+def _tests(part: QuestionPart, n: int) -> Iterator[tuple[Element, Fraction, str]]:
     """What is asked of an answer in turn, each with its credit and feedback; the right one first."""
     given = element("variable", identifier=f"R{n}")
     if part.kind == "choice":
@@ -163,7 +163,7 @@ def _tests(part: Part, n: int) -> Iterator[tuple[Element, Fraction, str]]:
             yield _equal(part, one.value, value, given), one.credit, one.feedback
 
 
-def _equal(part: Part, value: Fraction | None, wanted: Element, given: Element) -> Element:
+def _equal(part: QuestionPart, value: Fraction | None, wanted: Element, given: Element) -> Element:
     """A relative tolerance for positive numbers; of others it would be on the wrong side."""
     assert value is not None
     relative = value > 0

@@ -27,8 +27,11 @@ from symcomm.form import (
 )
 
 # What is no symbol in Maxima or in PrairieLearn.
-_TAKEN = frozenset("e i j pi E I pi inf infinity oo gamma beta zeta sin cos tan sec csc cot asin acos atan arcsin arccos "
-                   "arctan sinh cosh tanh exp log ln sqrt abs min max sgn factorial floor ceiling".split())  # fmt: skip
+_TAKEN = frozenset({
+    "e", "i", "j", "pi", "E", "I", "inf", "infinity", "oo", "gamma", "beta", "zeta", "sin", "cos", "tan", "sec", "csc",
+    "cot", "asin", "acos", "atan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "exp", "log", "ln", "sqrt",
+    "abs", "min", "max", "sgn", "factorial", "floor", "ceiling",
+})  # fmt: skip
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)?")
 
 
@@ -74,8 +77,8 @@ def tree(form: Form, item: Item) -> list[Any]:
         case Smallest(choices):
             return ["min", *go(*choices)]
         case Logarithm(inside, base):
-            top = ["log", *go(inside)]
-            return ["over", top, ["log", *go(Num(Fraction(base)))]] if base else top
+            log = ["log", *go(inside)]
+            return ["over", log, ["log", *go(Num(Fraction(base)))]] if base else log
     raise DocumentError(f"{item.id}: a formula with {type(form).__name__} cannot be asked for there", item.span)
 
 

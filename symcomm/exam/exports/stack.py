@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
-from symcomm.exam.exports.item import Item, Part, number_text
+from symcomm.exam.exports.item import Item, QuestionPart, number_text
 from symcomm.exam.exports.markup import element, with_tex, xml
 from symcomm.exam.exports.moodle import PICTURE, category, head, html, worked
 from symcomm.exam.exports.spelled import maxima
@@ -81,7 +81,7 @@ def _set(made: Element, tag: str, text: str) -> None:
     found.text = text
 
 
-def _field(part: Part, n: int) -> str:
+def _field(part: QuestionPart, n: int) -> str:
     return f"<p>{_castext(with_tex(part.prompt, PICTURE))} [[input:ans{n}]] [[validation:ans{n}]]</p>"
 
 
@@ -89,7 +89,7 @@ def _string(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _right(part: Part, item: Item) -> str:
+def _right(part: QuestionPart, item: Item) -> str:
     """The right answer in Maxima; of choices all of them, with which is right."""
     if part.kind == "symbolic":
         return maxima(part.form, item)
@@ -102,7 +102,7 @@ def _right(part: Part, item: Item) -> str:
     return f"[{','.join(rows)}]"
 
 
-def _input(part: Part, n: int) -> Element:
+def _input(part: QuestionPart, n: int) -> Element:
     kind = {"symbolic": "algebraic", "numeric": "numerical", "choice": "radio"}[part.kind]
     told = (("name", f"ans{n}"), ("type", kind), ("tans", f"ta{n}"), ("boxsize", "20"), ("strictsyntax", "1"),
             ("insertstars", "1" if kind == "algebraic" else "0"), ("syntaxhint", ""), ("syntaxattribute", "0"),
@@ -113,7 +113,7 @@ def _input(part: Part, n: int) -> Element:
     return element("input", *(element(tag, said) for tag, said in told))
 
 
-def _answers(part: Part, item: Item) -> Iterator[tuple[str, str, Fraction, str]]:
+def _answers(part: QuestionPart, item: Item) -> Iterator[tuple[str, str, Fraction, str]]:
     """What is compared with: a name, its text in Maxima, the credit, the feedback; the right one first."""
     if part.kind == "choice":
         order = sorted(enumerate(part.options, start=1), key=lambda one: not one[1].right)
@@ -130,7 +130,7 @@ def _score(credit: Fraction) -> str:
     return number_text(credit, Fraction(1, 10**5))
 
 
-def _tree(part: Part, n: int, item: Item) -> Element:
+def _tree(part: QuestionPart, n: int, item: Item) -> Element:
     answers = list(_answers(part, item))
     test = {"symbolic": "AlgEquiv", "numeric": "NumRelative", "choice": "AlgEquiv"}[part.kind]
     options = number_text(part.tolerance, part.tolerance) if part.kind == "numeric" else ""
