@@ -125,13 +125,7 @@ def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction, prose: _
                 blocks.append(prose(picture.caption, item.span, inline=False) if picture.caption else "")
             else:
                 blocks.append(_block(item, prose))
-        joined: list[str | QuestionPart] = []
-        for block in blocks:
-            if joined and isinstance(block, str) and isinstance(joined[-1], str):
-                joined[-1] += block
-            else:
-                joined.append(block)
-        yield Item(asks[0].exam.id, variant, title or asks[0].exam.id, tuple(b for b in joined if b), tuple(media),
+        yield Item(asks[0].exam.id, variant, title or asks[0].exam.id, tuple(b for b in blocks if b), tuple(media),
                    heading.span if heading else asks[0].span)  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import io
 import re
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -58,6 +59,7 @@ def tex_of(maths: Element) -> str:
     return " ".join((said or "".join(maths.itertext())).split())
 
 
+@lru_cache(4096)  # variants share most of their text
 def with_tex(
     html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None
 ) -> str:

@@ -88,8 +88,8 @@ def _question(item: Item) -> Element:
 
 def text_of(item: Item) -> str:
     """The text of a question, with the words that stand before each answer."""
-    pieces = [block if isinstance(block, str) else f"<p>{block.prompt}</p>" for block in item.blocks]
-    return without_gaps(with_tex("".join(pieces), PICTURE))
+    pieces = (block if isinstance(block, str) else f"<p>{block.prompt}</p>" for block in item.blocks)
+    return without_gaps("".join(with_tex(piece, PICTURE) for piece in pieces))
 
 
 def without_gaps(text: str) -> str:

@@ -109,13 +109,12 @@ def _item(item: Item, n: int, mathjax: bool) -> Element:
     part = item.parts[n]
 
     def material(content: str) -> Element:
-        html = with_tex(content, _PICTURE, None if mathjax else equation_image)
-        return element("material", element("mattext", html, texttype="text/html"))
+        return _material([content], mathjax)
 
     pieces = [b if isinstance(b, str) else f"<p><strong>{b.prompt}</strong></p>" for b in item.blocks
               if isinstance(b, str) or b is part]  # fmt: skip
     fields = [("question_type", _TYPES[part.kind]), ("points_possible", _decimal(part.points))]
-    presentation = element("presentation", material("".join(pieces)))
+    presentation = element("presentation", _material(pieces, mathjax))
     conditions: list[Element] = []
     feedback = {"general_fb": f"<p>{part.worked}</p>"}
     if part.kind == "choice":
@@ -151,6 +150,11 @@ def _item(item: Item, n: int, mathjax: bool) -> Element:
         *(element("itemfeedback", element("flow_mat", material(said)), ident=name) for name, said in feedback.items()),
         ident=f"{item.name}_p{n + 1}", title=f"{item.title}, variant {item.variant}",
     )  # fmt: skip
+
+
+def _material(pieces: Sequence[str], mathjax: bool) -> Element:
+    html = "".join(with_tex(piece, _PICTURE, None if mathjax else equation_image) for piece in pieces)
+    return element("material", element("mattext", html, texttype="text/html"))
 
 
 def _equals(text: str) -> Element:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
@@ -110,6 +111,7 @@ def _decimal(number: Fraction) -> str:
     return number_text(number, Fraction(1, 10**5))
 
 
+@lru_cache(4096)  # shared, and never changed after
 def _div(html: str) -> Element:
     return element("div", *with_mathml(html, "../media/{}".format))
 
