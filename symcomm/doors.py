@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from functools import cache, wraps
 from numbers import Integral
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -119,6 +120,8 @@ def _said(value: object) -> str:
         return str(value)
     if isinstance(value, str):
         return f"the text {value[:40]!r}"
+    if isinstance(value, Fraction):
+        return str(value)[:40]
     if isinstance(value, (int, float)):
         return f"the {'number' if isinstance(value, int) else 'float'} {str(value)[:40]}"
     return f"a {kind}" if kind[:1] not in "aeiouAEIOU" else f"an {kind}"

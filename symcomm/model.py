@@ -183,7 +183,8 @@ class Model(DerivedQuantities):
             whole = parse_strategy(whole) if isinstance(whole, str) else whole
             degrees = {name for _, size in whole.mesh if size is not None for name in names(size)} - known.keys()
             if degrees:
-                again = partial(self._alone, degrees, quantity, {"accounting": accounting, "asked": asked, **options})
+                same = {"accounting": accounting, "asked": asked, **options}
+                again = partial(self._alone, {}, degrees, quantity, same)
             said["strategy"] = whole.at(known)
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
@@ -200,11 +201,14 @@ class Model(DerivedQuantities):
         return made
 
     def _alone(
-        self, degrees: Collection[str], quantity: str, said: Mapping[str, Any], known: Mapping[str, Fraction]
-    ) -> Derivation | None:
+        self, made: dict[frozenset[str], Derivation], degrees: Collection[str], quantity: str, said: Mapping[str, Any],
+        known: Mapping[str, Fraction],
+    ) -> Derivation | None:  # fmt: skip
         """What is derived where some degrees turn out to be one: nothing is cut or sent along an axis of one rank."""
-        alone = {name: known[name] for name in degrees if known.get(name) == 1}
-        return self.at(**alone).derive(quantity, **said) if alone else None
+        alone = frozenset(name for name in degrees if known.get(name) == 1)
+        if alone and alone not in made:
+            made[alone] = self.at(**dict.fromkeys(alone, Fraction(1))).derive(quantity, **said)
+        return made.get(alone)
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""

@@ -267,6 +267,8 @@ class Quantity:
         return Quantity(-self.value, self.unit)
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Quantity) and other.unit == self.unit:
+            return other.value == self.value
         try:
             found = self._other(other, self.unit)
         except ValuesError:  # what is no number is not equal to one

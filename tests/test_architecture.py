@@ -53,6 +53,7 @@ FLOORS = {
     "symcomm.problems": 6,
     "symcomm.drawing": 6,
     "symcomm.exam": 6,
+    "symcomm.verification": 6,
     "symcomm.notebook": 6,
     "symcomm.report": 6,
     "symcomm.cli": 7,

@@ -21,10 +21,12 @@ from symcomm.cli.completion import completion
 from symcomm.cli.derive import derive, passes, quantities, schema
 from symcomm.cli.exam import exam
 from symcomm.cli.grade import grade
+from symcomm.cli.practice import practice
 from symcomm.cli.search import search
 from symcomm.cli.shared import shown_text
 from symcomm.cli.show import show
 from symcomm.cli.solve import solve
+from symcomm.cli.verify import verify
 
 _ISSUES = "please report it with the command and the file"
 
@@ -80,5 +82,7 @@ def main(debug: bool) -> None:
     """
 
 
-for _command in (solve, derive, quantities, passes, schema, search, show, check, exam, grade, completion):
+for _command in (
+    solve, derive, quantities, passes, schema, search, show, check, exam, grade, verify, practice, completion,
+):  # fmt: skip
     main.add_command(_command)

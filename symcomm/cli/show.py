@@ -13,7 +13,7 @@ from symcomm.cli.shared import PATH, read_model, reading, write
 if TYPE_CHECKING:
     from symcomm.model import Model
 
-SHOWN = ("text", "json", "svg", "dot")
+SHOWN = ("text", "json", "svg", "dot", "torch")
 
 
 @click.command()
@@ -27,12 +27,18 @@ def show(file: Path, name: str, repeat: str, batch: str, loss: bool, form: str, 
     \b
     symcomm show homework.md
     symcomm show homework.md --to svg -o graph.svg
+    symcomm show homework.md --to torch -o model.py
     """
     model = read_model(file, name, repeat, batch, loss)
     if form in ("svg", "dot"):
         from symcomm import drawing
 
         write(drawing.WRITERS[form](model.graph), output, file)
+    elif form == "torch":
+        from symcomm.verification.module import torch_module
+        from symcomm.verification.sizes import small_sizes
+
+        write(torch_module(model.graph, model.name, values=small_sizes(model.graph, {})).source, output, file)
     elif form == "json":
         import json
 

@@ -232,10 +232,11 @@ class _Builder(Reader):
 
         def finished(t: DraftTensor) -> Tensor:
             axes = tuple(axis(a).name for d in t.dims for a in flatten(d))
+            parts = tuple(len([*flatten(d)]) for d in t.dims)
             families.update(axis(a).name for d in t.dims[: len(t.indices)] for a in flatten(d))
             constant = t.domain != "R" or "mask" in t.name.lower()
             role = t.role or ("constant" if constant and t.name not in said else "input")
-            return Tensor(t.name, axes, role, t.latex, t.shape, t.dtype, t.virtual, source=t.source)
+            return Tensor(t.name, axes, role, t.latex, t.shape, t.dtype, t.virtual, source=t.source, parts=parts)
 
         tensors: dict[str, Tensor] = {}
         families: set[str] = set()

@@ -44,7 +44,7 @@ class Tensor:
 
     ``role`` is ``input``, ``weight``, ``activation``, ``gradient`` or ``constant`` (masks, rotation tables, token ids:
     no gradient). ``virtual`` tensors are never stored: a one-hot matrix stands for its indices. ``of`` names the
-    tensor a gradient belongs to.
+    tensor a gradient belongs to. ``parts`` are how many axes each axis of the author's own is made of, families first.
     """
 
     name: str
@@ -56,6 +56,22 @@ class Tensor:
     virtual: bool = False
     of: str = ""
     source: Span | None = None
+    parts: tuple[int, ...] = ()
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """How many axes each axis of the author's own is made of; one each where no author wrote them.
+
+        >>> Tensor("Q", ("B", "L", "n_H", "H"), "activation", parts=(1, 1, 2)).held, Tensor("x", ("B",), "input").held
+        ((1, 1, 2), (1,))
+        """
+        return self.parts if sum(self.parts) == len(self.axes) else (1,) * len(self.axes)
+
+    @property
+    def own_axes(self) -> tuple[tuple[str, ...], ...]:
+        """The axes behind each axis of the author's own."""
+        starts = [sum(self.held[:n]) for n in range(len(self.held))]
+        return tuple(self.axes[at : at + count] for at, count in zip(starts, self.held, strict=True))
 
 
 @dataclass(frozen=True)

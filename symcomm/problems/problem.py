@@ -72,7 +72,7 @@ MODULE_KEYS = ("model", "module", "dtype", "values", "symbols")  # of a printed 
 WHOLE_KEYS = ("model", "parts", "values", "symbols")  # of a model whose parts are models
 # and the options of the quantity that is asked for
 ASK_KEYS = ("ask", "worksheet", "label", "model", "points", "accounting", "given", "printed", "answer",
-            "divided_by", *ASK_EXAM_KEYS)  # fmt: skip
+            "verify", "divided_by", *ASK_EXAM_KEYS)  # fmt: skip
 
 
 @dataclass(frozen=True)

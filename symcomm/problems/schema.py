@@ -75,6 +75,7 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "parts": ("models that this one is made of", _TEXTS),
     "worksheet": ("the file of a worksheet of one's own, beside this one", {"type": "string"}),
     "label": ("tells the answers of one question apart", _TEXT),
+    "verify": ("a run in PyTorch beside it: of its strategy, or of one that is named", {"type": ["boolean", "string"]}),
     "points": ("the points of this answer", {"type": "integer", "minimum": 0}),
     "given": ("further numbers, with units", {"type": "object", "additionalProperties": _TEXT}),
     "printed": ("what a source prints as the answer", _TEXT),
@@ -114,7 +115,7 @@ def problem_schema() -> Schema:
     """The schema of a block; that of the front matter is its definition ``front_matter``.
 
     >>> sorted(problem_schema()["$defs"])[:3]
-    ['accounting', 'block', 'draw']
+    ['accounting', 'block', 'configuration']
     """
     kinds = ("model", "configuration", "printed_model", "whole_model", "question", "figure", "draw", "mistake")
     one = [{"$ref": f"#/$defs/{name}"} for name in kinds]

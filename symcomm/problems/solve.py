@@ -19,6 +19,7 @@ from symcomm.problems.keys import Known, check_units, convert, merge
 from symcomm.problems.others import others
 from symcomm.problems.printed import compare
 from symcomm.problems.problem import Ask, ModelBlock, Problem
+from symcomm.problems.verified import with_run
 from symcomm.quantities.declared import Option
 from symcomm.render.document import Answer, Block, Document, Given, Picture
 from symcomm.units import Quantity
@@ -159,6 +160,8 @@ def solve(
                 answer = answer_of(problem, asked, models.get(item.model), extra)
                 if problem.detail != "brief":
                     answer = _with_others(problem, asked, models.get(item.model), extra, answer)
+            derived = with_run(problem.file, asked, models.get(item.model), answer.derivation)
+            answer = replace(answer, derivation=derived)
             answers.append(answer)
             if item.model in unread and models[item.model].graph.reading():  # told once, where the model is first used
                 note = f"Read as {models[item.model].graph.reading('`')}."

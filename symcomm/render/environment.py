@@ -41,7 +41,18 @@ def _defused(match: re.Match[str]) -> str:
     return match[1] + (match[2] + "\\" if match[2].isdigit() else "\\" + match[2])
 
 
+def program_text(text: str) -> str:
+    """Plain text in a comment, a docstring or a plain string of a program: nothing in it ends one of them.
+
+    >>> program_text('a\\n"b"')
+    'a  b '
+    """
+    return re.sub(r"[^\w .,:;()+*/=<>^~-]", " ", text)
+
+
 ESCAPES: dict[str, Callable[[str], str]] = {
+    "py": program_text,
+    "sh": program_text,
     "md": markdown_line,
     "tex": tex_text,
     "html": html_text,

@@ -275,7 +275,7 @@ BAD = [
     ({"payload": "0 B"}, "the payload is 0, but it must be positive"),
     ({"ranks": 1}, "one rank has nobody to exchange with: it moves 0 bytes\nhint: give at least two ranks"),
     ({"ranks": 0}, "the ranks is 0, but it must be positive"),
-    ({"ranks": Fraction(5, 2)}, "the ranks is 5/2, but it must be a whole number"),
+    ({"ranks": Fraction(5, 2)}, "ranks is 5/2, but it must be a whole number"),
     ({"payload": 5, "ranks": 8}, "8 chunks are more than the 5 bytes that are to be cut"),
     ({"payload": 16, "ranks": 8, "dtype": "fp32"}, "8 chunks are more than the 4 elements that are to be cut"),
     ({"payload": 7, "ranks": 2, "dtype": "fp16"}, "a payload of 7 B is no whole number of fp16 elements"),
@@ -292,7 +292,7 @@ BAD = [
     ({"algorithm": "hierarchical", "group": 3}, "8 ranks do not divide into groups of g = 3"),
     ({"algorithm": "chain", "chunks": 2_000_000}, "2000000 chunks are more than the 1000000 bytes"),
     ({"ranks": "W"}, "'W' cannot name the ranks: it is the bandwidth of a link in one direction"),
-    ({"bandwidth": 0.5}, "the bandwidth is the float 0.5, which is not exact"),
+    ({"bandwidth": 0.5}, "bandwidth is the float 0.5, but it must be a whole number or a Fraction"),
 ]  # fmt: skip
 
 

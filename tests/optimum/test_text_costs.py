@@ -30,7 +30,7 @@ def test_a_text_with_a_ceiling_or_a_maximum_has_its_whole_optimum():
     ("text", "said"),
     [
         ("n + ", "something is missing after"),
-        ("__import__('os')", "something is missing between"),
+        ("__import__('os')", "a quotation cannot stand here"),
         ("softmax(n)", "unknown function"),
         ("9^9^9^9 n", "two exponents stand above each other"),
         ("n" * 3000, "characters"),

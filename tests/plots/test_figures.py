@@ -48,6 +48,7 @@ KINDS = {
     "roofline": "figure: roofline\nops: Y\ndevice: H100-SXM\n",
     "memory_timeline": "figure: memory_timeline\nstrategy: fully-sharded(8)\n",
     "parallel_block": "figure: parallel_block\nstrategy: cut(D, 8)\n",
+    "evaluation_trace": "figure: evaluation_trace\nformulas: y_1 = (x_1 + x_2)^2\npoint: x_1 = 1, x_2 = 2\n",
     "sharded_timeline": "figure: sharded_timeline\nstrategy: fully-sharded(8)\n",
 }
 

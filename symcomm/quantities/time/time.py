@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
 from symcomm.accounting import Accounting
-from symcomm.derivation import Derivation, Exhibit, Step
+from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import ValuesError, nearest
-from symcomm.form import Form, Sym
+from symcomm.form import Form, Num, Sym
 from symcomm.form import names as names_of
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.quantities.counting.load import ONE_DEVICE, load
@@ -19,6 +20,7 @@ from symcomm.quantities.time.links import linked
 from symcomm.quantities.time.term_texts import exhibit, need, touched
 from symcomm.quantities.time.terms import Terms, TimeWriter
 from symcomm.setting import Setting, Work
+from symcomm.units import Unit
 
 PHASES = {
     "forward": ("forward",),
@@ -87,8 +89,13 @@ def derive(
     if term is not None:
         if term not in TERMS:
             raise ValuesError(f"unknown term '{term[:40]}'", hint=nearest(term, [*TERMS]))
-        chosen = need(getattr(terms, term), f"the {term} term")
-        steps = ending(work, chosen)
+        found = getattr(terms, term)
+        if found is None and term == "network" and strategy is not None:
+            second = Unit.parse("second")
+            reason = Reason("nothing", "Nothing is sent.")
+            steps = [Step("t_network", Num(Fraction(0), second), second, reason)]
+        else:
+            steps = ending(work, need(found, f"the {term} term"))
         kept = [field for field in telling(steps, fields) if field != "time"]
         return with_rates(setting.derivation(f"{title}: {term}", steps, kept, shown), writer)
     need(writer.time("t", terms, what), f"{what.lower()} of {writer.strategy.name.lower()}")

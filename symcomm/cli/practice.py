@@ -1,0 +1,37 @@
+"""``symcomm practice``: scripts that train a model with each kind of parallelism, for students or complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from symcomm.cli.shared import read_model, reading
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@reading
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder of the scripts.")
+@click.option(
+    "--edition",
+    type=click.Choice(["paper", "solution"]),
+    default="solution",
+    show_default=True,
+    help="With gaps for students, or complete.",
+)
+def practice(file: Path, name: str, repeat: str, batch: str, loss: bool, output: Path, edition: str) -> None:
+    """Write practice scripts for the model of a FILE: data, fully sharded, pipeline and tensor parallelism.
+
+    \b
+    symcomm practice homework.md -o scripts/ --edition paper
+    python scripts/check.py
+
+    'check.py' runs them with two and four processes, and compares losses and collectives.
+    """
+    from symcomm.verification import practice as scripts
+
+    model = read_model(file, name, repeat, batch, loss)
+    files = scripts.practice(model, edition)  # type: ignore[arg-type]  # click checked the name
+    for path in scripts.write_practice(files, output):
+        click.echo(str(path))

@@ -1,0 +1,186 @@
+"""``symcomm verify``: a strategy run in PyTorch processes, beside what is derived."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from symcomm.cli.shared import progress_bar, quantities_of, read_model, reading, write
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from symcomm.verification.grid import GridCell
+    from symcomm.verification.verify import Verification
+
+GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!-- end of the grid -->"
+
+
+@click.command()
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@reading
+@click.option("--strategy", default="", help="For instance 'data(2)'; one process where it is left out.")
+@click.option(
+    "--at", multiple=True, metavar="NAME=VALUE,...", help="Sizes: D=16,L=8; small ones where they are left out."
+)
+@click.option("--schedule", default="1f1b", show_default=True, help="Of a pipeline.")
+@click.option("--chunks", default=2, show_default=True, help="Of a rank, for schedules that have several.")
+@click.option("--limit", default=120.0, show_default=True, help="Seconds after which all processes are ended.")
+@click.option("--port", type=int, help="Processes meet at a port of this machine instead of by a file.")
+@click.option("--json", "as_json", is_flag=True, help="For a program.")
+@click.option("--grid", is_flag=True, help="All strategies on two and four processes, of all FILES.")
+@click.option("--asked", is_flag=True, help="Run what the questions of a problem FILE ask for (verify:).")
+@click.option(
+    "--time", "timed", is_flag=True, help="Measure times, fit the machine and predict sizes that were left out."
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file; of a page, the part between the marks.")
+def verify(
+    files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool, strategy: str, at: tuple[str, ...],
+    schedule: str, chunks: int, limit: float, port: int | None, as_json: bool, grid: bool, asked: bool,
+    timed: bool, output: Path | None,
+) -> None:  # fmt: skip
+    """Run the model of a FILE in PyTorch processes and compare what is counted with what is derived.
+
+    \b
+    symcomm verify homework.md --strategy 'tensor(2) + sequence'
+    symcomm verify homework.md --strategy 'pipeline(2, microbatches=4)' --schedule gpipe --at L=8
+
+    Exit status 1 where something is different that no convention explains.
+    """
+    from symcomm.errors import ValuesError
+
+    if len(files) > 1 and not grid:
+        raise ValuesError("several files are for --grid", hint="or verify one after the other")
+    if asked:
+        _end(_asked(files[0], schedule, chunks, limit))
+        return
+    models = [read_model(file, name, repeat, batch, loss) for file in files]
+    values = {symbol: number.value for symbol, number in quantities_of(at).items()}
+    if timed:
+        from symcomm.verification.timing import measure, text
+
+        found = measure(models[0], values)
+        write(json.dumps(found.json(), indent=2) if as_json else text(found), output, files[0])
+        return
+    if grid:
+        from symcomm.verification import grid as grids
+
+        with progress_bar("running") as told:
+            cells = grids.grid(models, limit=max(limit, 300), values=values, told=told)
+        made = json.dumps(grids.json(cells), indent=1, ensure_ascii=False) if as_json else grids.markdown(cells)
+        write(_into(made, output), output)
+        _end(all(cell.found is None or cell.found.holds for cell in cells) and not _failed(cells))
+        return
+    from symcomm.verification.verify import verify as run
+
+    one = run(models[0], strategy or None, values, schedule=schedule, chunks=chunks, limit=limit, port=port)
+    write(json.dumps(one.json(), indent=2, ensure_ascii=False) if as_json else _text(one), output, files[0])
+    _end(one.holds)
+
+
+def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
+    """Runs what the questions of a document want run, and keeps it beside the document; whether all of it holds."""
+    from fractions import Fraction
+
+    from symcomm import __version__
+    from symcomm.errors import DocumentError
+    from symcomm.form import names
+    from symcomm.parallel.strategy import parse_strategy
+    from symcomm.problems.problem import read_problem
+    from symcomm.problems.solve import load_model
+    from symcomm.problems.verified import asked_strategy, cache_path, run_key
+    from symcomm.verification.verify import verify as run
+
+    problem = read_problem(file)
+    runs, holds, torch = {}, True, ""
+    for ask in problem.asks:
+        strategy = asked_strategy(ask)
+        model = load_model(problem, ask.model) if strategy else None
+        if model is None or run_key(model, strategy) in runs:
+            continue
+        degrees = {name: Fraction(2) for form in parse_strategy(strategy).forms for name in names(form)}
+        made = run(model, strategy, degrees, schedule=schedule, chunks=chunks, limit=limit)
+        runs[run_key(model, strategy)] = {key: value for key, value in made.json().items() if key != "calls"}
+        holds, torch = holds and made.holds, made.torch
+        click.echo(f"{strategy}: {'everything is explained' if made.holds else 'there are differences'}")
+    if not runs:
+        raise DocumentError(f"no question of {file} wants to be run", hint="verify: true beside its strategy")
+    kept = {"symcomm": __version__, "torch": torch, "runs": runs}
+    write(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", cache_path(problem.file), file)
+    return holds
+
+
+def _failed(cells: list[GridCell]) -> list[GridCell]:
+    return [cell for cell in cells if cell.found is None and " failed: " in cell.why]
+
+
+def _end(holds: bool) -> None:
+    if not holds:
+        click.get_current_context().exit(1)
+
+
+def _into(made: str, output: Path | None) -> str:
+    """A table in the page it belongs to, where the file is one that marks the place."""
+    if output is None or not output.exists():
+        return made
+    page = output.read_text(encoding="utf-8")
+    if GRID_START not in page or GRID_END not in page:
+        return made
+    before, after = page.partition(GRID_START)[0], page.partition(GRID_END)[2]
+    return f"{before}{GRID_START}\n\n{made}\n{GRID_END}{after}"
+
+
+def _text(found: Verification) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from symcomm.verification.conventions import CONVENTIONS
+    from symcomm.verification.verify import TOLERANCE
+
+    sizes = ", ".join(f"{name} = {size}" for name, size in found.sizes.items())
+    title = f"{found.model}, {found.strategy}: {found.interface}, {_processes(found.ranks)}"
+    table = Table(title=Text(title, style="bold"), title_justify="left", show_edge=False, pad_edge=False)
+    for column in ("", "derived", "measured", "difference", "unit", "explained by"):
+        table.add_column(
+            column, justify="right" if column in ("derived", "measured", "difference") else "left", overflow="fold"
+        )
+    for row in found.rows:
+        cells = (
+            row.what,
+            *map(_number, (row.derived, row.measured, row.difference)),
+            row.unit,
+            ", ".join(row.explained),
+        )
+        table.add_row(*(Text(cell) for cell in cells), style="red" if row.difference else "")
+    out = StringIO()
+    console = Console(file=out, width=140, color_system=None)
+    console.print(table)
+    console.print()
+    console.print(Text(f"sizes: {sizes}; fp32 on the CPU, PyTorch {found.torch}"), soft_wrap=True)
+    if found.ranks > 1:
+        fits = "as" if found.gradient_error <= TOLERANCE else "not as"
+        console.print(
+            Text(f"gradients: {fits} in one process (largest relative difference {found.gradient_error:.1e})"),
+            soft_wrap=True,
+        )
+    for name in found.conventions:
+        console.print(Text(f"{name}: {CONVENTIONS[name].statement}\n  {CONVENTIONS[name].source}"), soft_wrap=True)
+    console.print(
+        Text("Everything is explained." if found.holds else "There are differences that no convention explains."),
+        soft_wrap=True,
+    )
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _number(value: Fraction) -> str:
+    return f"{int(value):,}".replace(",", " ") if value.denominator == 1 else str(value)
+
+
+def _processes(ranks: int) -> str:
+    return "one process" if ranks == 1 else f"{ranks} processes"

@@ -1,0 +1,349 @@
+"""What is derived of a case that is to be run: operations, parameters, saved bytes and calls, of the ranks that count.
+
+A case is a model under a strategy at small sizes, with the way of PyTorch's that runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise, product
+from math import lcm, prod
+from typing import Any
+
+from symcomm.accounting import Accounting
+from symcomm.errors import StrategyError, nearest
+from symcomm.form import evaluate, from_expr, names
+from symcomm.graph.graph import Graph, Op, Tensor
+from symcomm.model import Model
+from symcomm.parallel.placement import PARTIAL, Compute, Plan
+from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.program import pipeline
+from symcomm.program.program import ONE_RANK, program
+from symcomm.program.schedules import USUAL_SCHEDULE, find
+from symcomm.quantities.communication.call import calls
+from symcomm.quantities.counting.flops import is_matrix_product
+from symcomm.quantities.counting.load import load
+from symcomm.setting import Setting
+from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
+from symcomm.verification.launch import RANK_LIMIT, VerificationError
+from symcomm.verification.methods import SCHEDULES, Method, method, shard_rules
+from symcomm.verification.sizes import small_sizes
+
+WIDTH = 4  # bytes of fp32
+
+
+@dataclass(frozen=True)
+class RunCase:
+    """A model, a strategy and numbers, ready to be derived and run."""
+
+    model: Model
+    strategy: Strategy
+    method: Method
+    sizes: Mapping[str, int]
+    mesh: Mapping[str, int]
+    schedule: str
+    stages: int
+    chunks: int
+    microbatches: int
+    accounting: Accounting
+    degrees: Mapping[str, Fraction]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the model."""
+        return self.model.graph
+
+    @property
+    def known(self) -> dict[str, Fraction]:
+        """The sizes and degrees as exact numbers."""
+        return {n: Fraction(v) for n, v in self.sizes.items()} | dict(self.degrees)
+
+    @property
+    def ranks(self) -> int:
+        """The number of processes."""
+        return prod(self.mesh.values())
+
+    @property
+    def inside(self) -> Strategy:
+        """The strategy without its pipeline."""
+        return replace(self.strategy, pipeline=None) if self.strategy.mesh else ONE_RANK
+
+    def number(self, expression: Any) -> Fraction:
+        """The worth of a size."""
+        return evaluate(from_expr(expression), self.known)
+
+    def times(self, region: str) -> Fraction:
+        """How often a region stands."""
+        stands = {r.name: r.times for r in self.graph.regions}
+        return self.known[stands[region]] if stands.get(region) else Fraction(1)
+
+    def shape(self, tensor: Tensor) -> tuple[int, ...]:
+        """The shape of a tensor as the written module holds it."""
+        sizes = ([self.number(self.graph.axes[a].size) for a in axes] for axes in tensor.own_axes)
+        return tuple(int(prod(some, start=Fraction(1))) for some in sizes)
+
+    @property
+    def setting(self) -> Setting:
+        """What quantities are derived from."""
+        return Setting(self.graph, self.accounting, "fp32", self.model.notation, self.known)
+
+    @property
+    def plan(self) -> Plan:
+        """What every rank does in one stage."""
+        return program(self.graph, self.inside, self.accounting).plan
+
+
+def make_case(
+    model: Model, strategy: Strategy | str | None, values: Mapping[str, Fraction], schedule: str, chunks: int
+) -> RunCase:
+    """A case at small sizes; raises ``StrategyError`` for what PyTorch has no way to run."""
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy or ONE_RANK
+    assert isinstance(strategy, Strategy)
+    used = method(strategy)
+    missing = [n for form in strategy.forms for n in names(form) if n not in values]
+    if missing:
+        raise StrategyError(f"{missing[0]} of {strategy.name} has no number", hint=f"--at {missing[0]}=2")
+    degree = {axis: int(evaluate(size, values)) for axis, size in strategy.sizes.items()}
+    mesh = {axis: degree[axis] for axis in reversed(strategy.mesh_order)}
+    stages = microbatches = 1
+    cut = strategy.pipeline
+    if cut is not None:
+        if cut.layers or cut.stages is None:
+            raise StrategyError(
+                "PyTorch runs here a pipeline of stages that are all alike", hint="pipeline(2, microbatches=4)"
+            )
+        stages, microbatches = (int(evaluate(f, values)) for f in (cut.stages, cut.microbatches))
+        if schedule not in SCHEDULES:
+            raise StrategyError(
+                f"torch.distributed.pipelining has no schedule '{schedule[:40]}' here",
+                hint=nearest(schedule, [*SCHEDULES]),
+            )
+        record = find(schedule)
+        chunks = record.fitting(stages, microbatches, chunks if record.chunks is None else None)
+        mesh = {"pipe": stages, **mesh}
+    ranks = prod(mesh.values())
+    if ranks > RANK_LIMIT:
+        raise VerificationError(f"{strategy.name} takes {ranks} processes; at most {RANK_LIMIT} are started",
+                                hint="smaller degrees show the same")  # fmt: skip
+    degrees = {n: values[n] for form in strategy.forms for n in names(form)}
+    own = {n: v for n, v in values.items() if n not in degrees}
+    sizes = small_sizes(model.graph, own, max(2, lcm(*mesh.values()), ranks), microbatches, max(2, stages * chunks))
+    accounting = Accounting.of(**dict(used.accounting))
+    stacked = any(region.times for region in model.graph.regions)
+    if used.name.startswith("fsdp2"):
+        accounting = replace(accounting, gathered_weights="layers" if stacked and resharded(strategy) else "keep")
+    made = RunCase(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting,
+                   degrees)  # fmt: skip
+    pipeline.check_divisible(model.graph, strategy, made.known)
+    return made
+
+
+def resharded(strategy: Strategy) -> bool:
+    """Whether sharded weights are dropped again after the forward pass."""
+    return all("weight" in rule.on for rule in shard_rules(strategy))
+
+
+# -- derived ---------------------------------------------------------------------------------------------
+
+
+def _calls(case: RunCase) -> list[CallEntry]:
+    """Every call that one rank makes in a step; of a pipeline those of all ranks together."""
+    found: list[CallEntry] = []
+    others = case.ranks // case.stages if case.strategy.pipeline is not None else 1
+    for c in calls(case.setting, case.inside) if case.strategy.mesh else ():
+        times = int(case.known[c.region.times] if c.region.times else 1) - (not c.every_layer)
+        if prod(case.mesh[m] for m in c.meshes) == 1 or not times:
+            continue
+        group = "+".join(m for m in case.mesh if m in c.meshes)
+        elements = case.number(c.elements) * others  # of a pipeline, each weight is on one stage
+        found.append(CallEntry(c.kind, c.phase, group, c.tensor, elements, times, times))
+    if case.strategy.pipeline is None:
+        return found
+    homes = [_home(case, s) for s in range(case.stages * case.chunks)]
+    boundaries = sum(a != b for a, b in pairwise(homes)) * others
+    for c in calls(case.setting, case.strategy):
+        if c.kind == "send":
+            elements, count = case.number(c.elements) * boundaries, boundaries * case.microbatches
+            found.append(CallEntry("send", c.phase, "pipe", c.tensor, elements, count))
+    return found
+
+
+def _home(case: RunCase, stage: int) -> int:
+    """The rank that runs a stage."""
+    placement = find(case.schedule).placement
+    every = product(range(case.stages), range(case.chunks))
+    return next(rank for rank, chunk in every if placement.stage(rank, chunk, case.stages) == stage)
+
+
+def derived_flops(case: RunCase) -> Fraction:
+    """The operations of a rank; of a pipeline those of all its stages together."""
+    made = load(case.setting, case.inside)
+    return sum((evaluate(one.flops, case.known) * case.times(one.op.region) for one in made.ops), Fraction(0))
+
+
+def derived_parameters(case: RunCase) -> Fraction:
+    """The parameters of all ranks together."""
+    total = Fraction(0)
+    for weight in case.graph.weights:
+        count = case.number(case.graph.volume(weight.name)) * case.times(case.graph.consumers[weight.name][0].region)
+        for mesh, position in case.plan.placements.get(weight.name, ()):
+            count = count / case.mesh[mesh] if position != PARTIAL else count
+        total += count * (case.ranks // case.stages)
+    return total
+
+
+def without_dropout(graph: Graph) -> Graph:
+    """The graph in which dropout hands its operand on."""
+
+    def off(op: Op) -> Op:
+        masks = [n for n in op.inputs if graph.tensors[n].dtype == "bool" and not graph.tensors[n].virtual]
+        if op.kind != "contraction" or not masks or len(op.inputs) != 2:
+            return op
+        at = 1 - op.inputs.index(masks[0])
+        return replace(op, inputs=(op.inputs[at],), indices=(op.indices[at],), attributes=(("view", True),))
+
+    ops = tuple(map(off, graph.ops))
+    return replace(graph, ops=ops) if ops != graph.ops else graph
+
+
+def derived_saved(case: RunCase, graph: Graph) -> Fraction:
+    """The bytes that eager PyTorch keeps for backward on a rank."""
+    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
+    model = replace(case.model, graph=graph, dtype="fp32", values={})
+    made = model.derive("activation_memory", accounting=said, strategy=case.inside if case.strategy.mesh else None)
+    needed = {*map(str, made.expr.free_symbols)}
+    return Fraction(made.at(**{n: v for n, v in case.known.items() if n in needed}).value)
+
+
+def _routing_flops(case: RunCase) -> Fraction:
+    """The products that bring tokens to experts and back, in both passes, on one rank."""
+    total, made = Fraction(0), case.plan
+    for op in made.graph.ops:
+        if op.attribute("lookup") and not is_matrix_product(op) and _product(op, made.graph):
+            axes = made.graph.index_axes(op)
+            every = {i for ix in (op.output_indices, *op.indices) for i in ix}
+            count = 2 * prod((case.number(made.graph.axes[axes[i]].size) for i in every), start=Fraction(1))
+            total += count / prod(case.mesh[m] for m in made.cuts.get(op.output, {})) * case.times(op.region)
+    return total
+
+
+def _handed_on(case: RunCase) -> dict[str, int]:
+    """For each sum, how many of its operands were reduced and cut just before it."""
+    cut = {c.stored for c in case.plan.collectives if c.kind == "reduce-scatter" and c.phase == "forward"}
+    return {op.output: n for op in case.graph.ops if op.kind == "add" for n in [len(cut & {*op.inputs})] if n > 1}
+
+
+def _product(op: Op, graph: Graph) -> bool:
+    """Whether the written module does an op as a matrix product: those that bring tokens to experts are, too."""
+    if op.kind != "contraction" or len(op.inputs) < 2:
+        return False
+    made = [graph.producers.get(name) for name in op.inputs]
+    ids = any(one is not None and one.kind == "onehot" for one in made)
+    return is_matrix_product(op) or (bool(op.attribute("lookup")) and not ids and not op.attribute("slice"))
+
+
+def _early(case: RunCase) -> tuple[tuple[CallEntry, ...], frozenset[tuple[str, str, str, str]]]:
+    """The calls that would finish partial sums before products read them, and those that are not needed then."""
+    plan, graph = case.plan, case.plan.graph
+    made: dict[tuple[str, str], CallEntry] = {}
+    carried: set[tuple[str, str]] = set()  # (tensor, mesh): partial only because a product passed the sum on
+    spared: set[tuple[str, str, str, str]] = set()
+    for step in plan.steps:
+        if isinstance(step, Compute):
+            for name, stored, layout in zip(step.inputs, step.reads, step.layouts, strict=True):
+                for mesh in (m for m, p in layout if p == PARTIAL):
+                    if (stored, mesh) not in carried and _product(step.op, graph):
+                        elements = case.number(graph.volume(name))
+                        for m, p in layout:
+                            elements = elements / case.mesh[m] if p != PARTIAL else elements
+                        count = int(case.times(step.op.region))
+                        of = graph.tensors[name].of or name
+                        made.setdefault(
+                            (stored, mesh), CallEntry("all-reduce", step.op.phase, mesh, of, elements, count, count)
+                        )
+                    if (stored, mesh) in carried or _product(step.op, graph):
+                        carried |= {(step.makes, m) for m, p in step.output if m == mesh and p == PARTIAL}
+        elif any((step.tensor, m) in carried for m in step.meshes):
+            group = "+".join(m for m in case.mesh if m in step.meshes)
+            name = step.tensor.split(" @ ")[0]
+            spared.add((step.kind, step.phase, group, graph.tensors[name].of or name))
+    return tuple(made.values()), frozenset(spared)
+
+
+def _shapes(case: RunCase) -> dict[str, tuple[int, ...]]:
+    """The shapes of weights as the written module holds them."""
+    return {w.name: case.shape(w) for w in case.graph.weights}
+
+
+def placed_axis(graph: Graph, name: str, position: int) -> int:
+    """The axis of a tensor as it is held behind an axis of the graph.
+
+    Raises ``StrategyError`` where that is the inner part of an axis, which PyTorch cannot cut by itself.
+    """
+    held = graph.tensors[name].held
+    for n in range(len(held)):
+        if sum(held[:n]) == position:
+            return n
+    raise StrategyError(f"{name} is cut inside an axis of the table, which a DTensor cannot hold")
+
+
+def plan_of(model: Model, strategy: str, values: Mapping[str, Fraction]) -> Plan:
+    """The plan of a strategy on a model, as the cases here are planned."""
+    return make_case(model, strategy, values, USUAL_SCHEDULE, 2).plan
+
+
+def derived_bytes(
+    model: Model, strategy: str, values: Mapping[str, Fraction], accounting: Mapping[str, str], *, plain: bool
+) -> dict[str, Fraction]:
+    """The elements that each kind of call moves in a step; not ``plain``: as PyTorch moves them by its conventions."""
+    case = make_case(model, strategy, values, USUAL_SCHEDULE, 2)
+    case = replace(case, accounting=Accounting.of(case.accounting, **accounting))
+    entries, expected, _ = expected_calls(case, context_of(case))
+    found: dict[str, Fraction] = {}
+    for (kind, _, _), (elements, _) in (grouped(entries) if plain else expected).items():
+        found[kind] = found.get(kind, Fraction(0)) + elements
+    return found
+
+
+Key = tuple[str, str, str]
+
+
+def expected_calls(
+    case: RunCase, context: RunContext
+) -> tuple[list[CallEntry], dict[Key, tuple[Fraction, int | None]], dict[Key, list[str]]]:
+    """What is derived, what PyTorch makes of it by its conventions, and which of them changed what."""
+    derived = entries = _calls(case)
+    explained: dict[Key, list[str]] = {}
+    for name in case.method.conventions:
+        made = CONVENTIONS[name].rewrite(entries, context)
+        before, after = grouped(entries), grouped(made)
+        for key in (key for key in after if before.get(key) != after[key]):
+            explained.setdefault(key, []).append(name)
+        entries = made
+    return derived, grouped(entries), explained
+
+
+def _tables(case: RunCase) -> Fraction:
+    """The elements of masks and rotations that the module holds."""
+    found = {n: op.region for op in case.graph.ops if op.kind in ("mask", "rope") for n in op.inputs[1:]}
+    made = {n: region for n, region in found.items() if not case.graph.tensors[n].latex}
+    return sum((case.number(case.graph.volume(n)) * case.times(region) for n, region in made.items()), Fraction(0))
+
+
+def context_of(case: RunCase) -> RunContext:
+    shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
+    early, spared = _early(case)
+    return RunContext(
+        _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, _tables(case), spared
+    )
+
+
+def grouped(entries: list[CallEntry]) -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:
+    found: dict[tuple[str, str, str], tuple[Fraction, int | None]] = {}
+    for e in entries:
+        key = (e.kind, e.phase, e.group)
+        size, count = found.get(key, (Fraction(0), 0))
+        found[key] = (size + e.total, None if count is None or e.calls is None else count + e.calls)
+    return found

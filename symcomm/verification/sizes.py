@@ -1,0 +1,80 @@
+"""Small sizes for a model: what a strategy may cut is divisible, and different axes differ where they can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from symcomm.errors import ValuesError, nearest
+from symcomm.form import names
+from symcomm.graph.axis_roles import batch_axes
+from symcomm.graph.graph import Graph
+from symcomm.setting import Setting
+
+LARGEST = 10**7  # elements of one tensor: more is no small run
+
+
+def small_sizes(
+    graph: Graph, given: Mapping[str, Fraction], unit: int = 2, microbatches: int = 1, layers: int = 2
+) -> dict[str, int]:
+    """Numbers for all sizes of a graph: those that are ``given``, and small ones for the others.
+
+    ``unit`` divides all that may be cut. Raises ``ValuesError`` for an unknown size, and for one that is no whole
+    number.
+
+    >>> from symcomm.model import load
+    >>> small_sizes(load("Computation\\tInput\\tOutput\\ny = xW\\tx [B, D], W [D, F]\\ty [B, F]\\n").graph, {})
+    {'B': 2, 'D': 4, 'F': 6}
+    """
+    symbols = Setting(graph).symbols
+    unknown = [name for name in given if name not in symbols]
+    if unknown:
+        raise ValuesError(f"the model has no size '{unknown[0][:40]}'", hint=nearest(unknown[0], sorted(symbols)))
+    derived = {name for name, _ in graph.relations.equations}
+    free = sorted(symbols - derived | {n for _, f in graph.relations.equations for n in names(f)})
+    times = {region.times for region in graph.regions}
+    batch = {s.name for a in batch_axes(graph) for s in graph.axes[a].size.free_symbols}
+    taps = {
+        s.name for op in graph.ops if op.kind == "convolution"
+        for i in op.indices[1][2:] for s in graph.axes[graph.index_axes(op)[i]].size.free_symbols
+    }  # fmt: skip
+    below, above = set(), set()
+    for axis in graph.axes.values():
+        over, under = axis.size.as_numer_denom()
+        if under.free_symbols:
+            below |= {s.name for s in under.free_symbols}
+            above |= {s.name for s in over.free_symbols}
+    found: dict[str, int] = {}
+    turn = 0
+    for name in free:
+        if name in given:
+            continue
+        if name in times:
+            found[name] = layers
+        elif name in batch:
+            found[name] = unit * microbatches
+        elif name in taps:
+            found[name] = 3
+        elif name in below:
+            found[name] = unit
+        elif name in above:
+            found[name] = 2 * unit
+        else:
+            turn = turn % 4 + 1
+            found[name] = unit * (turn + 1)
+    known = graph.relations.complete({**{n: Fraction(v) for n, v in found.items() if n not in given}, **given})
+    broken = [n for n, v in known.items() if v.denominator != 1 or v < 1]
+    if broken:
+        raise ValuesError(f"{broken[0]} is {known[broken[0]]}, which is no size of an axis")
+    made = {n: int(v) for n, v in known.items() if n in symbols}
+    for tensor in graph.tensors.values():
+        count = 1
+        for name in tensor.axes:
+            size = graph.axes[name].size.subs({s: made[s.name] for s in graph.axes[name].size.free_symbols})
+            if not size.is_Integer or size < 1:
+                raise ValuesError(f"the axis {graph.axes[name].label} of {tensor.name} would have the size {size}",
+                                  hint="give sizes that divide: --at ...")  # fmt: skip
+            count *= int(size)
+        if count > LARGEST and not tensor.virtual:
+            raise ValuesError(f"{tensor.name} would have {count} numbers", hint="small sizes show the same: --at D=16")
+    return dict(sorted(made.items()))

@@ -1,0 +1,292 @@
+"""A strategy run in real PyTorch processes, and what is counted there beside what is derived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from symcomm.errors import StrategyError
+from symcomm.graph.axis_roles import batch_axes
+from symcomm.graph.gradient import gradient_name
+from symcomm.model import Model
+from symcomm.parallel.placement import PARTIAL, Compute
+from symcomm.parallel.strategy import Strategy
+from symcomm.program.program import ONE_RANK
+from symcomm.program.schedules import USUAL_SCHEDULE, find
+from symcomm.verification.conventions import CONVENTIONS
+from symcomm.verification.expected import (
+    WIDTH,
+    RunCase,
+    context_of,
+    derived_flops,
+    derived_parameters,
+    derived_saved,
+    expected_calls,
+    grouped,
+    make_case,
+    placed_axis,
+    resharded,
+    without_dropout,
+)
+from symcomm.verification.launch import TIME_LIMIT, VerificationError, enough_memory, launch
+from symcomm.verification.methods import SCHEDULES, batch_meshes, shard_rules
+from symcomm.verification.module import PlacedMarks, TorchModule, torch_module
+
+TOLERANCE = 2e-4  # of gradients in fp32, against one process
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """One thing that is derived and measured; ``explained`` names the conventions that lie between the two.
+
+    ``expected`` is what is derived, after those conventions.
+    """
+
+    what: str
+    unit: str
+    derived: Fraction
+    expected: Fraction
+    measured: Fraction
+    explained: tuple[str, ...] = ()
+
+    @property
+    def difference(self) -> Fraction:
+        """What no convention explains."""
+        return self.measured - self.expected
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a run showed: a row each for operations, parameters, saved bytes and each kind of call."""
+
+    model: str
+    strategy: str
+    interface: str
+    ranks: int
+    sizes: Mapping[str, int]
+    rows: tuple[ComparedRow, ...]
+    gradient_error: float
+    torch: str
+    calls: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is different, and all ranks learn what one process learns."""
+        return all(row.difference == 0 for row in self.rows) and self.gradient_error <= TOLERANCE
+
+    @property
+    def conventions(self) -> tuple[str, ...]:
+        """The conventions that explain something."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.explained))
+
+    def json(self) -> dict[str, Any]:
+        """The same for a program."""
+        rows = [{k: _plain(v) for k, v in asdict(r).items()} | {"difference": _plain(r.difference)} for r in self.rows]
+        return {
+            "model": self.model, "strategy": self.strategy, "interface": self.interface, "ranks": self.ranks,
+            "sizes": dict(self.sizes), "torch": self.torch, "holds": self.holds, "rows": rows,
+            "gradient_error": self.gradient_error, "calls": [dict(c) for c in self.calls], "notes": list(self.notes),
+            "conventions": {name: CONVENTIONS[name].statement for name in self.conventions},
+        }  # fmt: skip
+
+
+def _plain(number: Any) -> Any:
+    if not isinstance(number, Fraction):
+        return number
+    return int(number) if number.denominator == 1 else str(number)
+
+
+# -- what a rank is told ---------------------------------------------------------------------------------
+
+
+def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
+    """Where a plan has operands and results, for the axes of the mesh that DTensor looks after."""
+    plan, graph = case.plan, case.plan.graph
+    rests: dict[str, list[Any]] = {}
+    for name, layout in plan.placements.items():
+        tensor = graph.tensors.get(name)
+        if tensor is None or tensor.of or tensor.role == "gradient" or tensor.role == "statistic":
+            continue
+        places = dict(layout)
+        rests[name] = [
+            None if m not in places else "any" if places[m] == PARTIAL else placed_axis(graph, name, places[m])
+            for m in meshes
+        ]
+    reads: dict[str, dict[str, list[Any]]] = {}
+    for step in plan.steps:
+        if not isinstance(step, Compute) or step.op.phase != "forward" or step.op.kind == "update":
+            continue
+        if step.part != "whole":
+            raise StrategyError(f"{step.op.output} is reduced along a cut axis, which DTensor does another way")
+        cuts = dict(step.cuts)
+        if step.op.kind == "route" and step.op.output_indices[-3] in cuts.values():
+            raise StrategyError("each rank would route its part of a sequence by itself, which one process does not do",
+                                hint="cut the batch: data(2)")  # fmt: skip
+        for name, indices, layout in zip(step.op.inputs, step.op.indices, step.layouts, strict=True):
+            partial = {m for m, p in layout if p == PARTIAL}
+            said = [
+                "any" if m in partial else None if m not in cuts or cuts[m] not in indices
+                else placed_axis(graph, name, indices.index(cuts[m])) for m in meshes
+            ]  # fmt: skip
+            made = graph.producers.get(name)
+            if made is not None and made.kind == "onehot":
+                name, said = made.inputs[0], [p if p != len(graph.tensors[name].axes) - 1 else None for p in said]
+            reads.setdefault(step.op.output, {})[name] = said
+    passing = [
+        graph.tensors[name].of
+        for name, layout in plan.placements.items()
+        if name == gradient_name(graph.tensors[name].of) and any(m in meshes and p == PARTIAL for m, p in layout)
+    ]
+    return {"rests": rests, "reads": reads, "passing": passing}
+
+
+def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
+    """What the ranks of a run are told."""
+    graph, used = case.graph, case.method.name
+    meshes = [m for m in case.mesh if m in batch_meshes(case.strategy)]
+    sharded = {rule.mesh for rule in shard_rules(case.strategy)}
+    spec: dict[str, Any] = {
+        "method": used, "ranks": case.ranks, "seed": 7, "mesh": [*case.mesh.items()], "source_text": written.source,
+        "sizes": {written.symbols[s]: v for s, v in case.sizes.items() if s in written.symbols},
+        "results": [case.shape(graph.tensors[name]) for name in written.results], "batch_meshes": meshes,
+        "shard_meshes": [m for m in case.mesh if m in sharded or m in meshes], "reshard": resharded(case.strategy),
+    }  # fmt: skip
+    if used == "single":
+        return spec
+    batch = batch_axes(graph)
+
+    def batch_axis(name: str) -> int | None:
+        found = [n for n, a in enumerate(graph.tensors[name].axes) if a in batch]
+        return placed_axis(graph, name, found[0]) if found else None
+
+    spec["batch"] = {"inputs": [*map(batch_axis, written.inputs)], "results": [*map(batch_axis, written.results)]}
+    if "dtensor" in used:
+        spec |= _placed_spec(case, written, [m for m in case.mesh if "+" not in used or m not in spec["shard_meshes"]])
+    if used == "pipelining":
+        if len(graph.regions) > 1:
+            raise StrategyError("only the layers of one table are run as stages", hint="verify one part: --name")
+        name, several = SCHEDULES[case.schedule]
+        stages, layers = case.stages * case.chunks, int(case.times(graph.regions[0].name))
+        if layers % stages:
+            raise StrategyError(f"{layers} layers are not divisible into {stages} chunks of layers",
+                                hint=f"{graph.regions[0].times} is {layers}")  # fmt: skip
+        spec |= {
+            "schedule": name, "several": several, "chunks": case.chunks, "microbatches": case.microbatches,
+            "layers": [layers // stages] * stages, "vee": find(case.schedule).placement.name == "V",
+        }  # fmt: skip
+    return spec
+
+
+def _placed_spec(case: RunCase, written: TorchModule, meshes: list[str]) -> dict[str, Any]:
+    """What a run with DTensor is told besides: where weights are in the module, and where tensors are to be."""
+    weights: dict[str, str] = {}
+    for c in written.classes:
+        stands = f"{c.attribute}.*." if c.region.times else f"{c.attribute}."
+        weights |= {f"{stands if written.stacked else ''}{name}": tensor for tensor, name in c.weights.items()}
+    places = _places(case, meshes)
+    for tensor in weights.values():
+        places["rests"].setdefault(tensor, [None] * len(meshes))
+    tied = [t for t in dict.fromkeys(weights.values()) if [*weights.values()].count(t) > 1]
+    return {**places, "placed_meshes": meshes, "inputs": [*written.inputs], "parameters": weights, "tied": tied}
+
+
+# -- side by side ----------------------------------------------------------------------------------------
+
+
+def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
+    used, context = case.method, context_of(case)
+    together = used.name == "pipelining"  # its stages do not do the same: all ranks are counted together
+    counted = reports if together else reports[:1]
+    total = derived_flops(case) * (case.ranks // case.stages if together else 1)
+    routed = ("routing_by_product",) if context.routing_flops else ()
+    routing = context.routing_flops * (case.ranks // case.stages if together else 1)
+    rows = [ComparedRow("FLOPs" + (", all ranks" if together else ""), "FLOP", total, total + routing,
+                Fraction(sum(sum(r["flops"].values()) for r in counted)), routed)]  # fmt: skip
+    parameters = held = derived_parameters(case)
+    why: tuple[str, ...] = ()
+    for name in used.conventions:
+        other = CONVENTIONS[name].parameters(held, context)
+        held, why = other, (*why, name) if other != held else why
+    rows.append(ComparedRow("parameters, all ranks", "parameters", parameters, held,
+                    Fraction(sum(r["parameters"] for r in reports)), why))  # fmt: skip
+    if reports[0]["saved"] is not None and not context.routing_flops:
+        saved, off = derived_saved(case, case.graph), derived_saved(case, without_dropout(case.graph))
+        rows.append(ComparedRow("saved for backward", "B", saved, off, Fraction(reports[0]["saved"]),
+                                ("dropout_off",) if off != saved else ()))  # fmt: skip
+    if not together:
+        odd = [r for r in reports if (r["flops"], _bytes(r)) != (reports[0]["flops"], _bytes(reports[0]))]
+        rows.append(ComparedRow("ranks unlike the first", "ranks", Fraction(0), Fraction(0), Fraction(len(odd))))
+    entries, expected, explained = expected_calls(case, context)
+    derived = grouped(entries)
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for kind, phase, group, size in (one for report in counted for one in _bytes(report)):
+        found.setdefault((kind, phase, group), []).append(size)
+    for key in dict.fromkeys((*expected, *found)):
+        elements, count = expected.get(key, (Fraction(0), 0))
+        before, calls_before = derived.get(key, (Fraction(0), 0))
+        names, title = tuple(explained.get(key, ())), "{}, {}, over {}".format(*key)
+        got = found.get(key, [])
+        rows.append(ComparedRow(title, "B", before * WIDTH, elements * WIDTH, Fraction(sum(got)), names))
+        if count is not None:
+            rows.append(ComparedRow(f"{title}: calls", "calls", Fraction(calls_before or 0), Fraction(count),
+                            Fraction(len(got)), names))  # fmt: skip
+    return rows
+
+
+def _bytes(report: Mapping[str, Any]) -> list[tuple[str, str, str, int]]:
+    return [(c["kind"], c["phase"], c["group"], c["bytes"]) for c in report["calls"]]
+
+
+def verify(
+    model: Model, strategy: Strategy | str | None = None, values: Mapping[str, Fraction] | None = None, *,
+    schedule: str = USUAL_SCHEDULE, chunks: int = 2, limit: float = TIME_LIMIT, port: int | None = None,
+    fault: Mapping[str, Any] | None = None,
+) -> Verification:  # fmt: skip
+    """Runs a model under a strategy in real processes and sets what they count beside what is derived.
+
+    ``values`` are sizes and degrees; small numbers stand for those that are left out. Everything is in fp32 on the
+    CPU. ``fault`` makes a rank fail or hang, for tests. Raises ``StrategyError`` for what PyTorch has no way to run,
+    ``VerificationError`` where a process fails, hangs for ``limit`` seconds or cannot be started.
+    """
+    prepared = prepare(model, strategy, values, schedule=schedule, chunks=chunks)
+    (reports,) = launch([prepared.spec], limit, port, fault)
+    return prepared.compare(reports)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that is ready to be started: its case and what the ranks are told."""
+
+    case: RunCase
+    spec: Mapping[str, Any]
+
+    def compare(self, reports: list[dict[str, Any]]) -> Verification:
+        """What the ranks counted, beside what is derived."""
+        case = self.case
+        failed = next((r["failed"] for r in reports if "failed" in r), None)
+        if failed:
+            raise VerificationError(f"{case.method.interface} failed: {failed.splitlines()[0][:300]}")
+        error = max(r["gradient_error"] for r in reports)
+        name = case.strategy.name if case.strategy is not ONE_RANK else "one process"
+        return Verification(
+            case.model.name, name, case.method.interface, case.ranks, {**case.mesh, **case.sizes},
+            tuple(_rows(case, reports)), error, reports[0]["torch"], tuple(reports[0]["calls"]),
+        )  # fmt: skip
+
+
+def prepare(
+    model: Model, strategy: Strategy | str | None = None, values: Mapping[str, Fraction] | None = None, *,
+    schedule: str = USUAL_SCHEDULE, chunks: int = 2,
+) -> Prepared:  # fmt: skip
+    """A run that is ready to be started; raises ``StrategyError`` for what PyTorch has no way to run."""
+    case = make_case(model, strategy, values or {}, schedule, chunks)
+    numbers = sum((case.number(case.graph.volume(t)) for t in case.graph.tensors), Fraction(0))
+    enough_memory(int(case.ranks * (numbers * WIDTH * 24 + 3 * 10**8)))
+    return Prepared(case, _spec(case, torch_module(case.graph, model.name, _marks(case))))
+
+
+def _marks(case: RunCase) -> PlacedMarks | None:
+    return PlacedMarks() if "dtensor" in case.method.name else None

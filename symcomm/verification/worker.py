@@ -1,0 +1,715 @@
+"""One rank of some runs in PyTorch: ``python -m symcomm.verification.worker SPEC RANK``.
+
+Reads a specification (JSON), takes part in a few training steps of each run, counts those of the last one, and writes
+what it counted (JSON). It is a process of its own, so that nothing of a run is left when it ends.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+STEPS = 3  # the first ones have set-up traffic: shapes of messages, buckets that are rebuilt
+
+
+class Counter:
+    """What a rank computes, keeps and sends: ``calls`` are (kind, phase, group, elements, bytes, tensor)."""
+
+    phases: dict[int, str]
+
+    def __init__(self, groups: dict[tuple[int, ...], str]) -> None:
+        self.groups, self.phases = groups, {}
+        self.reset()
+
+    def reset(self) -> None:
+        self.phase, self.label, self.on = "forward", "", False
+        self.calls: list[dict[str, Any]] = []
+        self.flops: dict[str, int] = {}
+
+    def call(self, kind: str, tensor: Any, elements: int, ranks: tuple[int, ...]) -> None:
+        if self.on and elements:
+            phase = self.phases.get(tensor.data_ptr(), "backward") if self.phase == "step" else self.phase
+            self.calls.append({
+                "kind": kind, "phase": phase, "group": self.groups.get(ranks, f"ranks {ranks}"), "ranks": len(ranks),
+                "elements": elements, "bytes": elements * tensor.element_size(), "tensor": self.label,
+            })  # fmt: skip
+
+    def mode(self) -> Any:
+        """A dispatch mode that sees each op on tensors as the rank holds them, and each collective of c10d."""
+        import torch
+        import torch.distributed as dist
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.utils._pytree import tree_leaves
+        from torch.utils.flop_counter import flop_registry
+
+        outer = self
+        placed: tuple[type, ...] = ()
+        if dist.is_available():
+            from torch.distributed.tensor import DTensor
+
+            placed = (DTensor,)
+
+        def group_of(arguments: Any) -> tuple[int, ...]:
+            for one in tree_leaves(arguments):
+                if isinstance(one, str) and one in dist.distributed_c10d._world.pg_names.values():
+                    return tuple(dist.get_process_group_ranks(dist.distributed_c10d._resolve_process_group(one)))
+                if isinstance(one, torch.ScriptObject) and "ProcessGroup" in str(one._type()):
+                    return tuple(dist.get_process_group_ranks(dist.ProcessGroup.unbox(one)))
+            return ()
+
+        kinds: dict[str, tuple[str, Callable[[list[Any], list[Any]], int]]] = {
+            # name of the op -> kind, and the elements of the full tensor from its tensors in and out
+            "_c10d_functional.all_reduce": ("all-reduce", _first_in),
+            "_c10d_functional.all_reduce_": ("all-reduce", _first_in),
+            "_c10d_functional.all_gather_into_tensor": ("all-gather", _first_out),
+            "_c10d_functional.reduce_scatter_tensor": ("reduce-scatter", _first_in),
+            "_c10d_functional.all_to_all_single": ("all-to-all", _first_in),
+            "_c10d_functional.broadcast": ("broadcast", _first_in),
+            "c10d.allreduce_": ("all-reduce", _first_in),
+            "c10d._allgather_base_": ("all-gather", _first_in),
+            "c10d._reduce_scatter_base_": ("reduce-scatter", _second_in),
+            "c10d.alltoall_base_": ("all-to-all", _second_in),
+            "c10d.broadcast_": ("broadcast", _first_in),
+            "c10d.send": ("send", _first_in),
+        }
+
+        class CountingMode(TorchDispatchMode):  # type: ignore[misc]  # torch has no type hints here
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                kwargs = kwargs or {}
+                if any(issubclass(t, placed) for t in types):
+                    return NotImplemented
+                found = func(*args, **kwargs)
+                packet = func._overloadpacket
+                if outer.on and packet in flop_registry:
+                    count = flop_registry[packet](*args, **kwargs, out_val=found)
+                    outer.flops[outer.phase] = outer.flops.get(outer.phase, 0) + int(count)
+                name = str(packet)
+                if name in kinds:
+                    kind, elements = kinds[name]
+                    given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+                    made = [t for t in tree_leaves(found) if isinstance(t, torch.Tensor)]
+                    outer.call(kind, given[0], elements(given, made), group_of((args, kwargs)))
+                return found
+
+        return CountingMode()
+
+
+def _first_in(given: list[Any], made: list[Any]) -> int:
+    return int(given[0].numel())
+
+
+def _second_in(given: list[Any], made: list[Any]) -> int:
+    return int(given[1].numel())
+
+
+def _first_out(given: list[Any], made: list[Any]) -> int:
+    return int(made[0].numel())
+
+
+class SavedStorages:
+    """The bytes of unique storages that autograd keeps, without weights and tables."""
+
+    def __init__(self, network: Any, tables: list[Any]) -> None:
+        self.network, self.parts = network, tables
+        self.bytes: dict[int, int] = {}
+        self.alive: list[Any] = []
+        self.tables = {_storage(b).data_ptr() for b in network.buffers()}
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        import torch
+
+        with torch.autograd.graph.saved_tensors_hooks(self.pack, lambda tensor: tensor):
+            yield
+
+    def pack(self, tensor: Any) -> Any:
+        storage = _storage(tensor)
+        weights = {_storage(p).data_ptr() for p in (*self.network.parameters(), *self.parts)}
+        if storage.data_ptr() not in weights | self.tables:
+            self.alive.append(storage)  # one that is freed would give its place to another one
+            self.bytes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+
+def _local(tensor: Any) -> Any:
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def _storage(tensor: Any) -> Any:
+    held = getattr(tensor, "_local_tensor", tensor)
+    return getattr(held, "elem", held).untyped_storage()  # what a collective that runs beside gives has it inside
+
+
+def load_module(path: str) -> Any:
+    """The written module as a Python module."""
+    spec = importlib.util.spec_from_file_location("written", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# -- tensors at their places ----------------------------------------------------------------------------
+
+
+class Places:
+    """Where the tensors of a run are to be: ``read`` brings an operand there, ``rest`` a result.
+
+    A copy that is brought somewhere serves all who need it there in one step, as a gradient is reduced once.
+    """
+
+    def __init__(self, spec: dict[str, Any], mesh: Any, counter: Counter) -> None:
+        self.reads, self.rests, self.mesh, self.counter = spec["reads"], spec["rests"], mesh, counter
+        self.passing = frozenset(spec["passing"])
+        self.copies: dict[Any, Any] = {}
+        self.tables: list[Any] = []  # parts of masks and rotations
+
+    def placements(self, said: list[Any]) -> tuple[Any, ...]:
+        from torch.distributed.tensor import Replicate, Shard
+
+        return tuple(Replicate() if one is None else Shard(one) for one in said)
+
+    def read(self, op: str, name: str, tensor: Any) -> Any:
+        said = self.reads.get(op, {}).get(name)
+        if said is None:
+            return tensor
+        if name in self.passing and all(
+            str(p) == str(q) for p, q in zip(tensor.placements, self.placed(said, tensor), strict=True)
+        ):
+            return tensor  # its gradient may stay a partial sum
+        return self.moved(name, tensor, said)
+
+    def rest(self, name: str, tensor: Any) -> Any:
+        said = self.rests.get(name)
+        if said is None or not hasattr(tensor, "placements"):
+            return tensor
+        if all(
+            one == "any" or str(p) == str(q)
+            for one, p, q in zip(said, tensor.placements, self.placed(said, tensor), strict=True)
+        ):
+            return tensor
+        return self.moved(name, tensor, said)
+
+    def placed(self, said: list[Any], tensor: Any) -> tuple[Any, ...]:
+        wanted = self.placements([None if one == "any" else one for one in said])
+        return tuple(p if one == "any" else q for one, p, q in zip(said, tensor.placements, wanted, strict=True))
+
+    def moved(self, name: str, tensor: Any, said: list[Any]) -> Any:
+        from torch.distributed.tensor import DTensor, Replicate
+
+        table = not isinstance(tensor, DTensor)
+        if table:
+            tensor = DTensor.from_local(tensor, self.mesh, [Replicate()] * self.mesh.ndim, run_check=False)
+        wanted = self.placed(said, tensor)
+        key = (id(tensor), wanted)
+        if key not in self.copies:
+            self.counter.label = name
+            made = tensor.redistribute(placements=wanted)
+            self.counter.label = ""
+            if made.grad_fn is not None:
+                made.grad_fn.register_prehook(lambda grads: setattr(self.counter, "label", name))
+                made.grad_fn.register_hook(lambda a, b: setattr(self.counter, "label", ""))
+            self.copies[key] = (tensor, made)
+            if table:
+                self.tables.append(made)
+        return self.copies[key][1]
+
+
+# -- the ways to run ------------------------------------------------------------------------------------
+
+
+class OneProcess:
+    """One rank's run of a method: ``prepare`` wraps the network, ``step`` does a training step."""
+
+    def __init__(self, spec: dict[str, Any], rank: int) -> None:
+        import torch
+
+        self.spec, self.rank, self.ranks = spec, rank, spec["ranks"]
+        self.module = load_module(spec["source"])
+        torch.manual_seed(spec["seed"])
+        self.network = self.module.model(**spec["sizes"])
+        self.inputs = self.module.example(**spec["sizes"])
+        self.mesh: Any = None
+        self.groups: dict[tuple[int, ...], str] = {}
+        if self.ranks > 1:
+            from torch.distributed.device_mesh import init_device_mesh
+
+            names, sizes = zip(*spec["mesh"], strict=True)
+            self.mesh = init_device_mesh("cpu", sizes, mesh_dim_names=names)
+            every = torch.arange(self.ranks).view(sizes)
+            at = self.mesh.get_coordinate()
+            for count in range(1, len(names) + 1):
+                for some in combinations(range(len(names)), count):
+                    mine = every[tuple(slice(None) if n in some else at[n] for n in range(len(names)))]
+                    self.groups.setdefault(tuple(mine.flatten().tolist()), "+".join(names[n] for n in some))
+        self.counter = Counter(self.groups)
+        self.optimizer: Any = None
+        self.placing(lambda _, op, name, tensor: tensor, lambda _, name, tensor: tensor)
+
+    def placing(self, read: Callable[..., Any], rest: Callable[..., Any]) -> None:
+        """What a placed module calls for each operand and each result."""
+        import torch
+
+        for name in dir(self.module):
+            made: Any = getattr(self.module, name)
+            if isinstance(made, type) and issubclass(made, torch.nn.Module):
+                setattr(made, "read", read)  # noqa: B010  (a written class has no such method of its own)
+                setattr(made, "rest", rest)  # noqa: B010
+
+    def part(self, tensor: Any, meshes: list[str], dim: int = 0) -> Any:
+        """This rank's part of a batch."""
+        for name in meshes:
+            tensor = tensor.chunk(self.mesh[name].size(), dim)[self.mesh[name].get_local_rank()]
+        return tensor
+
+    def gradients_out(self, results: Any) -> list[Any]:
+        import torch
+
+        torch.manual_seed(self.spec["seed"] + 1)
+        if "results" not in self.spec:
+            return [torch.randn_like(r) for r in self.forward()]
+        return [torch.randn(shape) for shape in self.spec["results"]]
+
+    def prepare(self) -> None:
+        """One process: nothing is wrapped."""
+        self.given = [t.detach().requires_grad_(t.is_floating_point()) for t in self.inputs]
+        self.out = self.gradients_out(None)
+
+    def whole(self, parameter: Any) -> Any:
+        return parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
+
+    def forward(self) -> Any:
+        found = self.network(*self.given)
+        return found if isinstance(found, tuple) else (found,)
+
+    def backward(self, results: Any) -> None:
+        import torch
+
+        torch.autograd.backward(list(results), self.out)
+
+    def clear(self) -> None:
+        for p in [*self.network.parameters(), *self.given]:
+            p.grad = None
+
+    def step(self, keeper: SavedStorages | None) -> None:
+        counter = self.counter
+        self.clear()
+        counter.reset()
+        counter.on = True
+        counter.phase = "forward"
+        if keeper is not None:
+            with keeper.watching():
+                results = self.forward()
+        else:
+            results = self.forward()
+        counter.phase = "backward"
+        self.backward(results)
+        del results
+        if self.optimizer is not None:
+            counter.phase = "update"
+            self.optimizer.step()
+        counter.on = False
+
+    gradient_scale = 1.0
+
+    def gradients(self) -> dict[str, Any]:
+        """The whole gradients by the names of parameters."""
+        found = {n: self.whole(p.grad) for n, p in self.network.named_parameters() if p.grad is not None}
+        return {n.replace("module.", ""): g * self.gradient_scale for n, g in found.items()}
+
+
+class Batched(OneProcess):
+    """Each rank has its part of the batch."""
+
+    def prepare(self) -> None:
+        axes, meshes = self.spec["batch"], self.spec["batch_meshes"]
+        self.given = []
+        for tensor, dim in zip(self.inputs, axes["inputs"], strict=True):
+            tensor = self.part(tensor, meshes, dim) if dim is not None else tensor
+            self.given.append(tensor.detach().clone().requires_grad_(tensor.is_floating_point()))
+        self.out = [
+            self.part(g, meshes, dim) if dim is not None else g / self.ranks
+            for g, dim in zip(self.gradients_out(None), axes["results"], strict=True)
+        ]
+
+
+class DataParallel(Batched):
+    """DistributedDataParallel; ``zero1`` shards the states of the optimizer by ZeroRedundancyOptimizer."""
+
+    def prepare(self) -> None:
+        import torch
+        from torch.nn.parallel import DistributedDataParallel
+
+        super().prepare()
+        self.plain = self.network
+        self.network = DistributedDataParallel(self.network)
+        self.gradient_scale = float(self.ranks)
+        if self.spec["method"] == "zero1":
+            from torch.distributed.optim import ZeroRedundancyOptimizer
+
+            self.optimizer = ZeroRedundancyOptimizer(
+                self.network.parameters(), optimizer_class=torch.optim.SGD, lr=0.0, momentum=0.9
+            )
+
+
+class FullySharded(Batched):
+    """``fully_shard`` on each layer, then on the whole; over two axes of the mesh it is hybrid sharding."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.gradient_scale = _sharded(self)
+
+
+def _sharded(run: OneProcess) -> float:
+    """Shards each layer, then the rest of the network; gives the number of ranks over which gradients are a mean."""
+    import torch
+    from torch.distributed.fsdp import fully_shard
+
+    over, again = run.spec["shard_meshes"], run.spec["reshard"]
+    mesh = run.mesh[over[0]] if len(over) == 1 else run.mesh[tuple(over)]
+    for child in run.network.children():
+        for layer in child if isinstance(child, torch.nn.ModuleList) else ():
+            fully_shard(layer, mesh=mesh, reshard_after_forward=again)
+    fully_shard(run.network, mesh=mesh, reshard_after_forward=False)
+    return float(mesh.size())
+
+
+class PlacedRun(OneProcess):
+    """DTensor: weights and inputs are placed, each op finds its operands where the plan reads them."""
+
+    def prepare(self) -> None:
+        import torch
+        from torch.distributed.tensor import distribute_tensor
+
+        spec = self.spec
+        mesh = self.mesh[tuple(spec["placed_meshes"])] if len(spec["placed_meshes"]) < self.mesh.ndim else self.mesh
+        places = Places(spec, mesh, self.counter)
+        self.places = places
+        if hasattr(self.module, "route"):
+            self.module.route = _locally(self.module.route)
+        self.placing(
+            lambda _, op, name, tensor: places.read(op, name, tensor), lambda _, name, tensor: places.rest(name, tensor)
+        )
+        for path, tensor in spec["parameters"].items():
+            for owner, attribute in _owners(self.network, path):
+                said = places.placements(spec["rests"][tensor])
+                parameter = distribute_tensor(getattr(owner, attribute).data, mesh, said)
+                setattr(owner, attribute, torch.nn.Parameter(parameter))
+        self.tied()
+        self.given = []
+        for tensor, name in zip(self.inputs, spec["inputs"], strict=True):
+            value = distribute_tensor(tensor, mesh, places.placements(spec["rests"].get(name) or [None] * mesh.ndim))
+            self.given.append(value.detach().requires_grad_(tensor.is_floating_point()))
+        self.mesh_placed = mesh
+
+    def tied(self) -> None:
+        """Weights that are one stay one."""
+        first: dict[str, Any] = {}
+        for path, tensor in self.spec["parameters"].items():
+            if tensor in self.spec["tied"]:
+                for owner, attribute in _owners(self.network, path):
+                    if tensor in first:
+                        setattr(owner, attribute, first[tensor])
+                    first.setdefault(tensor, getattr(owner, attribute))
+
+    def forward(self) -> Any:
+        self.places.copies.clear()
+        return super().forward()
+
+    def backward(self, results: Any) -> None:
+        import torch
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        out = []
+        on = self.counter.on
+        self.counter.on = False
+        for g, result in zip(self.gradients_out(None), results, strict=True):
+            placements = [Replicate() if p.is_partial() else p for p in result.placements]
+            out.append(distribute_tensor(g, self.mesh_placed, placements))
+        self.counter.on = on
+        torch.autograd.backward(list(results), out)
+        self.places.copies.clear()
+
+
+def _locally(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the parts that a rank holds: each rank routes its own sequences."""
+    from torch.distributed.tensor import DTensor
+
+    def made(gates: Any, *arguments: Any) -> Any:
+        part = function(gates.to_local(), *arguments)
+        return DTensor.from_local(part, gates.device_mesh, gates.placements, run_check=False)
+
+    return made
+
+
+def _owners(network: Any, path: str) -> list[tuple[Any, str]]:
+    """The modules behind ``layers.*.W``, each with the name of the attribute."""
+    *names, attribute = path.split(".")
+    found = [network]
+    for name in names:
+        found = [child for one in found for child in ([*one] if name == "*" else [getattr(one, name)])]
+    return [(one, attribute) for one in found]
+
+
+class Staged(OneProcess):
+    """``torch.distributed.pipelining``: consecutive layers are stages."""
+
+    def prepare(self) -> None:
+        import torch
+        from torch.distributed import pipelining
+
+        spec = self.spec
+        chain: list[Any] = []
+        for child in [*self.network.children()] or [self.network]:
+            chain += [*child] if isinstance(child, torch.nn.ModuleList) else [child]
+        size, at = self.mesh["pipe"].size(), self.mesh["pipe"].get_local_rank()
+        chunks = spec["chunks"]
+        counts = spec["layers"]
+        starts = [sum(counts[:n]) for n in range(len(counts))]
+        vee = spec["vee"]
+        mine = [at + size * c if not vee or c % 2 == 0 else size * (c + 1) - 1 - at for c in range(chunks)]
+        self.parts = torch.nn.ModuleList(torch.nn.Sequential(*chain[starts[s] : starts[s] + counts[s]]) for s in mine)
+        self.numbers = {s: starts[s] for s in mine}
+        self.plain = self.network
+        wrapped: list[Any] = [*self.parts]
+        if spec["batch_meshes"]:
+            from torch.nn.parallel import DistributedDataParallel
+
+            group = self.mesh.get_group(spec["batch_meshes"][0])
+            wrapped = [DistributedDataParallel(p, process_group=group) for p in self.parts]
+            self.gradient_scale = float(self.mesh[spec["batch_meshes"][0]].size())
+        self.network = self.parts
+        group = self.mesh.get_group("pipe")
+        stages = [
+            pipelining.PipelineStage(w, s, size * chunks, torch.device("cpu"), group=group)
+            for w, s in zip(wrapped, mine, strict=True)
+        ]
+        self.batch()
+        record = getattr(pipelining, spec["schedule"])
+        several = chunks > 1 or spec["several"]
+        options = {"loss_fn": lambda out, g: (out * g).sum(), "scale_grads": False}
+        self.schedule = record(stages if several else stages[0], spec["microbatches"], **options)
+        self.first, self.last = 0 in mine, size * chunks - 1 in mine
+        for stage in stages:
+            self.told(stage, "get_fwd_send_ops", "forward")
+            self.told(stage, "get_bwd_send_ops", "backward")
+
+    def told(self, stage: Any, name: str, phase: str) -> None:
+        """Makes known in which phase a message is sent: the schedule sends it later, with others."""
+        make, phases = getattr(stage, name), self.counter.phases
+
+        def made(*arguments: Any) -> Any:
+            operations = make(*arguments)
+            for operation in operations:
+                phases[operation.tensor.data_ptr()] = phase
+            return operations
+
+        setattr(stage, name, made)
+
+    def batch(self) -> None:
+        meshes = self.spec["batch_meshes"]
+        self.given = [self.part(t, meshes, 0).detach().requires_grad_(t.is_floating_point()) for t in self.inputs]
+        self.out = [self.part(g, meshes, 0) for g in self.gradients_out(None)]
+
+    def step(self, keeper: SavedStorages | None) -> None:
+        self.clear()
+        self.counter.reset()
+        self.counter.on = True
+        self.counter.phase = "step"
+        given = self.given if self.first else []
+        target = {"target": self.out[0]} if self.last else {}
+        self.schedule.step(*given, **target)
+        self.counter.on = False
+
+    def gradients(self) -> dict[str, Any]:
+        owned = {id(p): n for n, p in self.plain.named_parameters()}
+        return {owned[id(p)]: p.grad * self.gradient_scale for p in self.parts.parameters() if p.grad is not None}
+
+
+METHODS: dict[str, type[OneProcess]] = {
+    "single": OneProcess, "ddp": DataParallel, "zero1": DataParallel, "fsdp2": FullySharded, "dtensor": PlacedRun,
+    "pipelining": Staged,
+}  # fmt: skip
+
+
+class PlacedAndSharded(PlacedRun):
+    """DTensor inside and ``fully_shard`` over the data around it."""
+
+    def prepare(self) -> None:
+        axes, meshes = self.spec["batch"], self.spec["batch_meshes"]
+        self.inputs = tuple(
+            self.part(t, meshes, dim).clone() if dim is not None else t  # a view would keep the whole batch alive
+            for t, dim in zip(self.inputs, axes["inputs"], strict=True)
+        )
+        super().prepare()
+        self.gradient_scale = _sharded(self)
+
+    def gradients_out(self, results: Any) -> list[Any]:
+        axes, meshes = self.spec["batch"], self.spec["batch_meshes"]
+        return [self.part(g, meshes, dim) if dim is not None else g / self.mesh[meshes[0]].size()
+                for g, dim in zip(super().gradients_out(results), axes["results"], strict=True)]  # fmt: skip
+
+
+METHODS["fsdp2+dtensor"] = PlacedAndSharded
+
+
+def timed(spec: dict[str, Any]) -> dict[str, Any]:
+    """The seconds of a forward and a backward pass in one process: the least of some."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    made = OneProcess(spec, 0)
+    made.network.to(device)
+    made.inputs = tuple(t.to(device) for t in made.inputs)
+    with torch.device(device):
+        made.prepare()
+    found = []
+    for number in range(spec["repeats"] + 2):
+        made.clear()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        made.backward(made.forward())
+        if device == "cuda":
+            torch.cuda.synchronize()
+        if number >= 2:
+            found.append(time.perf_counter() - begin)
+    name = torch.cuda.get_device_name() if device == "cuda" else "one thread of the CPU"
+    return {"seconds": min(found), "device": name}
+
+
+def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+    """What a rank counts in the last of a few steps."""
+    import torch
+
+    if spec["method"] == "time":
+        return timed(spec)
+    alone = OneProcess({**spec, "ranks": 1}, 0)
+    alone.prepare()
+    alone.step(None)
+    reference = alone.gradients()
+    made = METHODS[spec["method"]](spec, rank)
+    made.prepare()
+    keeper = None
+    with made.counter.mode():
+        for number in range(STEPS):
+            parts = made.places.tables if isinstance(made, PlacedRun) else []
+            keeper = (
+                SavedStorages(made.network, parts) if number == STEPS - 1 and spec["method"] != "pipelining" else None
+            )
+            made.step(keeper)
+    found: dict[str, Any] = {
+        "rank": rank, "calls": made.counter.calls, "flops": made.counter.flops,
+        "parameters": sum(_local(p).numel() for p in made.network.parameters()),
+        "saved": sum(keeper.bytes.values()) if keeper is not None else None,
+        "torch": torch.__version__,
+    }  # fmt: skip
+    # Some gradients are zero but for rounding, as those of the keys' bias before a softmax.
+    largest = max(g.abs().max().item() for g in reference.values())
+    errors = [
+        (gradient - reference[name]).abs().max().item() / max(largest / 100, reference[name].abs().max().item())
+        for name, gradient in made.gradients().items()
+    ]
+    found["gradient_error"] = max(errors)
+    if spec["ranks"] == 1:
+        found["peak"] = _peak(made)
+    return found
+
+
+def runs(spec: dict[str, Any], rank: int) -> list[dict[str, Any]]:
+    """What a rank counts in each of some runs; one that fails on its own account is told and the next one begins."""
+    import torch
+
+    torch.set_num_threads(1)
+    if spec["ranks"] > 1:
+        from datetime import timedelta
+
+        import torch.distributed as dist
+
+        limit = timedelta(seconds=spec["limit"])
+        dist.init_process_group("gloo", init_method=spec["meeting"], rank=rank, world_size=spec["ranks"], timeout=limit)
+    fault = spec.get("fault")
+    if fault and rank == fault["rank"]:  # what tests ask for
+        if fault["what"] == "hang":
+            time.sleep(3600)
+        raise RuntimeError("this rank was told to fail")
+    found = []
+    for one in spec["runs"]:
+        try:
+            found.append(run(one, rank))
+        except Exception as error:
+            if len(spec["runs"]) == 1 or one["method"] == "pipelining" or "gloo" in str(error).lower():
+                raise  # other ranks may wait for this one
+            found.append({"rank": rank, "failed": f"{type(error).__name__}: {error}"[:1000]})
+    if spec["ranks"] > 1:
+        dist.barrier()
+        dist.destroy_process_group()
+    return found
+
+
+def _peak(made: OneProcess) -> int:
+    """The most bytes of storages alive at once in a step, weights and inputs included."""
+    import torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    seen: dict[int, tuple[Any, int]] = {}
+    peak = 0
+
+    def add(tensor: Any) -> None:
+        storage = tensor.untyped_storage()
+        seen[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+
+    class Alive(TorchDispatchMode):  # type: ignore[misc]  # torch has no type hints here
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal peak
+            found = func(*args, **(kwargs or {}))
+            for tensor in tree_leaves(found):
+                if isinstance(tensor, torch.Tensor):
+                    add(tensor)
+            for key in [k for k, (ref, _) in seen.items() if ref.expired()]:
+                del seen[key]
+            peak = max(peak, sum(size for _, size in seen.values()))
+            return found
+
+    made.clear()
+    for tensor in (*made.network.parameters(), *made.given, *made.out):
+        add(tensor)
+    with Alive():
+        results = made.forward()
+        made.backward(results)
+    return peak
+
+
+def main(arguments: list[str]) -> int:
+    """Takes part as a rank; what went wrong is written where the launcher finds it."""
+    path, rank = Path(arguments[0]), int(arguments[1])
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    out = path.parent / f"rank{rank}.json"
+    found: dict[str, Any]
+    try:
+        found = {"runs": runs(spec, rank)}
+    except BaseException as error:
+        found = {"error": f"{type(error).__name__}: {error}"[:2000], "trace": traceback.format_exc()[-6000:]}
+    part = out.with_suffix(".part")
+    part.write_text(json.dumps(found), encoding="utf-8")
+    part.replace(out)
+    sys.stdout.flush()
+    if "error" in found:
+        os._exit(1)  # other ranks may never answer
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

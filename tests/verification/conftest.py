@@ -1,0 +1,8 @@
+"""The tables and the NumPy run of the proof stand beside its tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "proof"))

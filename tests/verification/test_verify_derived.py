@@ -1,0 +1,337 @@
+"""What is written, placed and expected for runs in PyTorch; PyTorch itself is not needed here."""
+
+from __future__ import annotations
+
+import ast
+import json
+import socket
+from dataclasses import replace
+from fractions import Fraction
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import HOMEWORK, LAYERS, layer, model
+from symcomm.cli import main
+from symcomm.errors import RenderError, StrategyError, ValuesError
+from symcomm.graph.ops import MAPS
+from symcomm.model import load
+from symcomm.verification import launch
+from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
+from symcomm.verification.emitters import EMITTERS
+from symcomm.verification.expected import context_of, derived_flops, expected_calls, grouped, make_case
+from symcomm.verification.grid import FOUR, TWO, GridCell, markdown
+from symcomm.verification.launch import VerificationError
+from symcomm.verification.methods import METHODS, method
+from symcomm.verification.module import identifier, torch_module
+from symcomm.verification.practice import EXERCISES, practice, write_practice
+from symcomm.verification.sizes import small_sizes
+from symcomm.verification.verify import ComparedRow, Verification
+
+
+def lines(source: str, name: str) -> list[str]:
+    """The lines of a written module that assign a name."""
+    return [line.strip() for line in source.splitlines() if line.strip().startswith(f"{name} =")]
+
+
+def test_every_op_kind_has_an_emitter():
+    assert {kind.name for kind in MAPS} | {"contraction", "add", "convolution", "route", "onehot"} == {*EMITTERS}
+
+
+@pytest.mark.parametrize("path", [HOMEWORK, *LAYERS], ids=lambda p: p.stem)
+def test_an_example_is_written_as_python_with_a_line_a_row(path: Path):
+    graph = model(path).graph
+    source = torch_module(graph).source
+    tree = ast.parse(source)
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert len(classes) == 1 + bool(graph.repeat)
+    source = source.partition("class Model")[0]
+    for op in graph.ops:
+        tensor = graph.tensors[op.output]
+        if tensor.latex and not (op.kind == "layernorm" and path.stem == "encoder"):  # there its gain follows
+            assert len(lines(source, identifier(op.output))) == 1, op.output
+
+
+def test_the_lines_of_the_homework_are_those_that_one_would_write():
+    source = torch_module(model(HOMEWORK).graph).source
+    assert lines(source, "Q") == ["Q = x @ self.W_Q  # Q: B × L × D"]
+    assert lines(source, "Score_i") == [
+        "Score_i = torch.softmax((Q_i @ K_i.mT) / math.sqrt(self.H), dim=-1)  # Score_i: n_H × B × L × L"
+    ]
+    assert lines(source, "Z") == ["Z = Z_i.permute(1, 2, 0, 3).flatten(2, 3)  # Z: B × L × D"]
+
+
+@given(st.text(max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_any_name_becomes_one_python_name(name: str):
+    made = identifier(name)
+    assert made.isidentifier()
+    assert made.isascii()
+    assert identifier(name, [made]) != made
+
+
+HOSTILE = 'x"""\n__import__("os").system("true")\n#'
+
+
+def test_a_title_cannot_leave_its_docstring():
+    graph = load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n").graph
+    tree = ast.parse(torch_module(graph, HOSTILE).source)
+    calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    assert "__import__" not in calls
+
+
+def test_what_only_names_weights_is_not_written():
+    graph = replace(model(HOMEWORK).graph, flow=False)
+    with pytest.raises(RenderError, match="not what feeds what"):
+        torch_module(graph)
+
+
+# -- sizes ------------------------------------------------------------------------------------------------
+
+
+def test_small_sizes_keep_the_relations_and_what_is_given():
+    sizes = small_sizes(model(HOMEWORK).graph, {"L": Fraction(5)}, unit=4)
+    assert sizes["L"] == 5
+    assert sizes["D"] == sizes["n_H"] * sizes["H"]
+    assert sizes["B"] % 4 == sizes["n_H"] % 4 == 0
+
+
+@pytest.mark.parametrize(
+    ("given_sizes", "said"),
+    [
+        ({"Q": Fraction(2)}, "the model has no size 'Q'"),
+        ({"L": Fraction(3, 2)}, "L is 3/2, which is no size of an axis"),
+        ({"L": Fraction(10**6), "B": Fraction(100)}, r"Score_i·7 would have \d+ numbers|x would have \d+ numbers"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(given_sizes: dict[str, Fraction], said: str):
+    with pytest.raises(ValuesError, match=said):
+        small_sizes(model(HOMEWORK).graph, given_sizes)
+
+
+# -- what is expected -------------------------------------------------------------------------------------
+
+
+def calls(name: str, strategy: str, schedule: str = "1f1b") -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:
+    case = make_case(model(HOMEWORK) if name == "homework" else layer(name), strategy, {}, schedule, 2)
+    return expected_calls(case, context_of(case))[1]
+
+
+def test_a_rank_of_tensor_parallelism_computes_its_part_of_the_operations():
+    one = make_case(model(HOMEWORK), None, {}, "1f1b", 2)
+    two = make_case(model(HOMEWORK), "tensor(2)", dict.fromkeys((), Fraction(1)), "1f1b", 2)
+    assert one.sizes == two.sizes
+    assert derived_flops(one) == 2 * derived_flops(two)
+
+
+def test_a_pipeline_sends_one_boundary_less_where_its_chunks_meet_on_a_rank():
+    elements = {s: calls("homework", "pipeline(2, microbatches=4)", s)["send", "forward", "pipe"] for s in
+                ("1f1b", "interleaved", "zb-v")}  # fmt: skip
+    # 8 · 6 · 32 numbers over each boundary, in 4 messages: 1 boundary, 3 of 4 chunks, and 2 where the V turns.
+    assert elements == {"1f1b": (1536, 4), "interleaved": (4608, 12), "zb-v": (3072, 8)}
+
+
+def test_the_rows_of_a_weight_are_filled_up_for_all_ranks():
+    made = CONVENTIONS["padded_rows"].rewrite(
+        [
+            CallEntry("all-gather", "forward", "data", "W", Fraction(35)),
+            CallEntry("send", "forward", "pipe", "x", Fraction(9)),
+        ],
+        RunContext({"W": (7, 5)}, {"data": 4}),
+    )
+    assert [e.elements for e in made] == [40, 9]  # 8 rows of 5
+
+
+def test_a_partial_sum_is_reduced_before_a_product_reads_it():
+    case = make_case(layer("mixture-of-experts"), "tensor(2)", {}, "1f1b", 2)
+    raw = grouped(expected_calls(case, context_of(case))[0])
+    made = calls("mixture-of-experts", "tensor(2)")
+    experts = 2 * case.number(case.graph.volume("Y_e"))  # in two layers
+    assert made["all-reduce", "forward", "tensor"][0] == experts
+    assert raw["all-reduce", "forward", "tensor"][0] == 2 * case.number(case.graph.volume("y"))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name"),
+    [("data(2)", "ddp"), ("zero-1(2)", "zero1"), ("fully-sharded(2)", "fsdp2"), ("hybrid-sharded(2, 2)", "fsdp2"),
+     ("context(2)", "dtensor"), ("fully-sharded(2) + tensor(2)", "fsdp2+dtensor"),
+     ("pipeline(2) + data(2)", "pipelining")],
+)  # fmt: skip
+def test_a_strategy_is_run_by_its_part_of_pytorch(strategy: str, name: str):
+    from symcomm.parallel.strategy import parse_strategy
+
+    assert method(parse_strategy(strategy)).name == name
+    assert name in {one.name for one in METHODS}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "schedule", "said"),
+    [
+        ("data(16)", "1f1b", "Data takes 16 processes; at most 8 are started"),
+        ("data(k)", "1f1b", "k of Data has no number"),
+        ("zero-1(2) + tensor(2)", "1f1b", "PyTorch has no way here to run ZeRO-1"),
+        ("pipeline(layers=1:1, microbatches=2)", "1f1b", "a pipeline of stages that are all alike"),
+        ("pipeline(2, microbatches=4)", "dualpipe", "has no schedule 'dualpipe' here"),
+    ],
+)
+def test_what_cannot_be_run_is_told(strategy: str, schedule: str, said: str):
+    with pytest.raises((StrategyError, VerificationError), match=said):
+        make_case(model(HOMEWORK), strategy, {}, schedule, 2)
+
+
+# -- what is found ----------------------------------------------------------------------------------------
+
+
+def found(*rows: ComparedRow, error: float = 0.0) -> Verification:
+    return Verification("m", "Data", "DistributedDataParallel", 2, {"B": 2}, rows, error, "2.13.0")
+
+
+SAME = ComparedRow("FLOPs", "FLOP", Fraction(8), Fraction(8), Fraction(8))
+EXPLAINED = ComparedRow("all-gather", "B", Fraction(35), Fraction(40), Fraction(40), ("padded_rows",))
+OTHER = ComparedRow("all-gather", "B", Fraction(35), Fraction(40), Fraction(41), ("padded_rows",))
+
+
+def test_a_run_holds_where_nothing_is_left_unexplained():
+    assert found(SAME, EXPLAINED).holds
+    assert not found(SAME, OTHER).holds
+    assert not found(SAME, error=0.01).holds
+    assert found(SAME, OTHER).json()["rows"][1]["difference"] == 1
+    json.dumps(found(SAME, EXPLAINED).json())
+
+
+def test_the_grid_is_a_table_with_the_conventions_below():
+    cells = [GridCell("m", "data(2)", "", found(SAME)), GridCell("n", "data(2)", "", found(EXPLAINED)),
+             GridCell("m", "tensor(2)", "", None, "no pair"), GridCell("n", "tensor(2)", "", found(OTHER))]  # fmt: skip
+    number = [*CONVENTIONS].index("padded_rows") + 1
+    text = markdown(cells)
+    assert f"| `data(2)` | DistributedDataParallel | = | = ({number}) |" in text
+    assert f"| `tensor(2)` | DistributedDataParallel | – | ≠ ({number}) |" in text
+    assert f"- ({number}) *padded_rows*" in text
+
+
+def test_the_grid_runs_two_and_four_processes():
+    for runs, ranks in ((TWO, 2), (FOUR, 4)):
+        for strategy, schedule in runs:
+            if "expert" not in strategy:
+                assert make_case(model(HOMEWORK), strategy, {}, schedule or "1f1b", 2).ranks == ranks
+
+
+# -- errors before anything is started ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def version(said: str | None) -> None:
+        def answer(name: str) -> str:
+            if said is None:
+                raise metadata.PackageNotFoundError(name)
+            return said
+
+        monkeypatch.setattr(launch.metadata, "version", answer)
+
+    return version
+
+
+def test_pytorch_that_is_missing_or_too_old_is_told(installed: Any):
+    installed(None)
+    with pytest.raises(VerificationError) as told:
+        launch.torch_version()
+    assert str(told.value) == "PyTorch is not installed\nhint: pip install 'symcomm[torch]'"
+    installed("2.1.0")
+    with pytest.raises(VerificationError, match=r"PyTorch 2\.1\.0 is too old"):
+        launch.torch_version()
+    installed("2.13.0+cpu")
+    assert launch.torch_version() == "2.13.0+cpu"
+
+
+def test_verify_without_pytorch_ends_with_status_2_and_leaves_no_file(installed: Any, tmp_path: Path):
+    installed(None)
+    out = tmp_path / "out.json"
+    result = CliRunner().invoke(main, ["verify", str(HOMEWORK), "--strategy", "data(2)", "--json", "-o", str(out)])
+    assert result.exit_code == 2
+    assert "PyTorch is not installed" in result.output
+    assert not out.exists()
+
+
+def test_a_port_in_use_is_told():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(VerificationError, match=f"port {port} is in use"):
+            launch.free_port(port)
+
+
+def test_too_little_memory_is_told():
+    with pytest.raises(VerificationError, match=r"the run needs about 1000000\.0 GB, but .* GB of memory are free"):
+        launch.enough_memory(10**15)
+
+
+# -- practice -----------------------------------------------------------------------------------------------
+
+
+def test_the_solution_has_no_gaps_and_the_paper_has_them():
+    solution, paper = (practice(model(HOMEWORK), edition) for edition in ("solution", "paper"))
+    assert [*solution] == [*paper]
+    assert not [name for name, text in solution.items() if "TODO" in text]
+    gaps = {name: text.count("NotImplementedError") for name, text in paper.items() if "TODO" in text}
+    assert gaps == {"question3_dp.py": 2, "question3_fsdp.py": 2, "question3_pp.py": 3, "question3_tp.py": 2}
+    assert "DistributedDataParallel(net)" not in paper["question3_dp.py"]
+    assert {name: text for name, text in paper.items() if "question3" not in name} == {
+        name: text for name, text in solution.items() if "question3" not in name
+    }
+
+
+def test_the_check_knows_what_each_exercise_moves():
+    tree = ast.parse(practice(model(HOMEWORK))["check.py"])
+    derived = next(ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.Assign)
+                   and isinstance(n.targets[0], ast.Name) and n.targets[0].id == "DERIVED")  # fmt: skip
+    assert [*derived] == [*EXERCISES]
+    sizes = small_sizes(model(HOMEWORK).graph, {}, 4, 4, 4)
+    n = sizes["N_layer"]
+    tokens = sizes["B"] * sizes["L"] * sizes["D"] * 4
+    weights = 12 * sizes["D"] ** 2 * 4 * n
+    assert derived["dp"]["2"] == derived["dp"]["4"] == {"all-reduce": weights}
+    assert derived["fsdp"]["2"] == {"all-gather": 2 * weights, "reduce-scatter": weights}
+    assert derived["pp"] == {"2": {"send": 2 * tokens}, "4": {"send": 6 * tokens}}
+    # Two sums in either pass of a layer, but the first layer's input needs no gradient.
+    assert derived["tp"]["4"] == {"all-reduce": (4 * n - 1) * tokens}
+
+
+def test_the_weights_are_cut_where_tensor_parallelism_cuts_them():
+    text = practice(model(HOMEWORK))["question3_tp.py"]
+    assert "CUT = {'W_Q': 1, 'W_K': 1, 'W_V': 1, 'W_O': 0, 'W_1': 1, 'W_2': 0}" in text
+    grouped_heads = practice(layer("grouped-query-attention"))["question3_tp.py"]
+    assert "module.n_kv //= ranks" in grouped_heads
+    assert "module.n_H //= ranks" in grouped_heads
+
+
+def test_a_model_that_is_no_stack_has_no_exercises():
+    with pytest.raises(RenderError, match="the exercises train a stack of layers; language model is none"):
+        practice(layer("language-model"))
+
+
+def test_scripts_are_written_whole_and_launchers_may_be_run(tmp_path: Path):
+    folder = tmp_path / "scripts"
+    write_practice({"a.py": "pass\n", "b.sh": "true\n"}, folder)
+    assert sorted(p.name for p in folder.iterdir()) == ["a.py", "b.sh"]
+    assert (folder / "b.sh").stat().st_mode & 0o111
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(RenderError, match="cannot be written"):
+        write_practice({"a.py": ""}, blocked)
+    result = CliRunner().invoke(main, ["practice", str(HOMEWORK), "-o", str(folder), "--edition", "paper"])
+    assert result.exit_code == 0, result.output
+    assert (folder / "question3_tp.sh").exists()
+
+
+def test_show_writes_a_module(tmp_path: Path):
+    result = CliRunner().invoke(main, ["show", str(HOMEWORK), "--to", "torch"])
+    assert result.exit_code == 0
+    ast.parse(result.output)
+    assert "SIZES = dict(" in result.output

@@ -1,0 +1,59 @@
+"""What is written as a PyTorch module computes what the NumPy run of the graph does, gradients included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from proof_reference import EPSILON_VALUE, Sizes, outside, run
+from proof_tables import ALL, graph
+from torch_source import filled, loaded
+
+from symcomm.verification.module import torch_module
+
+torch: Any = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize("layer", ALL)
+def test_a_written_module_and_its_gradients_equal_the_numpy_run(layer: str, tmp_path: Path, monkeypatch) -> None:
+    both = graph(layer)
+    sizes = Sizes(both, ALL[layer].values((2,)))
+    given = outside(sizes)
+    given |= {n: np.ones_like(a) for n, a in given.items() if both.tensors[n].dtype == "bool"}  # no dropout
+    given |= {
+        n: np.eye(*a.shape, 1)[:, 0] if a.ndim > 1 else np.eye(len(a))[0]
+        for n, a in given.items()
+        if n.startswith("first(")
+    }
+    found = run(sizes, given)
+    made = torch_module(both.forward())
+    module = loaded(made.source, tmp_path)
+    module.EPSILON = EPSILON_VALUE
+    torch.set_default_dtype(torch.float64)
+    try:
+        numbers = {
+            name: int(value)
+            for symbol, value in sizes.numbers.items()
+            for name in [made.symbols.get(symbol.name)]
+            if name
+        }
+        network = module.model(**numbers)
+        weights = filled(network, made, given, torch)
+        inputs = {name: torch.tensor(given[name]) for name in made.inputs}
+        trained = {n: t.requires_grad_() for n, t in inputs.items() if both.tensors[n].role == "input"}
+        results = network(*inputs.values())
+    finally:
+        torch.set_default_dtype(torch.float32)
+    results = results if isinstance(results, tuple) else (results,)
+    for name, result in zip(made.results, results, strict=True):
+        assert np.allclose(result.detach().numpy().reshape(found[name].shape), found[name], rtol=1e-8, atol=1e-10), name
+    given_gradients = [
+        torch.tensor(given[f"d({n})"]).reshape(r.shape) for n, r in zip(made.results, results, strict=True)
+    ]
+    torch.autograd.backward(results, given_gradients)
+    for name, tensor in {**weights, **trained}.items():
+        wanted = found[f"d({name})"]
+        assert np.allclose(tensor.grad.numpy().reshape(wanted.shape), wanted, rtol=1e-7, atol=1e-9), name
