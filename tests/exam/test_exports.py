@@ -30,6 +30,7 @@ from symcomm.form import Num, Power, Product, Ratio, Sym
 from symcomm.problems.problem import parse_template
 from symcomm.units import Quantity
 
+DATA = Path(__file__).parents[1] / "data" / "exports"
 QUIZ = r"""---
 title: Quiz 2/3
 draw: {k: {powers_of: 2, from: 2, to: 16}, f: {from: 1.1, to: 2.4, step: 0.1, unit: GHz}}
@@ -736,3 +737,16 @@ def test_the_command_offers_every_exporter():
     from symcomm.cli.exam import EXPORTS
 
     assert {*EXPORTS} == {*EXPORTERS}
+
+
+def test_moodle_questions_have_the_elements_of_questions_that_moodle_accepted(items):
+    choice = replace(by_hand("x", "choice"), media=())
+    for name, ours in (("moodle", (*items, choice)), ("stack", items)):
+        accepted = ElementTree.parse(DATA / f"{name}.xml").getroot()
+        wanted = {q.get("type"): {child.tag for child in q} for q in accepted}
+        for question in moodle(ours, name):
+            kind = question.get("type")
+            mine = {child.tag for child in question}
+            optional = {"tags", "info", "idnumber", "defaultgrade", "units", "hint"}
+            if kind != "category":
+                assert mine - optional == wanted[kind] - optional, kind
