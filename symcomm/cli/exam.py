@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from symcomm.cli.shared import comma, progress_bar
 
+if TYPE_CHECKING:
+    from symcomm.problems.problem import Template
+
 FORMATS = ("pdf", "md", "html", "tex", "json", "csv")
+EXPORTS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn", "gradescope")
 
 
 @click.command()
@@ -17,8 +22,9 @@ FORMATS = ("pdf", "md", "html", "tex", "json", "csv")
 @click.option("--roster", type=click.Path(path_type=Path), help="A CSV file with the columns id, name, seat.")
 @click.option("--seed", default="0", show_default=True, help="Another seed gives other papers.")
 @click.option(
-    "--to", "formats", default="pdf,json", show_default=True, callback=comma(FORMATS), metavar="LIST",
-    help="With commas: pdf, md, html, tex (pages); json, csv (keys).",
+    "--to", "formats", default="pdf,json", show_default=True, callback=comma((*FORMATS, *EXPORTS)), metavar="LIST",
+    help=f"With commas: pdf, md, html, tex (pages); json, csv (keys); {', '.join(EXPORTS)} (each question in all "
+    "variants, for the system where an exam is held).",
 )  # fmt: skip
 @click.option(
     "--edition", type=click.Choice(["paper", "solution", "graders", "key"]), default="paper", show_default=True,
@@ -30,17 +36,20 @@ FORMATS = ("pdf", "md", "html", "tex", "json", "csv")
     "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True, help="What makes the PDF."
 )
 @click.option("--processes", type=click.IntRange(1, 256), help="How many processes (one for each core by default).")
+@click.option("--tolerance", default="0.001", show_default=True, help="Of a number in an export, as a share of it.")
 @click.option("--test", "tested", is_flag=True, help="Test the template on hundreds of draws; nothing is written.")
 @click.option("--draws", type=click.IntRange(1, 100_000), default=300, show_default=True, help="Draws of the test.")
 def exam(
     file: Path, variants: int | None, roster: Path | None, seed: str, formats: tuple[str, ...], edition: str,
-    output: Path, templates: Path | None, engine: str, processes: int | None, tested: bool, draws: int,
+    output: Path, templates: Path | None, engine: str, processes: int | None, tolerance: str,
+    tested: bool, draws: int,
 ) -> None:  # fmt: skip
     """Make the papers of a class from a problem FILE: each student's own values, questions and order.
 
     \b
     symcomm exam midterm.md --roster roster.csv --seed 7 --to pdf,json,csv -o out/
     symcomm exam midterm.md --roster roster.csv --seed 7 --edition solution --to html -o solutions/
+    symcomm exam midterm.md --variants 30 --to moodle,qti12 -o exports/
     symcomm exam midterm.md --test
     """
     from symcomm import __version__
@@ -60,6 +69,15 @@ def exam(
         return
     if (variants is None) == (roster is None):
         raise DocumentError("say how many papers: --variants 30, or --roster roster.csv")
+    exports = tuple(name for name in formats if name in EXPORTS)
+    formats = tuple(name for name in formats if name not in EXPORTS)
+    if exports:
+        if variants is None:
+            raise DocumentError("a question is exported in so many variants, which a quiz draws from",
+                                hint="--variants 30 in place of --roster")  # fmt: skip
+        _export(template, exports, variants, seed, tolerance, output)
+        if not formats:
+            return
     from symcomm.exam.writing import PAGES, Order, make
 
     students = numbered(variants) if variants is not None else read_roster(roster or Path())
@@ -73,3 +91,27 @@ def exam(
         click.echo(str(path))
     if len(paths) > len(shown):
         click.echo(f"{len(paths) - len(shown)} pages in {output}")
+
+
+def _export(template: Template, names: tuple[str, ...], variants: int, seed: str, tolerance: str, output: Path) -> None:
+    """Writes all questions in so many variants for other systems, and tells what is large."""
+    from symcomm.exam.exports import EXPORTERS
+    from symcomm.exam.exports.drawing import draw_items
+    from symcomm.files import write_files
+    from symcomm.units import Quantity
+
+    if variants < 1:
+        from symcomm.errors import DocumentError
+
+        raise DocumentError(f"--variants is {variants}; at least 1 is drawn")
+    share = Quantity.parse(tolerance).value
+    title = template.problem().title
+    with progress_bar("variants:") as progress:
+        items = draw_items(template, seed, variants, share, progress)
+    made = [EXPORTERS[export].files(title, items) for export in names]
+    write_files({name: data for mine in made for name, data in mine.items()}, output)
+    for mine in made:
+        first = next(iter(mine))
+        shown = first if len(mine) == 1 else f"{first.split('/')[0]}/ ({len(mine)} files)"
+        click.echo(f"{output / shown}: {len({i.id for i in items})} questions, {variants} variants of each, "
+                   f"{sum(map(len, mine.values())) / 1e6:.1f} MB")  # fmt: skip

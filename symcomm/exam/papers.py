@@ -75,10 +75,13 @@ class _QuestionGroup:
 
 
 class Exam:
-    """The papers of one template: ``paper`` makes one, ``settle`` finds for a class which differ from one another."""
+    """The papers of one template: ``paper`` makes one, ``settle`` finds for a class which differ from one another.
 
-    def __init__(self, template: Template, seed: str = "0") -> None:
-        self.template, self.seed, self.kept = template, seed, KeptAnswers()
+    With ``whole``, every paper has all questions in the order of the document.
+    """
+
+    def __init__(self, template: Template, seed: str = "0", whole: bool = False) -> None:
+        self.template, self.seed, self.whole, self.kept = template, seed, whole, KeptAnswers()
 
     @cached_property
     def example(self) -> Problem:
@@ -195,7 +198,7 @@ class Exam:
         def named(item: Item) -> Item:
             return replace(item, exam=replace(item.exam, id=ids[id(item)])) if isinstance(item, Ask) else item
 
-        if not settings.questions and not settings.shuffle:
+        if self.whole or (not settings.questions and not settings.shuffle):
             problem = replace(problem, items=tuple(named(item) for item in problem.items))
             return problem, {id(ask): ask.exam.id for ask in problem.asks}, tuple(n for n in self._names if n >= 0)
         before, groups = self._groups(problem)
@@ -215,7 +218,7 @@ class Exam:
         numbers: dict[int, str] = {}
         for place, at in enumerate(chosen, start=1):
             group = groups[at]
-            items.append(replace(group.heading, markdown=f"{place}. {_words(group.heading.markdown)}"))
+            items.append(replace(group.heading, markdown=f"{place}. {without_number(group.heading.markdown)}"))
             mine = [named(item) for item in group.items if not isinstance(item, ModelBlock)]
             asks = [item for item in mine if isinstance(item, Ask)]
             known = {ask.exam.id for ask in asks}
@@ -333,6 +336,6 @@ def check_prose(items: Iterable[Item]) -> None:
                     raise DocumentError("the paper would tell an answer", reference.span, "leave it to the solution")
 
 
-def _words(heading: str) -> str:
+def without_number(heading: str) -> str:
     """A heading without the number that the author gave it."""
     return re.sub(r"^\s*(?:(?:Question|Problem|Exercise|Task)\s+)?\d+(?:\.\d+)*[.:)]?\s*", "", heading) or heading

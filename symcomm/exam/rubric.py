@@ -55,9 +55,14 @@ def share_of(verdict: Verdict, ask: Ask, problem: Problem) -> Fraction:
         return Fraction(1)
     if verdict.verdict not in ("mistake", "other_convention"):
         return Fraction(0)
+    return credit_of(verdict.conventions, verdict.mistakes, ask, problem)
+
+
+def credit_of(conventions: tuple[str, ...], mistakes: tuple[str, ...], ask: Ask, problem: Problem) -> Fraction:
+    """The share of the points of an answer under other conventions or with mistakes, by their names."""
     told: list[Mapping[str, Fraction]] = [dict(ask.exam.credit), dict(problem.exam.credit), CREDIT]
-    names = [(name, "other_convention") for name in verdict.conventions]
-    names += [(name, "mistake") for name in verdict.mistakes]
+    names = [(name, "other_convention") for name in conventions]
+    names += [(name, "mistake") for name in mistakes]
     return prod((_credit(name, kind, told) for name, kind in names), start=Fraction(1))
 
 

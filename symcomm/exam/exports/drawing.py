@@ -1,0 +1,251 @@
+"""Draws the variants of a document's questions and writes them down as items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+
+from symcomm.editions import ONLY
+from symcomm.errors import DocumentError, Span
+from symcomm.exam.exports.item import (
+    Item,
+    Kind,
+    Medium,
+    QuestionOption,
+    QuestionPart,
+    Recognised,
+    number_text,
+    shown_in,
+)
+from symcomm.exam.exports.markup import element, plain_text
+from symcomm.exam.key import Key
+from symcomm.exam.papers import Exam, Paper, PaperPart, check_prose, without_number
+from symcomm.exam.roster import numbered
+from symcomm.exam.rubric import credit_of
+from symcomm.form import Form, names
+from symcomm.plots.figure import written
+from symcomm.printing import markdown_maths, markdown_sentence, markdown_text, tex
+from symcomm.problems.figures import Figure
+from symcomm.problems.problem import Ask, Problem, Template, letters
+from symcomm.problems.problem import Item as ProblemItem
+from symcomm.problems.solve import following, picture_of
+from symcomm.render.document import Answer, Heading, LayerTable, Only, Prose
+from symcomm.render.prose import InlinePiece, convert
+from symcomm.text.table import Table
+from symcomm.units import Quantity
+
+TOLERANCE = Fraction(1, 1000)  # of a number, where nothing else is said
+_NEAR = Fraction(10) ** 9  # of the right number: what is further off than this many times, nobody types
+_AT_ONCE = 50  # variants whose prose is converted together
+Progress = Callable[[int, int, str], None]
+
+
+def draw_items(
+    template: Template, seed: str, variants: int, tolerance: Fraction = TOLERANCE, progress: Progress | None = None
+) -> tuple[Item, ...]:
+    """All questions of a document in so many variants, question by question.
+
+    A recognised answer that is closer to the right one than the tolerance tells apart is left out, and one that is a
+    billion times as large or small. Raises ``DocumentError`` where a document has no questions, or a paper cannot be
+    drawn.
+    """
+    if not 0 < tolerance <= Fraction(1, 10):
+        raise DocumentError(f"a tolerance is a share of the number up to 0.1, not {float(tolerance):g}")
+    exam = Exam(template, seed, whole=True)
+    if not exam.example.asks:
+        raise DocumentError(f"{exam.example.title or template.file} asks no question", hint="ask: parameters")
+    papers = exam.settle(numbered(variants))
+    found: list[Item] = []
+    for start in range(0, len(papers), _AT_ONCE):
+        some = list(enumerate(papers[start : start + _AT_ONCE], start=start + 1))
+        prose = _Prose()
+        for _ in range(2):  # once to gather what has to be converted, together; once to use it
+            made = [item for n, paper in some for item in _items(exam, paper, n, tolerance, prose)]
+            prose.convert()
+        found += made
+        if progress:
+            progress(min(start + _AT_ONCE, len(papers)), len(papers), "drawing")
+    for item in found:
+        item.check()
+    order = list(dict.fromkeys(item.id for item in found))
+    return tuple(sorted(found, key=lambda item: (order.index(item.id), item.variant)))
+
+
+class _Prose:
+    """Markdown as XHTML: what was not yet converted is gathered first."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[InlinePiece, None] = {}
+        self.done: dict[InlinePiece, str] = {}
+
+    def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
+        piece = InlinePiece(markdown.replace(r"\thinspace ", r"\,"), span, inline)  # which pandoc does not know
+        self.wanted[piece] = None
+        return self.done.get(piece, "")
+
+    def convert(self) -> None:
+        if not self.done:
+            self.done = convert([*self.wanted], "html")
+
+
+def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction, prose: _Prose) -> Iterator[Item]:
+    problem = paper.problem
+    check_prose(problem.items)
+    parts = dict(zip(map(id, problem.asks), _parts(exam, paper, tolerance, prose), strict=True))
+    shown = [*_shown(problem)]
+    headings = [item for item in shown if isinstance(item, Heading)]
+    pointed = [item.level for item in headings if item.points is not None]
+    top = min(pointed or [item.level for item in headings] or [0])
+    before: list[ProblemItem] = []
+    groups: list[list[ProblemItem]] = []
+    for item in shown:
+        if isinstance(item, Heading) and item.level <= top:
+            groups.append([item])
+        else:
+            (groups[-1] if groups else before).append(item)
+    if any(isinstance(item, Ask) for item in before):  # questions that stand below no heading
+        groups, before = [before, *groups], []
+    for group in groups:
+        asks = [item for item in group if isinstance(item, Ask)]
+        if not asks:
+            before += group  # what is said of all that follows
+            continue
+        heading = group[0] if isinstance(group[0], Heading) else None
+        title = plain_text(prose(without_number(heading.markdown), heading.span)) if heading else problem.title
+        blocks: list[str | QuestionPart] = []
+        media: list[Medium] = []
+        for item in [*before, *(group[1:] if heading else group)]:
+            if isinstance(item, Ask):
+                blocks.append(parts[id(item)])
+            elif isinstance(item, Figure):
+                picture = picture_of(problem, item, exam.kept.model(problem, item.model))
+                name = f"{asks[0].exam.id}-{variant}-{len(media) + 1}.svg"
+                media.append(Medium(name, written(picture.drawn, "svg"), picture.says))
+                blocks.append(_string(element("p", element("img", src=f"media:{name}", alt=picture.says))))
+                blocks.append(prose(picture.caption, item.span, inline=False) if picture.caption else "")
+            else:
+                blocks.append(_block(item, prose))
+        yield Item(asks[0].exam.id, variant, title or asks[0].exam.id, tuple(b for b in blocks if b), tuple(media),
+                   heading.span if heading else asks[0].span)  # fmt: skip
+
+
+def _shown(problem: Problem) -> Iterator[ProblemItem]:
+    """What the paper shows."""
+    only = ""
+    for item in problem.items:
+        if isinstance(item, Only):
+            only = item.name
+        elif (not only or "paper" in ONLY[only]) and (not isinstance(item, Figure) or item.paper):
+            yield item
+
+
+def _block(item: ProblemItem, prose: _Prose) -> str:
+    match item:
+        case Prose(markdown, span):
+            return prose(markdown, span, inline=False)
+        case Heading(_, markdown, _, span):
+            return f"<p><strong>{prose(markdown, span)}</strong></p>"
+        case LayerTable(table):
+            return _table(table, prose)
+    return ""
+
+
+def _table(table: Table, prose: _Prose) -> str:
+    head = "".join(f"<th>{prose(column, table.span)}</th>" for column in table.columns)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{prose(cell.text, cell.span())}</td>' for cell in row[: len(table.columns)])}</tr>"
+        for row in table.rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _string(made: object) -> str:
+    from xml.etree import ElementTree
+
+    text: str = ElementTree.tostring(made, encoding="unicode")  # type: ignore[call-overload]
+    return text
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+
+def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iterator[QuestionPart]:
+    problem, known = paper.problem, dict[str, Quantity | None]()
+    several = {id(ask): (n, len(q.asks)) for q in problem.questions for n, ask in enumerate(q.asks)}
+    for part in paper.parts:
+        asked = following(part.ask, known)
+        answer = exam.kept.answer(problem, asked)
+        known[part.id] = answer.quantity
+        place, count = several[id(part.ask)]
+        number = f"({letters(place)})" if count > 1 else ""
+        yield _part(problem, part, answer, exam.kept.key(problem, asked), number, tolerance, prose)
+
+
+def _part(
+    problem: Problem, part: PaperPart, answer: Answer, key: Key, number: str, tolerance: Fraction, prose: _Prose
+) -> QuestionPart:
+    ask, span, quantity = part.ask, part.ask.span, answer.quantity
+    notation = answer.derivation.notation
+    value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
+    scale = quantity.value / value if quantity is not None and value else Fraction(1)
+    wrong = []
+    for one in (*key.conventions, *key.mistakes):
+        conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
+        credit = credit_of(conventions, mistakes, ask, problem)
+        worth = one.at(key.values) if quantity is not None else None
+        said = _sentences(one.says, ask, prose, problem)
+        if quantity is None:
+            wrong.append(Recognised(one.names, None, one.form, credit, said))
+        elif worth is not None and worth.unit == quantity.unit and _is_near(worth.value, quantity.value):
+            wrong.append(Recognised(one.names, worth.value / scale, one.form, credit, said))
+    options = tuple(
+        QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
+               _sentences(choice.says, ask, prose, problem))
+        for choice in part.choices
+    )  # fmt: skip
+    kind: Kind = "choice" if options else "symbolic" if value is None else "numeric"
+    form = key.candidates.right
+    spoken = [markdown_text(ask.label)] if ask.label else []
+    if not options:
+        symbols = ", ".join(markdown_maths(tex(_symbol(form, name), None, notation)) for name in names(form))
+        spoken.append(f"a formula in {symbols}" if value is None else f"in {_unit_text(unit)}" if unit else "")
+    lead = f"Answer {number}".strip() + (f" ({', '.join(w for w in spoken if w)})" if any(spoken) else "")
+    worked = markdown_maths(tex(form, None, notation))
+    if value is not None:
+        worked += f" = {number_text(value, abs(value) * tolerance)} {_unit_text(unit)}".rstrip()
+    return QuestionPart(
+        part.id, kind, prose(f"{lead}:", span), part.points, value, unit, units, tolerance, form,
+        tuple(dict.fromkeys((*names(form), *(n for w in wrong if w.form is not None for n in names(w.form))))),
+        _told_apart(value, tolerance, wrong), options, prose(worked, span),
+    )  # fmt: skip
+
+
+def _is_near(wrong: Fraction, right: Fraction) -> bool:
+    return not right or not wrong or 1 / _NEAR < abs(wrong / right) < _NEAR
+
+
+def _symbol(form: Form, name: str) -> Form:
+    from symcomm.form import Sym, walk
+
+    return next(one for one in walk(form) if isinstance(one, Sym) and one.name == name)
+
+
+def _unit_text(unit: str) -> str:
+    power, _, rest = unit.partition(" ")
+    return f"${power.replace('^', '^{')}}}$ {markdown_text(rest)}".strip() if "10^" in power else markdown_text(unit)
+
+
+def _sentences(says: Sequence[str], ask: Ask, prose: _Prose, problem: Problem) -> str:
+    return prose(" ".join(markdown_sentence(one, problem.notation) for one in says), ask.span) if says else ""
+
+
+def _told_apart(right: Fraction | None, tolerance: Fraction, wrong: Sequence[Recognised]) -> tuple[Recognised, ...]:
+    """Those that differ from the right number and from one another by more than both may be off; most credit first."""
+    kept: list[Recognised] = []
+    for one in sorted(wrong, key=lambda w: -w.credit):
+        others = [right, *(k.value for k in kept)]
+        if one.value is None or all(
+            o is None or abs(o - one.value) > tolerance * (abs(o) + abs(one.value)) for o in others
+        ):
+            kept.append(one)
+    return tuple(kept)

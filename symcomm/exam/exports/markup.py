@@ -1,0 +1,149 @@
+"""XHTML with MathML as each system wants it, and files that are the same for the same input.
+
+Elements are made and written by the standard library's ElementTree, so that no text can end the element it is in.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from urllib.parse import quote
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+MATHML = "http://www.w3.org/1998/Math/MathML"
+_BREAK = "\ufdd0"  # refused in texts: stands where an empty element keeps MathJax from seeing a delimiter
+_DELIMITER = re.compile(r"\\(?=[(\[])|\$")
+
+
+def element(tag: str, *inside: Element | str, **attributes: str) -> Element:
+    """An element with text and elements inside; ``_`` ends an attribute that is a word of Python.
+
+    >>> ElementTree.tostring(element("p", "a < b ", element("b", "]]>"), class_="x"))
+    b'<p class="x">a &lt; b <b>]]&gt;</b></p>'
+    """
+    made = Element(tag, {name.rstrip("_"): value for name, value in attributes.items()})
+    for one in inside:
+        if isinstance(one, Element):
+            made.append(one)
+        elif len(made):
+            made[-1].tail = (made[-1].tail or "") + one
+        else:
+            made.text = (made.text or "") + one
+    return made
+
+
+def xml(root: Element) -> bytes:
+    """An element as a file."""
+    data: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True, short_empty_elements=True)
+    return data + b"\n"
+
+
+def fragment(html: str) -> Element:
+    """A ``div`` with our own XHTML inside; maths keeps its namespace as an attribute."""
+    root = ElementTree.fromstring(f"<div>{html.replace('&nbsp;', chr(160))}</div>")  # noqa: S314  (written by us)
+    for node in root.iter():
+        if node.tag.startswith("{"):
+            space, node.tag = node.tag[1:].split("}")
+            if node.tag == "math":
+                node.set("xmlns", space)
+    return root
+
+
+def tex_of(maths: Element) -> str:
+    """The TeX that a formula was written in; its text where nothing is said."""
+    said = next((node.text for node in maths.iter("annotation")), None)
+    return " ".join((said or "".join(maths.itertext())).split())
+
+
+@lru_cache(4096)  # variants share most of their text
+def with_tex(
+    html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None
+) -> str:
+    r"""HTML with ``\(...\)`` for formulas, or what ``maths`` makes of TeX and whether it is displayed.
+
+    ``picture`` gives the address of a picture by its name.
+    """
+    make = maths or _delimited
+
+    def go(node: Element) -> Element:
+        made = Element(node.tag, dict(node.attrib))
+        if made.get("src", "").startswith("media:"):
+            made.set("src", picture(made.attrib["src"][6:]))
+        inside: list[Element | str] = [_broken(node.text or "")]
+        for child in node:
+            inside.append(make(tex_of(child), child.get("display") == "block") if child.tag == "math" else go(child))
+            inside.append(_broken(child.tail or ""))
+        whole = element(made.tag, *inside)
+        whole.attrib.update(made.attrib)
+        return whole
+
+    written = ElementTree.tostring(go(fragment(html)), encoding="unicode", method="html")
+    return written[len("<div>") : -len("</div>")].replace(_BREAK, "<span></span>")
+
+
+def _delimited(tex: str, display: bool) -> str:
+    return rf"\[{tex}\]" if display else rf"\({tex}\)"
+
+
+def _broken(text: str) -> str:
+    """Text in which nothing begins maths."""
+    return _DELIMITER.sub(lambda found: found[0] + _BREAK, text)
+
+
+def equation_image(tex: str, display: bool) -> Element:
+    """A formula as Canvas writes it: an image that its own server draws, with the TeX beside it."""
+    return element("img", class_="equation_image", title=tex, src=f"/equation_images/{quote(quote(tex, safe=''))}",
+                   alt=f"LaTeX: {tex}", **{"data-equation-content": tex})  # fmt: skip
+
+
+_KEPT = {"href", "src", "alt", "colspan", "rowspan", "xmlns", "display", "mathvariant", "stretchy", "columnalign",
+         "width", "accent", "linethickness", "fence", "form", "separator", "start"}  # fmt: skip
+_OTHER = {"del": "span", "section": "div", "label": "span", "s": "span", "u": "span", "figure": "div",
+          "figcaption": "p"}  # fmt: skip
+
+
+def with_mathml(html: str, picture: Callable[[str], str]) -> list[Element | str]:
+    """The text and elements of XHTML that QTI 2.1 allows, with Presentation MathML."""
+    root = fragment(html)
+    for node in root.iter():
+        if node.tag == "input":
+            node.tag, node.text, node.attrib = "span", "☑ " if "checked" in node.attrib else "☐ ", {}
+        node.tag = _OTHER.get(node.tag, node.tag)
+        for name in [name for name in node.attrib if name not in _KEPT]:
+            del node.attrib[name]
+        if node.tag == "math" and len(node) and node[0].tag == "semantics":
+            node[:] = [node[0][0]]
+            node[0].tail = None
+        if node.get("src", "").startswith("media:"):
+            node.set("src", picture(node.attrib["src"][6:]))
+    inside: list[Element | str] = [root.text or ""]
+    for child in list(root):
+        inside += [child, child.tail or ""]
+        child.tail = None
+    return inside
+
+
+def plain_text(html: str) -> str:
+    """A text without its markup, formulas as TeX."""
+
+    def go(node: Element) -> str:
+        if node.tag == "math":
+            return tex_of(node)
+        return (node.text or "") + "".join(go(child) + (child.tail or "") for child in node)
+
+    return " ".join(go(fragment(html)).split())
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """A zip file: entries in order, with one date, so that the same files give the same bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+            archive.writestr(entry, files[name])
+    return out.getvalue()

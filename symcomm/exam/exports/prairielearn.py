@@ -1,0 +1,181 @@
+"""PrairieLearn: a folder for each question that needs nothing but PrairieLearn on the server.
+
+Texts, answers and what is recognised travel as data in ``server.py``; formulas are nested lists that it builds SymPy
+expressions from. The seed of a variant picks one of those that were drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import groupby
+from math import lcm
+from typing import Any
+
+from symcomm.errors import DocumentError
+from symcomm.exam.exports.item import Item, QuestionPart, number_text
+from symcomm.exam.exports.markup import with_tex
+from symcomm.exam.exports.spelled import check_names, tree
+from symcomm.form import Sym
+
+_SERVER = '''"""Variants of one question with their answers, made by symcomm; it needs nothing but PrairieLearn."""
+
+import json
+
+import prairielearn as pl
+import sympy
+
+VARIANTS = [
+    json.loads(text)
+    for text in (
+{variants}
+    )
+]
+MADE = {{
+    "plus": lambda *parts: sympy.Add(*parts), "times": lambda *parts: sympy.Mul(*parts),
+    "over": lambda top, bottom: top / bottom, "power": lambda base, exponent: base**exponent,
+    "sqrt": sympy.sqrt, "ceiling": sympy.ceiling, "floor": sympy.floor, "max": sympy.Max, "min": sympy.Min,
+    "log": sympy.log,
+}}
+
+
+def build(node):
+    """The expression that nested lists stand for."""
+    kind, *parts = node
+    if kind == "number":
+        return sympy.Rational(*parts)
+    if kind == "symbol":
+        return sympy.Symbol(parts[0], positive=True)
+    return MADE[kind](*map(build, parts))
+
+
+def generate(data):
+    variant = VARIANTS[int(data["variant_seed"]) % len(VARIANTS)]
+    data["params"].update(variant["params"])
+    for name, answer in variant["answers"].items():
+        data["correct_answers"][name] = pl.to_json(build(answer)) if isinstance(answer, list) else answer
+
+
+def is_same(given, one):
+    """Whether an answer that was read is a recognised one."""
+    given = pl.from_json(given)
+    if "value" in one:
+        return abs(given - one["value"]) <= one["spread"]
+    given = given.xreplace({{s: sympy.Symbol(s.name, positive=True) for s in given.free_symbols}})
+    return (given - build(one["formula"])).equals(0) is True
+
+
+def grade(data):
+    for name, recognised in data["params"]["recognised"].items():
+        partial, given = data["partial_scores"].get(name), data["submitted_answers"].get(name)
+        if given is None or not partial or (partial.get("score") or 0) >= 1:
+            continue
+        for one in recognised:
+            if is_same(given, one):
+                partial["score"] = one["credit"]
+                data["feedback"][name] = one["feedback"]
+                break
+    pl.set_weighted_score_data(data)
+'''
+
+
+def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
+    """The folders below ``prairielearn``. Raises ``DocumentError`` for names that PrairieLearn takes for others."""
+    made: dict[str, bytes] = {}
+    for _, variants in groupby(items, key=lambda item: item.id):
+        every = list(variants)
+        folder = f"prairielearn/{every[0].group}"
+        if len({tuple(_shape(block) for block in item.blocks) for item in every}) > 1:
+            raise DocumentError(f"{every[0].id}: its variants have other parts, and share one page", every[0].span)
+        drawn = ",\n".join(f"        {_variant(item)!a}" for item in every) + ","
+        made |= {
+            f"{folder}/info.json": _info(title, every[0]), f"{folder}/question.html": _page(every[0]).encode(),
+            f"{folder}/server.py": _SERVER.format(variants=drawn).encode(),
+        }  # fmt: skip
+        made |= {f"{folder}/clientFilesQuestion/{m.name}": m.data for item in every for m in item.media}
+    return made
+
+
+def _shape(block: str | QuestionPart) -> tuple[str, ...]:
+    return ("text",) if isinstance(block, str) else (block.kind, *block.symbols)
+
+
+def _info(title: str, item: Item) -> bytes:
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"symcomm:{title}:{item.id}")  # the same question, the same uuid
+    told = {
+        "uuid": str(name), "title": item.title, "topic": title or "symcomm",
+        "tags": ["symcomm", *dict.fromkeys(part.kind for part in item.parts)], "type": "v3", "partialCredit": True,
+        "comment": "Made by symcomm; change the document it was made from.",
+    }  # fmt: skip
+    return (json.dumps(told, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _html(text: str) -> str:
+    shown = text.replace('<img src="media:', '<pl-figure file-name="')
+    return with_tex(shown, str, lambda tex, display: f"$${tex}$$" if display else f"${tex}$")
+
+
+def _page(item: Item) -> str:
+    """The page of all variants: what differs is among the parameters."""
+    scale = lcm(*(part.points.denominator for part in item.parts))
+    lines, feedback = [], []
+    parts = {id(part): n for n, part in enumerate(item.parts, start=1)}
+    for at, block in enumerate(item.blocks):
+        if isinstance(block, str):
+            lines.append(f"<pl-question-panel>\n{{{{{{params.text{at}}}}}}}\n</pl-question-panel>")
+        else:
+            n = parts[id(block)]
+            lines += [f"<pl-question-panel><p>{{{{{{params.prompt{n}}}}}}}</p></pl-question-panel>",
+                      _input(block, n, int(block.points * scale))]  # fmt: skip
+            feedback.append(f"{{{{#feedback.a{n}}}}}<p>{{{{{{feedback.a{n}}}}}}}</p>{{{{/feedback.a{n}}}}}")
+    lines.append(f"<pl-submission-panel>\n{chr(10).join(feedback)}\n</pl-submission-panel>")
+    lines.append("<pl-answer-panel>\n{{{params.worked}}}\n</pl-answer-panel>")
+    return "\n".join(lines) + "\n"
+
+
+def _input(part: QuestionPart, n: int, weight: int) -> str:
+    if part.kind == "choice":
+        option = '<pl-answer correct="{{correct}}" feedback="{{feedback}}">{{{text}}}</pl-answer>'
+        repeated = f"{{{{#params.options{n}}}}}\n  {option}\n{{{{/params.options{n}}}}}"
+        return (f'<pl-multiple-choice answers-name="a{n}" order="random" weight="{weight}">\n{repeated}\n'
+                "</pl-multiple-choice>")  # fmt: skip
+    if part.kind == "symbolic":
+        names = ", ".join(part.symbols)
+        return f'<pl-symbolic-input answers-name="a{n}" variables="{names}" weight="{weight}"></pl-symbolic-input>'
+    wide = number_text(part.tolerance, part.tolerance)
+    nothing = number_text(part.spread(Fraction(0)), part.spread(Fraction(0))) if not part.answer else "0"
+    return (f'<pl-number-input answers-name="a{n}" comparison="relabs" rtol="{wide}" atol="{nothing}" '
+            f'suffix="{{{{params.unit{n}}}}}" weight="{weight}"></pl-number-input>')  # fmt: skip
+
+
+def _variant(item: Item) -> str:
+    """All that is drawn for a variant, as JSON."""
+    params: dict[str, Any] = {"variant": item.variant, "recognised": {}}
+    answers: dict[str, Any] = {}
+    for at, block in enumerate(item.blocks):
+        if isinstance(block, str):
+            params[f"text{at}"] = _html(block)
+    for n, part in enumerate(item.parts, start=1):
+        params |= {f"prompt{n}": _html(part.prompt), f"unit{n}": part.unit}
+        if part.kind == "choice":
+            params[f"options{n}"] = [
+                {"text": _html(o.text), "correct": "true" if o.right else "false", "feedback": _html(o.feedback)}
+                for o in part.options
+            ]
+            continue
+        if part.kind == "symbolic":
+            for name in part.symbols:
+                check_names(Sym(name), item)
+            answers[f"a{n}"] = tree(part.form, item)
+        else:
+            answers[f"a{n}"] = float(part.text)
+        params["recognised"][f"a{n}"] = [
+            {"credit": float(one.credit), "feedback": _html(one.feedback), "names": list(one.names)}
+            | ({"formula": tree(one.form, item)} if part.kind == "symbolic" and one.form is not None else
+               {"value": float(part.number(one.value)), "spread": float(part.spread(one.value))})
+            for one in part.recognised
+        ]  # fmt: skip
+    params["worked"] = "".join(f"<p>{_html(part.prompt)} {_html(part.worked)}</p>" for part in item.parts)
+    return json.dumps({"params": params, "answers": answers}, ensure_ascii=True)

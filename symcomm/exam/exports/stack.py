@@ -1,0 +1,177 @@
+"""STACK: formulas that Maxima compares, numbers within their tolerance, and a node for each recognised answer.
+
+Every variant is a question of its own in a category; question tests travel with it, which STACK runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import groupby
+from xml.etree.ElementTree import Element
+
+from symcomm.exam.exports.item import Item, QuestionPart, number_text
+from symcomm.exam.exports.markup import element, with_tex, xml
+from symcomm.exam.exports.moodle import PICTURE, category, head, html, worked
+from symcomm.exam.exports.spelled import maxima
+
+_VERSION = "2026010500"
+_OPTIONS = (("decimals", "."), ("scientificnotation", "*10"), ("multiplicationsign", "dot"), ("sqrtsign", "1"),
+            ("complexno", "i"), ("inversetrig", "cos-1"), ("logicsymbol", "lang"), ("matrixparens", "["),
+            ("isbroken", "0"), ("variantsselectionseed", ""))  # fmt: skip
+
+
+def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
+    """One file with all questions. Raises ``DocumentError`` for names and functions that STACK does not know."""
+    quiz = element("quiz")
+    for _, variants in groupby(items, key=lambda item: item.id):
+        for n, item in enumerate(variants):
+            if n == 0:
+                quiz.append(category(title, item))
+            quiz.append(_question(item))
+    return {"stack.xml": xml(quiz)}
+
+
+def _question(item: Item) -> Element:
+    parts = {id(part): n for n, part in enumerate(item.parts, start=1)}
+    pieces = [_castext(with_tex(b, PICTURE)) if isinstance(b, str) else _field(b, parts[id(b)]) for b in item.blocks]
+    made = head(item, "".join(pieces), "", "stack")
+    _set(made, "generalfeedback", _castext(with_tex(worked(item), PICTURE)))
+    made.append(element("stackversion", element("text", _VERSION)))
+    variables = "\n".join(f"ta{n}:{_right(part, item)};" for n, part in enumerate(item.parts, start=1))
+    made.append(element("questionvariables", element("text", variables)))
+    feedback = " ".join(f"[[feedback:prt{n}]]" for n in parts.values())
+    made.append(_text("specificfeedback", feedback))
+    made.append(_text("questionnote", f"variant {item.variant}"))
+    made.append(_text("questiondescription", ""))
+    for tag, said in (("questionsimplify", "1"), ("assumepositive", "1"), ("assumereal", "1")):
+        made.append(element(tag, said))
+    for tag, said in (("prtcorrect", "Right."), ("prtpartiallycorrect", "Partly right."), ("prtincorrect", "Wrong.")):
+        made.append(_text(tag, said))
+    for tag, said in _OPTIONS:
+        made.append(element(tag, said))
+    for n, part in enumerate(item.parts, start=1):
+        made.append(_input(part, n))
+    for n, part in enumerate(item.parts, start=1):
+        made.append(_tree(part, n, item))
+    for seed in ("1",):  # a variant draws nothing more
+        made.append(element("deployedseed", seed))
+    made.extend(_tests(item))
+    return made
+
+
+def _castext(text: str) -> str:
+    """HTML in which nothing is an order to STACK: ``[[...]]`` and ``{@...@}`` of the author's are only text.
+
+    >>> _castext("[[input:ans1]] {@1/0@}")
+    '&#91;[input:ans1]] &#123;@1/0@}'
+    """
+    for order in ("[[", "{@", "{#"):
+        text = text.replace(order, f"&#{ord(order[0])};{order[1]}")
+    return text
+
+
+def _text(tag: str, text: str) -> Element:
+    return element(tag, element("text", text), format="html")
+
+
+def _set(made: Element, tag: str, text: str) -> None:
+    found = made.find(f"{tag}/text")
+    assert found is not None
+    found.text = text
+
+
+def _field(part: QuestionPart, n: int) -> str:
+    return f"<p>{_castext(with_tex(part.prompt, PICTURE))} [[input:ans{n}]] [[validation:ans{n}]]</p>"
+
+
+def _string(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _right(part: QuestionPart, item: Item) -> str:
+    """The right answer in Maxima; of choices all of them, with which is right."""
+    if part.kind == "symbolic":
+        return maxima(part.form, item)
+    if part.kind == "numeric":
+        return part.text
+    rows = (
+        f"[{n},{'true' if option.right else 'false'},{_string(_castext(with_tex(option.text, PICTURE)))}]"
+        for n, option in enumerate(part.options, start=1)
+    )
+    return f"[{','.join(rows)}]"
+
+
+def _input(part: QuestionPart, n: int) -> Element:
+    kind = {"symbolic": "algebraic", "numeric": "numerical", "choice": "radio"}[part.kind]
+    told = (("name", f"ans{n}"), ("type", kind), ("tans", f"ta{n}"), ("boxsize", "20"), ("strictsyntax", "1"),
+            ("insertstars", "1" if kind == "algebraic" else "0"), ("syntaxhint", ""), ("syntaxattribute", "0"),
+            ("forbidwords", ""), ("allowwords", ""), ("forbidfloat", "1" if kind == "algebraic" else "0"),
+            ("requirelowestterms", "0"), ("checkanswertype", "1" if kind == "algebraic" else "0"),
+            ("mustverify", "0" if kind == "radio" else "1"), ("showvalidation", "0" if kind == "radio" else "1"),
+            ("options", ""))  # fmt: skip
+    return element("input", *(element(tag, said) for tag, said in told))
+
+
+def _answers(part: QuestionPart, item: Item) -> Iterator[tuple[str, str, Fraction, str]]:
+    """What is compared with: a name, its text in Maxima, the credit, the feedback; the right one first."""
+    if part.kind == "choice":
+        order = sorted(enumerate(part.options, start=1), key=lambda one: not one[1].right)
+        yield from (("option", str(n), option.credit, option.feedback) for n, option in order)
+        return
+    yield "right", _right(part, item), Fraction(1), ""
+    for one in part.recognised:
+        assert one.form is not None
+        told = maxima(one.form, item) if part.kind == "symbolic" else part.number(one.value)
+        yield ", ".join(one.names), told, one.credit, one.feedback
+
+
+def _score(credit: Fraction) -> str:
+    return number_text(credit, Fraction(1, 10**5))
+
+
+def _tree(part: QuestionPart, n: int, item: Item) -> Element:
+    answers = list(_answers(part, item))
+    test = {"symbolic": "AlgEquiv", "numeric": "NumRelative", "choice": "AlgEquiv"}[part.kind]
+    options = number_text(part.tolerance, part.tolerance) if part.kind == "numeric" else ""
+    made = element(
+        "prt", element("name", f"prt{n}"), element("value", number_text(part.points, Fraction(1, 10**5))),
+        element("autosimplify", "1"), element("feedbackstyle", "1"), element("feedbackvariables", element("text")),
+    )  # fmt: skip
+    for at, (name, told, credit, feedback) in enumerate(answers):
+        following = str(at + 1) if at + 1 < len(answers) else "-1"
+        node = element("node")
+        for tag, said in (("name", str(at)), ("description", name), ("answertest", test), ("sans", f"ans{n}"),
+                          ("tans", told), ("testoptions", options), ("quiet", "1"), ("truescoremode", "="),
+                          ("truescore", _score(credit)), ("truepenalty", "" if credit == 1 else "0"),
+                          ("truenextnode", "-1"), ("trueanswernote", f"prt{n}-{at + 1}-T")):  # fmt: skip
+            node.append(element(tag, said))
+        node.append(_text("truefeedback", _castext(with_tex(feedback, PICTURE))))
+        for tag, said in (("falsescoremode", "="), ("falsescore", "0"), ("falsepenalty", ""),
+                          ("falsenextnode", following), ("falseanswernote", f"prt{n}-{at + 1}-F")):  # fmt: skip
+            node.append(element(tag, said))
+        node.append(html("falsefeedback", ""))
+        made.append(node)
+    return made
+
+
+def _tests(item: Item) -> Iterator[Element]:
+    """Question tests: the right answers, and each recognised one of each part with the right ones of the others."""
+    every = [list(_answers(part, item)) for part in item.parts]
+    cases = [(0,) * len(every)]
+    cases += [
+        tuple(at if n == place else 0 for n in range(len(every)))
+        for place, answers in enumerate(every) for at in range(1, len(answers))
+    ]  # fmt: skip
+    for number, case in enumerate(cases, start=1):
+        told = [answers[at] for answers, at in zip(every, case, strict=True)]
+        test = element("qtest", element("testcase", str(number)),
+                       element("description", "; ".join(name for name, *_ in told)))  # fmt: skip
+        for n, (_, text, _, _) in enumerate(told, start=1):
+            test.append(element("testinput", element("name", f"ans{n}"), element("value", text)))
+        for n, ((_, _, credit, _), at) in enumerate(zip(told, case, strict=True), start=1):
+            test.append(element(
+                "expected", element("name", f"prt{n}"), element("expectedscore", _score(credit)),
+                element("expectedpenalty", "0"), element("expectedanswernote", f"prt{n}-{at + 1}-T"),
+            ))  # fmt: skip
+        yield test
