@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -288,10 +288,10 @@ class Template:
         entries = tuple(e for e in self.head.entries if e[0].text != "draw")
         return replace(self.head, entries=entries) if self.draws else self.head
 
-    def problem(self, drawn: Mapping[str, Told] | None = None) -> Problem:
+    def problem(self, drawn: Mapping[str, Told] | None = None, without: Collection[int] = ()) -> Problem:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
 
-        Without ``drawn`` it has the values of an example.
+        Without ``drawn`` it has the values of an example. The parts whose numbers are in ``without`` are left out.
 
         >>> made = parse_template("A model of {{ D }} columns.").problem({"D": Told("4096")})
         >>> made.items[0].markdown
@@ -300,8 +300,9 @@ class Template:
         if drawn is None:
             drawn = self.draws.draw("", "example")
         reader = _Reader(self.file, self._head, drawn)
-        for part in self.parts:
-            reader.take(part)
+        for number, part in enumerate(self.parts):
+            if number not in without:
+                reader.take(part)
         return reader.problem()
 
 
