@@ -165,13 +165,32 @@ def search_rows() -> list[Row]:
     return rows
 
 
+def exam_rows(quick: bool) -> list[Row]:
+    """The papers of a class: its keys, and its solutions in Markdown compared with these."""
+    import exams
+
+    keys, *pages = exams.measure(quick)
+    rows = [Row(f"exam: {keys.papers} {keys.name}", keys.seconds, f"{keys.rate:,.1f}/s")]
+    for row in pages:
+        told = f"{row.rate:,.1f}/s, {row.seconds / keys.seconds:.1f} x of the keys"
+        rows.append(Row(f"exam: {row.papers} {row.name}", row.seconds, told))
+    return rows
+
+
 def main() -> int:
     """Prints the table; the status says whether all limits were kept."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, a shorter chain")
     quick = parser.parse_args().quick
     repeat, sizes = (1, (100, 300, 1000)) if quick else (5, (1000, 3000, 10000))
-    rows = [*cold_rows(repeat), *warm_rows(repeat), *sweep_rows(quick), *search_rows(), *chain_rows(sizes)]
+    rows = [
+        *cold_rows(repeat),
+        *warm_rows(repeat),
+        *sweep_rows(quick),
+        *search_rows(),
+        *exam_rows(quick),
+        *chain_rows(sizes),
+    ]
     table = Table(title=f"symcomm on {os.cpu_count()} cores, Python {sys.version.split()[0]}", title_justify="left")
     for column, side in (("what", "left"), ("seconds", "right"), ("ratio", "left"), ("limit", "right"), ("", "left")):
         table.add_column(column, justify="right" if side == "right" else "left")

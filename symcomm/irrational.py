@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from symcomm.form import Form
 from symcomm.units import ONE, Quantity, decimal_text
@@ -27,8 +28,9 @@ class Irrational(Quantity):
     def relation(self) -> str:
         return "=" if self.text else "≈"
 
+    @cached_property
     def _ways(self) -> list[tuple[str, str]]:
         suffix = "" if self.unit == ONE else f" {self.unit}"
-        read = [text for _, text in super()._ways()[1:]] or [decimal_text(self.value) + suffix]
+        read = [text for _, text in super()._ways[1:]] or [decimal_text(self.value) + suffix]
         said = [self.text + suffix, *read] if self.text else read
         return [("≈" if n else "", text) for n, text in enumerate(said)]

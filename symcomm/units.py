@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import cache, lru_cache, total_ordering
+from functools import cache, cached_property, lru_cache, total_ordering
 from numbers import Rational
 from typing import cast
 
@@ -312,7 +312,7 @@ class Quantity:
 
     def lines(self) -> tuple[tuple[str, str], ...]:
         """The ways to say it, each as (relation, text): exact ones first, then rounded ones, marked ``≈``."""
-        first, *ways = self._ways()
+        first, *ways = self._ways
         return (first, *sorted(ways, key=lambda way: way[0] == "≈"))
 
     @property
@@ -322,9 +322,10 @@ class Quantity:
         >>> Quantity(Fraction(12 * 2**30), BYTE).reading, Quantity(Fraction(7, 3)).reading
         ('12.88 GB', '2.33333')
         """
-        ways = self._ways()
+        ways = self._ways
         return ways[min(1, len(ways) - 1)][1]
 
+    @cached_property
     def _ways(self) -> list[tuple[str, str]]:
         """The exact number, its decimal reading and its binary one, as far as they differ."""
         suffix = "" if self.unit == ONE else f" {self.unit}"

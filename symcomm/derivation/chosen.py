@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -62,6 +63,25 @@ def chosen(derivation: Derivation, limit: int = LINES) -> tuple[ChosenLine, ...]
     ...     print(line.name, *(f"{relation} {plain(form)}" for relation, form in line.forms), "|", line.reason)
     V = 2·D·D = 2·D² | D by D. Two each.
     """
+    return _chosen(_SameSteps(derivation), limit)
+
+
+@dataclass(frozen=True, eq=False)
+class _SameSteps:
+    """A derivation as a key: the lines follow from its very steps, whatever numbers and notes a copy has with them."""
+
+    derivation: Derivation
+
+    def __hash__(self) -> int:
+        return id(self.derivation.steps)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameSteps) and other.derivation.steps is self.derivation.steps
+
+
+@lru_cache(maxsize=512)  # the papers of a class share their derivations
+def _chosen(held: _SameSteps, limit: int) -> tuple[ChosenLine, ...]:
+    derivation = held.derivation
     lines = _lines(derivation)
     answer = derivation.answer.name
     order = [_physical(line, derivation) for line in _needed(lines, answer)]

@@ -129,6 +129,11 @@ class Derivation:
         """The answer as a SymPy expression, in the symbols of its last form."""
         return forms.value(self.answer.form, self.worth)
 
+    @cached_property
+    def _form(self) -> forms.Form:
+        """The answer as a form, all of its names worked out."""
+        return forms.from_expr(self.expr)
+
     @property
     def unit(self) -> Unit:
         """The unit of the answer."""
@@ -149,7 +154,7 @@ class Derivation:
         """The symbols the answer depends on, without those already given, in the order of its form."""
         answer = self.expr.free_symbols
         have = {name for name, _ in self.given}
-        ordered = forms.names(forms.from_expr(self.expr))
+        ordered = forms.names(self._form)
         return tuple(n for n in ordered if n not in have and any(s.name == n for s in answer))
 
     def values(self, /, **values: object) -> dict[str, Fraction]:
@@ -228,7 +233,7 @@ class Derivation:
             collected, names = self._collected
             if all(known.get(name, 0) > 0 for name in names):  # a zero may stand where others cancel it
                 return Quantity(collected.at(known)["="], self.unit)
-        result = forms.from_expr(self.expr)
+        result = self._form
         missing = [name for name in forms.names(result) if name not in known]
         if missing:
             raise ValuesError(

@@ -28,6 +28,7 @@ from symcomm.units import Quantity
 
 _AGREED = 3  # papers on which both ways have to agree before one of them is enough
 _KEPT = 20_000  # answers and models that are kept
+_LOADED = 100  # blocks of the latest papers whose models are kept with their numbers
 
 
 @dataclass
@@ -49,6 +50,7 @@ class KeptAnswers:
 
     def __init__(self) -> None:
         self._models: dict[Hashable, Model] = {}
+        self._loaded: dict[int, tuple[ModelBlock, Model]] = {}
         self._entries: dict[Hashable, _Entry] = {}
         self._derived: dict[Hashable, Answer] = {}
         self._keys: dict[Hashable, Key] = {}
@@ -125,6 +127,14 @@ class KeptAnswers:
         return id(thing) if thing else None
 
     def _load(self, block: ModelBlock) -> Model:
+        """The model of a block with its numbers; a paper asks several questions about each."""
+        if id(block) not in self._loaded:
+            if len(self._loaded) > _LOADED:
+                self._loaded.clear()
+            self._loaded[id(block)] = block, self._with_numbers(block)
+        return self._loaded[id(block)][1]
+
+    def _with_numbers(self, block: ModelBlock) -> Model:
         values = tuple((item.name, item.quantity.value) for item in block.values)
         about = (self._of_model(block), tuple(name for name, _ in values))
         made = self._models.get(about)

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import comb
 
-from symcomm.errors import DocumentError
+from symcomm.errors import DocumentError, Span
 from symcomm.exam.choices import DrawAgainError, OfferedAnswer, choices_of
 from symcomm.exam.kept_answers import KeptAnswers
 from symcomm.exam.roster import Student
 from symcomm.exam.rubric import check_credit
+from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.problems.drawing_values import Drawn
 from symcomm.problems.exam_keys import Bounds
-from symcomm.problems.pieces import HeadingPiece
+from symcomm.problems.figures import Figure
+from symcomm.problems.pieces import HeadingPiece, Piece, ProsePiece, TablePiece
 from symcomm.problems.problem import PIECES, Ask, Item, ModelBlock, Problem, Template, letters
 from symcomm.problems.randomness import Stream
 from symcomm.problems.references import references
@@ -145,9 +147,9 @@ class Exam:
         """The paper of one attempt. Raises ``DrawAgainError`` where it breaks a bound."""
         draws = self.template.draws
         drawn = draws.draw(self.seed, student.id, attempt)
-        problem = self.template.problem(drawn)
-        order = Stream(draws.digest, self.seed, student.id, str(attempt), "", "questions")
-        problem, numbers, chosen = self._arranged(problem, order)
+        chosen = self._chosen(Stream(draws.digest, self.seed, student.id, str(attempt), "", "questions"))
+        unread = self._unread(chosen)
+        problem, numbers = self._arranged(self.template.problem(drawn, unread), chosen, bool(unread))
         words = (draws.digest, self.seed, student.id, str(attempt))
         code = hashlib.sha256("\0".join(words).encode()).hexdigest()[:8]
         used = frozenset().union(*(self._names[n] for n in (-1, *chosen)))
@@ -179,36 +181,99 @@ class Exam:
         return tuple(before), tuple(_QuestionGroup(heading, tuple(items)) for heading, items in groups)
 
     @cached_property
-    def _names(self) -> dict[int, frozenset[str]]:
-        """The drawn names that each question refers to; those of what stands before them under -1."""
-        found: dict[int, set[str]] = {-1: set()}
-        at = -1
+    def _places(self) -> tuple[int, ...]:
+        """The question that each part of the document belongs to; -1 before the first one."""
+        found, at = [], -1
         for part in self.template.parts:
             if isinstance(part, HeadingPiece) and part.level <= self._top and (part.points is not None or at >= 0):
                 at += 1
+            found.append(at)
+        return tuple(found)
+
+    @cached_property
+    def _names(self) -> dict[int, frozenset[str]]:
+        """The drawn names that each question refers to; those of what stands before them under -1."""
+        found: dict[int, set[str]] = {-1: set()}
+        for at, part in zip(self._places, self.template.parts, strict=True):
             words = repr(part) if not isinstance(part, PIECES) else getattr(part, "markdown", "")
             mine = found.setdefault(at, set())
             mine |= {name for name in self.template.draws.names if name in words}
         return {at: frozenset(names) for at, names in found.items()}
 
-    def _arranged(self, problem: Problem, order: Stream) -> tuple[Problem, dict[int, str], tuple[int, ...]]:
-        """The problem with the questions of one paper in its order, and the number of each ask on the page."""
-        settings, ids = problem.exam, dict(zip(map(id, problem.asks), problem.ids, strict=True))
+    @cached_property
+    def _ids(self) -> dict[int, tuple[str, ...]]:
+        """The ids of the asks of each question; those before the first one under -1."""
+        ids = dict(zip(map(id, self.example.asks), self.example.ids, strict=True))
+        before, groups = self._groups(self.example)
+        asked = {-1: [item for item in before if isinstance(item, Ask)]}
+        asked |= {at: [*group.asks] for at, group in enumerate(groups)}
+        return {at: tuple(ids[id(ask)] for ask in asks) for at, asks in asked.items()}
 
-        def named(item: Item) -> Item:
-            return replace(item, exam=replace(item.exam, id=ids[id(item)])) if isinstance(item, Ask) else item
+    @cached_property
+    def _needs(self) -> dict[int, frozenset[int]] | None:
+        """The questions whose models each question uses, itself among them; under -1 what every paper uses.
 
+        None where a question may follow from any other one: where it refers to what is no drawn value, or has one in
+        its name.
+        """
+        drawn = self.template.draws.draw("", "example")
+        if any(name not in drawn for part in self.template.parts for name in _referred(part)):
+            return None
+        before, groups = self._groups(self.example)
+        items = {-1: before} | {at: group.items for at, group in enumerate(groups)}
+        owner = {item.name: at for at, mine in items.items() for item in mine if isinstance(item, ModelBlock)}
+        found = {at: {at} | {owner[name] for item in mine for name in _used_models(item)} for at, mine in items.items()}
+        found[-1] |= {owner[name] for ask in self.example.required for name in _used_models(ask)}
+        for _ in found:
+            found = {at: mine.union(*(found[other] for other in mine)) for at, mine in found.items()}
+        return {at: frozenset(mine) for at, mine in found.items()}
+
+    def _unread(self, chosen: tuple[int, ...]) -> frozenset[int]:
+        """The numbers of the document's parts that a paper with these questions does not depend on."""
+        if self._needs is None:
+            return frozenset()
+        needed = frozenset[int]().union(*(self._needs[at] for at in (-1, *chosen)))
+        return frozenset(number for number, at in self._own if at not in needed)
+
+    @cached_property
+    def _own(self) -> tuple[tuple[int, int], ...]:
+        """The parts of the document that nothing but their question depends on, each with its question."""
+        parts = zip(self._places, self.template.parts, strict=True)
+        return tuple((number, at) for number, (at, part) in enumerate(parts) if _is_own(part))
+
+    def _chosen(self, order: Stream) -> tuple[int, ...]:
+        """The questions of one paper, in its order."""
+        settings, groups = self.example.exam, self._ids.keys() - {-1}
         if self.whole or (not settings.questions and not settings.shuffle):
-            problem = replace(problem, items=tuple(named(item) for item in problem.items))
-            return problem, {id(ask): ask.exam.id for ask in problem.asks}, tuple(n for n in self._names if n >= 0)
-        before, groups = self._groups(problem)
+            return tuple(n for n in self._names if n >= 0)
         if len(groups) < 2:
             raise DocumentError(
                 "questions are chosen and shuffled by their headings with points, and there are fewer than two",
                 self.template.head.span_of("exam"), "## Data parallelism (10 points)",
             )  # fmt: skip
         chosen = order.shuffled(range(len(groups)))[: settings.questions or len(groups)]
-        chosen = chosen if settings.shuffle else tuple(sorted(chosen))
+        return tuple(chosen) if settings.shuffle else tuple(sorted(chosen))
+
+    def _arranged(self, problem: Problem, chosen: tuple[int, ...], partly: bool) -> tuple[Problem, dict[int, str]]:
+        """The problem with the questions of one paper in its order, and the number of each ask on the page.
+
+        Where it was read ``partly``, its asks have the ids that they have in the whole document.
+        """
+        settings = problem.exam
+        before, groups = self._groups(problem)
+        asked = {-1: [item for item in before if isinstance(item, Ask)]}
+        asked |= {at: [*group.asks] for at, group in enumerate(groups)}
+        if partly:
+            ids = {id(ask): name for at, asks in asked.items() for ask, name in zip(asks, self._ids[at], strict=False)}
+        else:
+            ids = dict(zip(map(id, problem.asks), problem.ids, strict=True))
+
+        def named(item: Item) -> Item:
+            return replace(item, exam=replace(item.exam, id=ids[id(item)])) if isinstance(item, Ask) else item
+
+        if self.whole or (not settings.questions and not settings.shuffle):
+            problem = replace(problem, items=tuple(named(item) for item in problem.items))
+            return problem, {id(ask): ask.exam.id for ask in problem.asks}
         if settings.questions and len({group.heading.points for group in groups}) > 1:
             told = ", ".join(str(group.heading.points) for group in groups)
             raise DocumentError(f"papers with other questions have other points: {told}",
@@ -229,7 +294,7 @@ class Exam:
                                             "put both under one heading")  # fmt: skip
             numbers |= {id(ask): f"{place}{letters(n) * (len(asks) > 1)}" for n, ask in enumerate(asks)}
             items += mine
-        return replace(problem, items=tuple(items)), numbers, tuple(chosen)
+        return replace(problem, items=tuple(items)), numbers
 
     # -- what is answered ----------------------------------------------------------------------
 
@@ -334,6 +399,47 @@ def check_prose(items: Iterable[Item]) -> None:
             for reference in references(item.markdown, item.span):
                 if reference.topic == "answer":
                     raise DocumentError("the paper would tell an answer", reference.span, "leave it to the solution")
+
+
+def _is_own(part: Piece | Value) -> bool:
+    """Whether a part matters to its question alone; models matter to those that use them."""
+    if isinstance(part, PIECES):
+        return isinstance(part, ProsePiece)
+    inside = part.items if isinstance(part, Listing) else (part,)
+    return all(isinstance(one, Section) and {"ask", "model", "figure"} & {*one.keys} for one in inside)
+
+
+def _used_models(item: Item) -> Iterator[str]:
+    """The models that a question, a figure or a model of parts is about."""
+    match item:
+        case Ask(model=model, divided_by=other):
+            yield from (model,) if model else ()
+            yield from _used_models(other) if other else ()
+        case Figure(model=model, options=options):
+            names = (model, *(name.strip() for name in str(dict(options).get("models", "")).split(",")))
+            yield from (name for name in names if name)
+        case ModelBlock(parts=parts):
+            yield from (part.name for part in parts)
+
+
+def _referred(part: Piece | Value) -> Iterator[str]:
+    """The names of values that a part refers to; an empty one where it is in the name of a question."""
+    match part:
+        case (
+            Scalar(text=text, span=span) | ProsePiece(markdown=text, span=span) | HeadingPiece(markdown=text, span=span)
+        ):
+            if "{{" in text:
+                yield from (one.name for one in references(text, span) if not one.topic)
+                yield from ("",) if isinstance(part, HeadingPiece) else ()
+        case TablePiece(table, markdown):
+            if "{{" in markdown:
+                yield from (one.name for one in references(markdown, Span(table.file, table.line, "", 0, 0)))
+        case Listing(items=items):
+            yield from (name for item in items for name in _referred(item))
+        case Section(entries=entries):
+            for key, value in entries:
+                yield from (*_referred(key), *_referred(value))
+                yield from ("",) if key.text == "id" and {*_referred(value)} else ()
 
 
 def without_number(heading: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -283,15 +283,20 @@ class Template:
         return read_draws([self.head, *(section for section in found if _is_draw(section))])
 
     @cached_property
+    def _closed(self) -> frozenset[int]:
+        """The numbers of the parts that hold no reference."""
+        return frozenset(number for number, part in enumerate(self.parts) if "{{" not in repr(part))
+
+    @cached_property
     def _head(self) -> Section:
         """The front matter without what each paper draws."""
         entries = tuple(e for e in self.head.entries if e[0].text != "draw")
         return replace(self.head, entries=entries) if self.draws else self.head
 
-    def problem(self, drawn: Mapping[str, Told] | None = None) -> Problem:
+    def problem(self, drawn: Mapping[str, Told] | None = None, without: Collection[int] = ()) -> Problem:
         """The problem with drawn values; ``{{ D }}`` stands for ``drawn["D"]`` wherever it is written.
 
-        Without ``drawn`` it has the values of an example.
+        Without ``drawn`` it has the values of an example. The parts whose numbers are in ``without`` are left out.
 
         >>> made = parse_template("A model of {{ D }} columns.").problem({"D": Told("4096")})
         >>> made.items[0].markdown
@@ -300,8 +305,9 @@ class Template:
         if drawn is None:
             drawn = self.draws.draw("", "example")
         reader = _Reader(self.file, self._head, drawn)
-        for part in self.parts:
-            reader.take(part)
+        for number, part in enumerate(self.parts):
+            if number not in without:
+                reader.take(part, number not in self._closed)
         return reader.problem()
 
 
@@ -374,12 +380,13 @@ class _Reader:
         self.mistakes: tuple[SaidMistake, ...] = ()
         self.dtype = head.text("dtype")
 
-    def take(self, piece: pieces.Piece | Value) -> None:
-        """Adds one piece, in which the values known so far stand for their references."""
+    def take(self, piece: pieces.Piece | Value, refers: bool = True) -> None:
+        """Adds one piece, in which the values known so far stand for its references, if it ``refers`` to any."""
         if isinstance(piece, (Scalar, Listing, Section)):
-            self.block(blocks.filled(piece, self.known()))
+            self.block(blocks.filled(piece, self.known()) if refers else piece)
             return
-        match pieces.filled(piece, self.known(final=isinstance(piece, pieces.TablePiece))):
+        final = isinstance(piece, pieces.TablePiece)
+        match pieces.filled(piece, self.known(final)) if refers else piece:
             case pieces.ProsePiece(markdown, span):
                 self.items.append(Prose(markdown, span))
             case pieces.HeadingPiece(level, markdown, points, span):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from symcomm.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.units import Quantity, decimal_text, exact_text
@@ -104,7 +105,12 @@ def of_values(values: Mapping[str, Told], *, final: bool = False) -> Lookup:
     return lookup
 
 
-def _found(text: str, span: Span) -> Iterator[tuple[Reference, re.Match[str]]]:
+@lru_cache(maxsize=4096)  # the papers of a class fill the same texts
+def _found(text: str, span: Span) -> tuple[tuple[Reference, re.Match[str]], ...]:
+    return tuple(_find(text, span))
+
+
+def _find(text: str, span: Span) -> Iterator[tuple[Reference, re.Match[str]]]:
     code = [found.span() for found in _CODE.finditer(text)]
     maths = [found.span() for found in _MATHS.finditer(text)]
     for match in BRACES.finditer(text):

@@ -17,7 +17,7 @@ from symcomm.form import Form, Num, Power, Product, Sym, names
 from symcomm.notation import Notation
 from symcomm.render.document import Answer, Given
 from symcomm.render.page import AnswerView, ConventionView, GivenView, RowView, StepView
-from symcomm.render.writer import ChainPiece, PageWriter, table_view
+from symcomm.render.writer import ChainPiece, PageWriter, table_view, writer_of
 from symcomm.units import Quantity
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ class AnswerWriter:
     def of(self, answer: Answer) -> PageWriter:
         """A writer with the names of an answer."""
         document, derivation = self.page.notation, answer.derivation.notation
-        merged = Notation({**derivation.latex, **document.latex}, {**derivation.meanings, **document.meanings})
-        return PageWriter(self.page.kind, merged)
+        latex, meanings = derivation.latex | document.latex, derivation.meanings | document.meanings
+        return writer_of(self.page.kind, tuple(latex.items()), tuple(meanings.items()))
 
     def lines(self, answer: Answer) -> tuple[ChosenLine, ...]:
         """The lines of an answer, as many as the detail asks for."""
@@ -138,7 +138,7 @@ class AnswerWriter:
         """Lines with their reasons; the box says the last form of the last line."""
         if not shown:
             return (), (), 8.0
-        left = max(printing.width(Sym(line.name), None, writer.notation) for line in shown)
+        left = max(writer.width(Sym(line.name)) for line in shown)
         room = PAGE_WIDTH - left - _RELATION - _GAP
         beside = room - _REASON - _GAP
         made: list[StepView] = []
@@ -160,8 +160,8 @@ class AnswerWriter:
     ) -> list[ChainPiece]:  # fmt: skip
         """The forms of a line; a form wider than the line gives way to its number."""
         forms = list(line.forms[:-1] if last and len(line.forms) > 1 else line.forms)
-        narrow = [(r, f) for r, f in forms if printing.width(f, None, writer.notation) <= _WIDE]
-        kept = narrow or [min(forms, key=lambda rf: printing.width(rf[1], None, writer.notation))]
+        narrow = [(r, f) for r, f in forms if writer.width(f) <= _WIDE]
+        kept = narrow or [min(forms, key=lambda rf: writer.width(rf[1]))]
         made = [writer.link(r.lstrip(":"), f, room) for r, f in kept]
         if line.name in known and len(kept) < len(forms) and not last:
             unit = next(s.unit for s in answer.derivation.steps if s.name == line.name)
@@ -172,9 +172,9 @@ class AnswerWriter:
         self, answer: Answer, last: ChosenLine, writer: PageWriter, known: Mapping[str, Fraction]
     ) -> tuple[RowView, ...]:
         """The answer: its formula, the numbers put in, and what they make."""
-        room = PAGE_WIDTH - printing.width(Sym(last.name), None, writer.notation) - _RELATION - 4
+        room = PAGE_WIDTH - writer.width(Sym(last.name)) - _RELATION - 4
         form, quantity = _answer_form(last, answer), answer.quantity
-        narrow = printing.width(form, None, writer.notation) <= room and bool(names(form))
+        narrow = writer.width(form) <= room and bool(names(form))
         links: list[ChainPiece] = []
         if narrow or quantity is None:
             links.append(writer.link("=", form, room))
@@ -264,7 +264,7 @@ class AnswerWriter:
             at = next(i for i, line in enumerate(every[0]) if line.name == name)
             forms = [lines[at].last for lines in every]
             unit = next(s.unit for s in run[0].derivation.steps if s.name == name)
-            wide = any(printing.width(f, None, writer.notation) > _CELL for f in forms)
+            wide = any(writer.width(f) > _CELL for f in forms)
             plain = all(isinstance(f, Num) for f in forms)
             if name == last and (plain or wide):
                 continue
@@ -318,14 +318,12 @@ class FullWriter(AnswerWriter):
         """One answer with all of its steps, numbered, and all that is known beside them."""
         d, writer = answer.derivation, self.of(answer)
         lines = writing.lines(d)
-        left = max(printing.width(Sym(line.name), None, writer.notation) for line in lines if line.name)
+        left = max(writer.width(Sym(line.name)) for line in lines if line.name)
         room = PAGE_WIDTH - _NUMBER - left - _RELATION - _GAP
         beside = room - _REASON - _GAP
         steps = [_full_step(line, writer, beside, room) for line in lines]
         known = writing.numbers(d, {g.name: g.quantity.value for g in answer.given})
-        taken = max(
-            (w for line in lines if (w := printing.width(line.form, None, writer.notation)) <= beside), default=8.0
-        )
+        taken = max((w for line in lines if (w := writer.width(line.form)) <= beside), default=8.0)
         last = ChosenLine(d.answer.name, (("=", d.answer.form),), "", "", ())
         self.seen.append(frozenset())
         return AnswerView(
@@ -352,7 +350,7 @@ class FullWriter(AnswerWriter):
 
 
 def _full_step(line: writing.PrintedLine, writer: PageWriter, beside: float, room: float) -> StepView:
-    wide = printing.width(line.form, None, writer.notation) > beside
+    wide = writer.width(line.form) > beside
     row = writer.row(line.name, line.relation, line.form, room if wide else beside)
     return StepView(
         f"({line.number})", row, writer.sentence(line.reason), line.rule, writer.sentence(line.condition), wide
@@ -412,5 +410,5 @@ def _cell(quantity: object) -> str | Quantity:
 
 def _em(cell: object, writer: PageWriter) -> float:
     if isinstance(cell, Form):
-        return printing.width(cell, None, writer.notation)
+        return writer.width(cell)
     return 0.5 * len(printing.short(cell) if isinstance(cell, Quantity) else str(cell))

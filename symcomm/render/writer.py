@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
 from symcomm import printing
@@ -25,6 +26,7 @@ _DIALECT: dict[str, DialectName] = {"md": "latex", "tex": "latex", "html": "math
 # Widths in em of the text's font, on A4 with the margins of our templates.
 _TABLE_CHARACTERS, _TABLE_ROWS = 100, 30  # more than these and a table has to be broken
 _RELATION = 1.6
+_KEPT = 4096  # forms and sentences that a writer keeps as it wrote them
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,12 @@ class ChainPiece:
     tall: bool
 
 
+@lru_cache(maxsize=256)
+def writer_of(kind: Kind, latex: tuple[tuple[str, str], ...], meanings: tuple[tuple[str, str], ...]) -> PageWriter:
+    """The writer of a notation, the same one for all pages: what it wrote before it need not write again."""
+    return PageWriter(kind, Notation(dict(latex), dict(meanings)))
+
+
 class PageWriter:
     """Writes formulas, numbers and names inline in one format."""
 
@@ -46,6 +54,9 @@ class PageWriter:
 
         self.kind, self.notation, self.dialect = kind, notation, _DIALECT[kind]
         self.markup: Callable[[str], Markup] = Markup
+        self.sentence = lru_cache(maxsize=_KEPT)(self._sentence)
+        self.width = lru_cache(maxsize=_KEPT)(partial(printing.width, names=None, notation=notation))
+        self._plain_link = lru_cache(maxsize=_KEPT)(self._link)
 
     def maths(self, content: str, alt: str) -> Markup:
         """Inline maths in the format; an empty formula is empty."""
@@ -68,7 +79,7 @@ class PageWriter:
             return self.markup(content)
         return self.markup(printing.math_element(content, alt, display=True) if content else "")
 
-    def sentence(self, text: str) -> Markup:
+    def _sentence(self, text: str) -> Markup:
         """A sentence of ours, with its names as maths."""
         if not text:
             return self.markup("")
@@ -137,8 +148,11 @@ class PageWriter:
 
     def link(self, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> ChainPiece:
         """A form as a piece of a chain, in lines of at most ``limit`` em."""
+        return self._link(relation, form, limit, names) if names else self._plain_link(relation, form, limit)
+
+    def _link(self, relation: str, form: Form, limit: float, names: printing.Names | None = None) -> ChainPiece:
         lines = printing.broken(self.dialect, form, limit, names, self.notation)
-        wide = printing.width(form, names, self.notation)
+        wide = self.width(form) if not names else printing.width(form, names, self.notation)
         tall = printing.tall(form, names, self.notation)
         return ChainPiece(relation, lines, printing.plain(form, names), wide, tall)
 
@@ -195,7 +209,7 @@ def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
     def lengths(value: str | Form | Quantity) -> tuple[int, int]:
         """Characters of the whole cell, and of its longest part that cannot be broken."""
         if isinstance(value, Form):
-            characters = int(1.9 * printing.width(value, None, writer.notation)) + 1
+            characters = int(1.9 * writer.width(value)) + 1
             return characters, min(24, characters)
         text = cell_maths("text", value) or str(value).replace("`", "")
         parts = text.split(" = ") if isinstance(value, Quantity) else text.split(" ")

@@ -17,7 +17,7 @@ from symcomm.exam.pages import paper_page, solution_page
 from symcomm.exam.papers import Exam, significant_digits
 from symcomm.exam.roster import Student, csv_text, numbered, read_roster
 from symcomm.exam.sheets import papers_of
-from symcomm.problems.problem import parse_template
+from symcomm.problems.problem import parse_template, read_template
 from symcomm.problems.solve import solve
 from symcomm.render import source
 from symcomm.units import Quantity
@@ -354,3 +354,81 @@ def test_a_command_that_cannot_be_is_told_and_writes_nothing(quiz, tmp_path, arg
     assert made.exit_code == 2
     assert says in made.output
     assert not (tmp_path / "out").exists()
+
+
+MIDTERM = Path(__file__).resolve().parents[2] / "examples" / "midterm" / "midterm.md"
+ELSEWHERE = """---
+title: A test
+exam: {questions: 2, shuffle: yes}
+draw:
+  D: {powers_of: 2, from: 64, to: 4096}
+  k: {from: 2, to: 9}
+---
+
+# First (2 points)
+
+A model of {{ D }} columns.
+
+```symcomm
+- model: product
+  formula: '$y = xW, x \\in \\mathbb{R}^{D}, W \\in \\mathbb{R}^{D \\times D}, y \\in \\mathbb{R}^{D}$'
+  values: {D: {{ D }}}
+- ask: parameters
+```
+
+# Second (2 points)
+
+How many are they {{ k }} times?
+
+```symcomm
+ask: parameters
+model: product
+```
+
+# Third (2 points)
+
+```symcomm
+ask: pipeline_time
+want: utilisation
+given: {p: {{ k }}, m: 8}
+```
+"""
+
+
+def keys_when_all_is_read(exam: Exam, students: list[Student]) -> list[object]:
+    """The keys of an exam whose papers read every question of the document."""
+    whole = Exam(exam.template, exam.seed)
+    vars(whole)["_needs"] = None
+    return [key_record(whole, whole.paper(student)) for student in students]
+
+
+def test_a_paper_that_reads_its_own_questions_only_has_the_key_of_one_that_reads_all() -> None:
+    students = [Student(f"s{n}") for n in range(12)]
+    for template in (parse_template(ELSEWHERE), read_template(MIDTERM)):
+        exam = Exam(template, "3")
+        assert exam._needs is not None
+        assert [key_record(exam, exam.paper(student)) for student in students] == keys_when_all_is_read(exam, students)
+
+
+def test_a_question_that_is_not_on_the_paper_lends_it_its_model_only_where_it_is_used() -> None:
+    exam = Exam(parse_template(ELSEWHERE), "3")
+    chosen = {
+        paper.signature[1:]: {*paper.problem.models} for paper in (exam.paper(Student(f"s{n}")) for n in range(40))
+    }
+    assert chosen == {(0, 1): {"product"}, (0, 2): {"product"}, (1, 2): {"product"}}
+    assert exam._needs == {-1: {-1}, 0: {0}, 1: {0, 1}, 2: {2}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("A model of", "{{ m }} stages and"),
+        ("# Second", "# Second of {{ D }}"),
+        ("ask: parameters\nmodel", "ask: parameters\nid: q{{ k }}\nmodel"),
+    ],
+)
+def test_a_document_is_read_as_a_whole_where_a_question_may_follow_from_another_one(change: tuple[str, str]) -> None:
+    exam = Exam(parse_template(ELSEWHERE.replace(*change)), "3")
+    assert exam._needs is None
+    students = [Student(f"s{n}") for n in range(4)]
+    assert [key_record(exam, exam.paper(student)) for student in students] == keys_when_all_is_read(exam, students)
