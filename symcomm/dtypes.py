@@ -240,6 +240,7 @@ def binade(x: Fraction) -> int:
 
 _OCP8 = "Micikevicius et al., arXiv 2209.05433"
 _FNUZ = "Noune et al., arXiv 2206.02915"
+_IEEE_LIKE = "the rules of IEEE 754-2019 with fewer bits, as in ml_dtypes"
 _OCP = "OCP Microscaling Formats (MX) Specification, version 1.0"
 _ROWS = (
     NumberFormat("fp64", 11, 52, source="IEEE 754-2019"),
@@ -251,6 +252,8 @@ _ROWS = (
     NumberFormat("fp8_e5m2", 5, 2, source=_OCP8),
     NumberFormat("fp8_e4m3fnuz", 4, 3, "minus zero", "nan", 8, source=_FNUZ),
     NumberFormat("fp8_e5m2fnuz", 5, 2, "minus zero", "nan", 16, source=_FNUZ),
+    NumberFormat("fp8_e4m3b11fnuz", 4, 3, "minus zero", "nan", 11, source=_FNUZ),
+    NumberFormat("fp8_e3m4", 3, 4, source=_IEEE_LIKE),
     NumberFormat("fp6_e3m2fn", 3, 2, "none", "largest", source=_OCP),
     NumberFormat("fp6_e2m3fn", 2, 3, "none", "largest", source=_OCP),
     NumberFormat("fp4_e2m1", 2, 1, "none", "largest", source=_OCP),

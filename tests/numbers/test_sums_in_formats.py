@@ -104,7 +104,8 @@ def test_every_code_of_a_small_format_is_a_number_that_rounds_to_itself(f: Numbe
 ML_DTYPES = {
     "bf16": "bfloat16", "fp8_e4m3fn": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2", "fp8_e4m3fnuz": "float8_e4m3fnuz",
     "fp8_e5m2fnuz": "float8_e5m2fnuz", "fp6_e3m2fn": "float6_e3m2fn", "fp6_e2m3fn": "float6_e2m3fn",
-    "fp4_e2m1": "float4_e2m1fn",
+    "fp4_e2m1": "float4_e2m1fn", "fp8_e4m3b11fnuz": "float8_e4m3b11fnuz",
+    "fp8_e3m4": "float8_e3m4",
 }  # fmt: skip
 
 
