@@ -72,7 +72,8 @@ class KeptAnswers:
             fresh = self._fresh(problem, ask, known, about)
             if entry.symbolic is not None and entry.agreed < _AGREED:
                 self._compare(entry, fresh, known, numbers)
-            return fresh
+            if entry.symbolic is None or not entry.whole or (pages and not entry.same_pages):
+                return fresh  # else the formula of every paper is the same one, whichever is made first
         return _refilled(entry, entry.symbolic, ask, known, numbers, pages)
 
     def model(self, problem: Problem, name: str) -> Model | None:

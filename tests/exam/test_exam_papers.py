@@ -432,3 +432,12 @@ def test_a_document_is_read_as_a_whole_where_a_question_may_follow_from_another_
     assert exam._needs is None
     students = [Student(f"s{n}") for n in range(4)]
     assert [key_record(exam, exam.paper(student)) for student in students] == keys_when_all_is_read(exam, students)
+
+
+@pytest.mark.long
+def test_a_key_does_not_depend_on_which_paper_was_made_first():
+    midterm = read_template(Path(__file__).parents[2] / "examples" / "midterm" / "midterm.md")
+    students = numbered(16)
+    forward, backward = Exam(midterm, "3"), Exam(midterm, "3")
+    first = {s.id: key_record(forward, forward.paper(s)) for s in students}
+    assert {s.id: key_record(backward, backward.paper(s)) for s in students[::-1]} == first
