@@ -626,6 +626,8 @@ def from_expr(expr: Expr) -> Form:
             return BinaryOnes(go(e.args[0]))
         if e.has(sp.zoo, sp.nan, sp.oo):
             raise ValuesError("a division by zero")
+        if e.has(sp.I):
+            raise ValuesError("the square root of a negative number")
         raise TypeError(f"no form for {type(e).__name__}")
 
     return go(expr)

@@ -46,6 +46,8 @@ def anew(model, quantity: str, accounting=None, **options) -> Derivation:
     """A derivation by its pass, past everything that is kept."""
     chosen = Accounting.of(**accounting) if accounting else Accounting()
     setting = Setting(model.graph, chosen, model.dtype, model.notation, model.graph.relations.complete(model.values))
+    if "strategy" in options:  # an axis of one rank is none
+        options["strategy"] = parse_strategy(options["strategy"]).at({})
     return QUANTITIES[quantity].derive(setting, **options)
 
 
