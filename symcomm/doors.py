@@ -99,7 +99,7 @@ def check(what: str, value: object, hint: Any) -> None:
         )  # fmt: skip
     except TypeCheckError:
         exact = f"write \"{value!r}\" as text or a Fraction" if isinstance(value, float) else ""
-        raise ValuesError(f"{what} is {_said(value)}, but it must be {_wanted(hint)}", hint=exact) from None
+        raise ValuesError(f"{what} is {said(value)}, but it must be {_wanted(hint)}", hint=exact) from None
     except RecursionError:
         raise ValuesError(f"{what} is nested too deeply") from None
 
@@ -111,11 +111,11 @@ _WORDS = {
 }  # fmt: skip
 
 
-def _said(value: object) -> str:
+def said(value: object) -> str:
     """A value as an error tells it: short, and with its kind."""
     kind = type(value).__name__
     if isinstance(value, (list, tuple)) and value:
-        return f"{'a list' if isinstance(value, list) else 'a tuple'} with {_said(value[0])}"
+        return f"{'a list' if isinstance(value, list) else 'a tuple'} with {said(value[0])}"
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, str):

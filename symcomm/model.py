@@ -207,7 +207,8 @@ class Model(DerivedQuantities):
         """What is derived where some degrees turn out to be one: nothing is cut or sent along an axis of one rank."""
         alone = frozenset(name for name in degrees if known.get(name) == 1)
         if alone and alone not in made:
-            made[alone] = self.at(**dict.fromkeys(alone, Fraction(1))).derive(quantity, **said)
+            one = replace(self, values={**self.values, **dict.fromkeys(alone, Fraction(1))})
+            made[alone] = one.derive(quantity, **said)
         return made.get(alone)
 
     def at(self, /, **values: object) -> Model:

@@ -272,7 +272,7 @@ class Quantity:
         try:
             found = self._other(other, self.unit)
         except ValuesError:  # what is no number is not equal to one
-            return isinstance(other, float) and self.value == Fraction(other)
+            return isinstance(other, float) and self.value == other
         if found is None:
             return NotImplemented
         found = found.within(self.unit)

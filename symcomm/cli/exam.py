@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import comma, progress_bar
+from symcomm.cli.shared import PATH, comma, progress_bar
 
 if TYPE_CHECKING:
     from symcomm.problems.problem import Template
@@ -30,7 +30,7 @@ EXPORTS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn",
     "--edition", type=click.Choice(["paper", "solution", "graders", "key"]), default="paper", show_default=True,
     help="The paper of each student, its solution, that with points for graders, or the keys only.",
 )  # fmt: skip
-@click.option("-o", "--output", default="out", show_default=True, type=click.Path(path_type=Path), help="A folder.")
+@click.option("-o", "--output", default="out", show_default=True, type=PATH, help="A folder.")
 @click.option("--templates", type=click.Path(path_type=Path), help="A folder with templates that replace ours.")
 @click.option(
     "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True, help="What makes the PDF."

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from symcomm.cli.shared import progress_bar
+from symcomm.cli.shared import PATH, progress_bar
 
 
 @click.command()
@@ -17,7 +17,7 @@ from symcomm.cli.shared import progress_bar
 @click.option("--variants", type=int, metavar="N", help="Instead of the keys: the number of the papers.")
 @click.option("--seed", default="0", show_default=True, help="The seed of the papers, without their keys.")
 @click.option("--decisions", type=click.Path(path_type=Path), help="A look-at.csv with points filled in.")
-@click.option("-o", "--output", default="grades", show_default=True, type=click.Path(path_type=Path), help="A folder.")
+@click.option("-o", "--output", default="grades", show_default=True, type=PATH, help="A folder.")
 @click.option("--no-plot", is_flag=True, help="Write no picture.")
 def grade(
     file: Path, answers: Path, keys: Path | None, roster: Path | None, variants: int | None, seed: str,

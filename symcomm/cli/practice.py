@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from symcomm.cli.shared import read_model, reading
+from symcomm.cli.shared import PATH, read_model, reading
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @reading
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder of the scripts.")
+@click.option("-o", "--output", type=PATH, required=True, help="The folder of the scripts.")
 @click.option(
     "--edition",
     type=click.Choice(["paper", "solution"]),

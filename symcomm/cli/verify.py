@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import progress_bar, quantities_of, read_model, reading, write
+from symcomm.cli.shared import PATH, progress_bar, quantities_of, read_model, reading, write
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -36,7 +36,7 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 @click.option(
     "--time", "timed", is_flag=True, help="Measure times, fit the machine and predict sizes that were left out."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file; of a page, the part between the marks.")
+@click.option("-o", "--output", type=PATH, help="A file; of a page, the part between the marks.")
 def verify(
     files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool, strategy: str, at: tuple[str, ...],
     schedule: str, chunks: int, limit: float, port: int | None, as_json: bool, grid: bool, asked: bool,

@@ -83,9 +83,11 @@ def load_block(block: ModelBlock) -> Model:
             return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         if block.module:
             dtype = section.text("dtype")
-            loss = section.text("loss") == "true"
+            loss = section.text("loss", "false")
+            if loss not in ("true", "false"):
+                raise DocumentError(f"'{loss[:40]}' is neither true nor false", section.span_of("loss"))
             known = model.load_known(
-                block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype, loss=loss
+                block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype, loss=loss == "true"
             )
             if known is None:
                 raise DocumentError("this is no printed module", section.span_of("module"), "as print(model) shows it")

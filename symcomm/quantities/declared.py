@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
-from symcomm.doors import check
+from symcomm.doors import check, said
 from symcomm.errors import ValuesError, nearest
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Option:
         if self.takes is not None and self.kind != "choice":
             check(self.name, value, self.takes)
         if self.kind == "choice" and not isinstance(value, str):
-            raise ValuesError(f"{self.name} is a {type(value).__name__}", hint=f"one of {', '.join(self.choices)}")
+            raise ValuesError(f"{self.name} is {said(value)}", hint=f"one of {', '.join(self.choices)}")
         if self.kind == "choice" and isinstance(value, str) and value not in self.choices:
             noun, of = ("choice", f" of '{self.name}'") if self.name in _NO_NOUNS else (self.name, "")
             raise ValuesError(f"unknown {noun} '{value[:60]}'{of}", hint=nearest(value, [*self.choices]))

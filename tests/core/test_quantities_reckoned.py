@@ -36,6 +36,8 @@ def test_quantities_compare_with_numbers_and_texts_exactly():
     assert GIB == "1024 MiB"
     assert GIB != "1 GB"
     assert GIB != "not a number"
+    assert GIB not in (float("nan"), float("inf"))
+    assert float(2**30) == GIB
     assert object() != GIB
     assert {GIB: 1}[Quantity.parse("1024 MiB")] == 1
     assert Quantity.parse("90 min") == "1.5 h"

@@ -86,9 +86,9 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
-@pytest.mark.parametrize("command", [["solve", str(HOMEWORK)], ["show", str(HOMEWORK)]])
-def test_an_output_without_a_name_is_refused(command: list[str]):
-    made = CliRunner().invoke(main, [*command, "-o", ""])
+@pytest.mark.parametrize("name", ["solve", "show", "exam", "grade", "practice", "verify"])
+def test_an_output_without_a_name_is_refused(name: str):
+    made = CliRunner().invoke(main, [name, str(HOMEWORK), "-o", ""])
     assert made.exit_code == 2
     assert "no file is named; for instance: -o out" in made.output
 
