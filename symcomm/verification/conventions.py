@@ -76,7 +76,7 @@ class TorchConvention:
 
 
 def _shared(entries: CallEntries, context: RunContext) -> CallEntries:
-    return [replace(e, calls=None) if e.tensor in context.shapes else e for e in entries]
+    return [replace(e, calls=None) if e.tensor in context.shapes and e.group != "pipe" else e for e in entries]
 
 
 def _padded(entries: CallEntries, context: RunContext) -> CallEntries:

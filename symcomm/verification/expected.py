@@ -20,6 +20,7 @@ from symcomm.model import Model
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program import pipeline
+from symcomm.program.instructions import BETWEEN_STAGES
 from symcomm.program.program import ONE_RANK, program
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.communication.call import calls
@@ -64,6 +65,11 @@ class RunCase:
     def ranks(self) -> int:
         """The number of processes."""
         return prod(self.mesh.values())
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether ranks hold stages, which do not do the same."""
+        return self.strategy.pipeline is not None
 
     @property
     def inside(self) -> Strategy:
@@ -151,30 +157,36 @@ def resharded(strategy: Strategy) -> bool:
 def _calls(case: RunCase) -> list[CallEntry]:
     """Every call that one rank makes in a step; of a pipeline those of all ranks together."""
     found: list[CallEntry] = []
-    others = case.ranks // case.stages if case.strategy.pipeline is not None else 1
+    others = case.ranks // case.stages  # of a pipeline, each weight is on one stage
     for c in calls(case.setting, case.inside) if case.strategy.mesh else ():
         times = int(case.known[c.region.times] if c.region.times else 1) - (not c.every_layer)
         if prod(case.mesh[m] for m in c.meshes) == 1 or not times:
             continue
         group = "+".join(m for m in case.mesh if m in c.meshes)
-        elements = case.number(c.elements) * others  # of a pipeline, each weight is on one stage
-        found.append(CallEntry(c.kind, c.phase, group, c.tensor, elements, times, times))
-    if case.strategy.pipeline is None:
+        if not case.pipelined:
+            found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements), times, times))
+            continue
+        count = others * times * (1 if c.finishes else case.microbatches)
+        found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * others, count, times))
+    if not case.pipelined:
         return found
-    homes = [_home(case, s) for s in range(case.stages * case.chunks)]
+    homes = _homes(case)
     boundaries = sum(a != b for a, b in pairwise(homes)) * others
     for c in calls(case.setting, case.strategy):
-        if c.kind == "send":
+        if c.kind == "all-reduce" and c.meshes == BETWEEN_STAGES and homes[0] != homes[-1]:
+            elements = case.number(c.elements) * 2 * others  # the first and the last stage take part
+            found.append(CallEntry(c.kind, c.phase, "pipe", c.tensor, elements, 2 * others))
+        elif c.kind == "send":
             elements, count = case.number(c.elements) * boundaries, boundaries * case.microbatches
             found.append(CallEntry("send", c.phase, "pipe", c.tensor, elements, count))
     return found
 
 
-def _home(case: RunCase, stage: int) -> int:
-    """The rank that runs a stage."""
+def _homes(case: RunCase) -> list[int]:
+    """The rank that runs each stage."""
     placement = find(case.schedule).placement
     every = product(range(case.stages), range(case.chunks))
-    return next(rank for rank, chunk in every if placement.stage(rank, chunk, case.stages) == stage)
+    return [rank for _, rank in sorted((placement.stage(rank, chunk, case.stages), rank) for rank, chunk in every)]
 
 
 def derived_flops(case: RunCase) -> Fraction:
@@ -185,9 +197,12 @@ def derived_flops(case: RunCase) -> Fraction:
 
 def derived_parameters(case: RunCase) -> Fraction:
     """The parameters of all ranks together."""
-    total = Fraction(0)
+    total, homes = Fraction(0), _homes(case) if case.pipelined else []
     for weight in case.graph.weights:
-        count = case.number(case.graph.volume(weight.name)) * case.times(case.graph.consumers[weight.name][0].region)
+        regions = {op.region for op in case.graph.consumers[weight.name]}
+        count = case.number(case.graph.volume(weight.name)) * case.times(min(regions))
+        if len(regions) > 1 and case.pipelined and len({homes[0], homes[-1]}) > 1:
+            count *= 2  # the first and the last stage hold it
         for mesh, position in case.plan.placements.get(weight.name, ()):
             count = count / case.mesh[mesh] if position != PARTIAL else count
         total += count * (case.ranks // case.stages)
@@ -230,9 +245,13 @@ def _routing_flops(case: RunCase) -> Fraction:
 
 
 def _handed_on(case: RunCase) -> dict[str, int]:
-    """For each sum, how many of its operands were reduced and cut just before it."""
-    cut = {c.stored for c in case.plan.collectives if c.kind == "reduce-scatter" and c.phase == "forward"}
-    return {op.output: n for op in case.graph.ops if op.kind == "add" for n in [len(cut & {*op.inputs})] if n > 1}
+    """For each sum, how many of its operands were reduced and cut just before it, in its own layer."""
+    regions = {op.output: op.region for op in case.graph.ops}
+    cut = {c.stored: regions.get(c.stored) for c in case.plan.collectives
+           if c.kind == "reduce-scatter" and c.phase == "forward"}  # fmt: skip
+    sums = [op for op in case.graph.ops if op.kind == "add"]
+    handed = {op.output: sum(n in cut and cut[n] == op.region for n in {*op.inputs}) for op in sums}
+    return {name: count for name, count in handed.items() if count > 1}
 
 
 def _product(op: Op, graph: Graph) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from symcomm.errors import StrategyError
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.gradient import gradient_name
+from symcomm.graph.graph import Op
 from symcomm.model import Model
 from symcomm.parallel.placement import PARTIAL, Compute
 from symcomm.parallel.strategy import Strategy
@@ -119,8 +120,11 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
     for step in plan.steps:
         if not isinstance(step, Compute) or step.op.phase != "forward" or step.op.kind == "update":
             continue
-        if step.part != "whole":
-            raise StrategyError(f"{step.op.output} is reduced along a cut axis, which DTensor does another way")
+        if step.op.kind == "crossentropy" and step.part != "whole" and len(meshes) == 1:
+            if step.op.output in reads:
+                continue  # the other passes read what the first one does
+        elif step.part != "whole":
+            raise _cut_reduction(step.op)
         cuts = dict(step.cuts)
         if step.op.kind == "route" and step.op.output_indices[-3] in cuts.values():
             raise StrategyError("each rank would route its part of a sequence by itself, which one process does not do",
@@ -141,6 +145,19 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
         if name == gradient_name(graph.tensors[name].of) and any(m in meshes and p == PARTIAL for m, p in layout)
     ]
     return {"rests": rests, "reads": reads, "passing": passing}
+
+
+def _cut_reduction(op: Op) -> StrategyError:
+    """Why a reduction along a cut axis is not run."""
+    if op.kind == "crossentropy":
+        return StrategyError(
+            f"{op.output} is a loss over cut classes, which loss_parallel takes on a mesh of one axis only",
+            hint="https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html",
+        )
+    return StrategyError(
+        f"{op.output} is reduced along a cut axis: DTensor gathers the axis, where statistics are derived",
+        hint="https://docs.pytorch.org/docs/stable/distributed.tensor.html",
+    )
 
 
 def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
@@ -164,20 +181,45 @@ def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
 
     spec["batch"] = {"inputs": [*map(batch_axis, written.inputs)], "results": [*map(batch_axis, written.results)]}
     if "dtensor" in used:
-        spec |= _placed_spec(case, written, [m for m in case.mesh if "+" not in used or m not in spec["shard_meshes"]])
-    if used == "pipelining":
-        if len(graph.regions) > 1:
-            raise StrategyError("only the layers of one table are run as stages", hint="verify one part: --name")
-        name, several = SCHEDULES[case.schedule]
-        stages, layers = case.stages * case.chunks, int(case.times(graph.regions[0].name))
-        if layers % stages:
-            raise StrategyError(f"{layers} layers are not divisible into {stages} chunks of layers",
-                                hint=f"{graph.regions[0].times} is {layers}")  # fmt: skip
-        spec |= {
-            "schedule": name, "several": several, "chunks": case.chunks, "microbatches": case.microbatches,
-            "layers": [layers // stages] * stages, "vee": find(case.schedule).placement.name == "V",
-        }  # fmt: skip
+        beside = {"pipe", *(spec["shard_meshes"] if "fsdp2" in used else ())}
+        spec |= _placed_spec(case, written, [m for m in case.mesh if m not in beside])
+    if case.pipelined:
+        spec |= _staged_spec(case, written)
     return spec
+
+
+def _staged_spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
+    """What a pipeline is told: what each part takes from the part before it, and how many parts are a stage."""
+    graph, classes = case.graph, written.classes
+    repeated = [n for n, c in enumerate(classes) if c.region.times]
+    if len(repeated) != 1:
+        raise StrategyError("a pipeline is run of one stack of layers, with what stands before and behind it",
+                            hint="verify one part: --name")  # fmt: skip
+    chain: list[dict[str, Any]] = []
+    flow = classes[0].arguments[0]
+    for c in classes:
+        into = {target: source for source, target in c.region.carried}
+        taken = [n for n in c.arguments if n in into or n == flow]
+        strange = [n for n in c.arguments if n not in taken and n not in written.inputs]
+        if len(taken) != 1 or len(c.results) != 1 or strange:
+            raise StrategyError(f"{c.region.name} takes or gives more than one tensor, which a stage cannot hand on",
+                                hint="verify one part: --name")  # fmt: skip
+        named = [None if n in taken else written.inputs[n] for n in c.arguments]
+        chain.append({"attribute": c.attribute, "takes": taken[0], "gives": c.results[0], "arguments": named})
+        flow = c.results[0]
+    (at,) = repeated
+    name, several = SCHEDULES[case.schedule]
+    stages, layers = case.stages * case.chunks, int(case.times(classes[at].region.name))
+    if layers % stages:
+        raise StrategyError(f"{layers} layers are not divisible into {stages} chunks of layers",
+                            hint=f"{classes[at].region.times} is {layers}")  # fmt: skip
+    parts = [layers // stages] * stages
+    parts[0], parts[-1] = parts[0] + at, parts[-1] + len(classes) - 1 - at
+    return {
+        "schedule": name, "several": several, "chunks": case.chunks, "microbatches": case.microbatches,
+        "chain": chain, "parts": parts, "vee": find(case.schedule).placement.name == "V",
+        "names": [*written.inputs.values()],
+    }  # fmt: skip
 
 
 def _placed_spec(case: RunCase, written: TorchModule, meshes: list[str]) -> dict[str, Any]:
@@ -190,7 +232,10 @@ def _placed_spec(case: RunCase, written: TorchModule, meshes: list[str]) -> dict
     for tensor in weights.values():
         places["rests"].setdefault(tensor, [None] * len(meshes))
     tied = [t for t in dict.fromkeys(weights.values()) if [*weights.values()].count(t) > 1]
-    return {**places, "placed_meshes": meshes, "inputs": [*written.inputs], "parameters": weights, "tied": tied}
+    computed = [s for s in case.plan.steps if isinstance(s, Compute)]
+    classes = any(s.op.kind == "crossentropy" and s.part != "whole" for s in computed)
+    return {**places, "placed_meshes": meshes, "inputs": [*written.inputs], "parameters": weights, "tied": tied,
+            "loss_parallel": classes}  # fmt: skip
 
 
 # -- side by side ----------------------------------------------------------------------------------------
@@ -198,7 +243,7 @@ def _placed_spec(case: RunCase, written: TorchModule, meshes: list[str]) -> dict
 
 def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     used, context = case.method, context_of(case)
-    together = used.name == "pipelining"  # its stages do not do the same: all ranks are counted together
+    together = case.pipelined  # its stages do not do the same: all ranks are counted together
     counted = reports if together else reports[:1]
     total = derived_flops(case) * (case.ranks // case.stages if together else 1)
     routed = ("routing_by_product",) if context.routing_flops else ()

@@ -388,6 +388,20 @@ class PlacedRun(OneProcess):
     """DTensor: weights and inputs are placed, each op finds its operands where the plan reads them."""
 
     def prepare(self) -> None:
+        from torch.distributed.tensor import distribute_tensor
+
+        self.place()
+        self.given = []
+        for tensor, name in zip(self.inputs, self.spec["inputs"], strict=True):
+            value = distribute_tensor(tensor, self.mesh_placed, self.resting(name))
+            self.given.append(value.detach().requires_grad_(tensor.is_floating_point()))
+
+    def resting(self, name: str) -> tuple[Any, ...]:
+        """Where a tensor is between the ops that make and read it."""
+        return self.places.placements(self.spec["rests"].get(name) or [None] * self.mesh_placed.ndim)
+
+    def place(self) -> None:
+        """Places the weights, and has each op find its operands where the plan reads them."""
         import torch
         from torch.distributed.tensor import distribute_tensor
 
@@ -406,11 +420,11 @@ class PlacedRun(OneProcess):
                 parameter = distribute_tensor(getattr(owner, attribute).data, mesh, said)
                 setattr(owner, attribute, torch.nn.Parameter(parameter))
         self.tied()
-        self.given = []
-        for tensor, name in zip(self.inputs, spec["inputs"], strict=True):
-            value = distribute_tensor(tensor, mesh, places.placements(spec["rests"].get(name) or [None] * mesh.ndim))
-            self.given.append(value.detach().requires_grad_(tensor.is_floating_point()))
         self.mesh_placed = mesh
+        if spec["loss_parallel"]:
+            from torch.distributed.tensor.parallel import loss_parallel
+
+            loss_parallel().__enter__()  # for the rest of the run: a loss is read in either pass
 
     def tied(self) -> None:
         """Weights that are one stay one."""
@@ -461,25 +475,51 @@ def _owners(network: Any, path: str) -> list[tuple[Any, str]]:
     return [(one, attribute) for one in found]
 
 
-class Staged(OneProcess):
-    """``torch.distributed.pipelining``: consecutive layers are stages."""
+def _chain(run: OneProcess) -> Any:
+    """The parts of a network one after the other, as a class of modules that hand on one tensor."""
+    import torch
+
+    class Consecutive(torch.nn.Module):
+        """Some of the parts; each finds what it takes besides among the inputs, by name."""
+
+        def __init__(self, parts: list[tuple[Any, dict[str, Any]]]) -> None:
+            super().__init__()
+            self.parts = torch.nn.ModuleList(part for part, _ in parts)
+            self.said = [said for _, said in parts]
+
+        def forward(self, flow: Any, **given: Any) -> Any:
+            run.counter.phase = "forward"
+            flow = run.enter(self.said[0]["takes"], flow)
+            for part, said in zip(self.parts, self.said, strict=True):
+                flow = part(*(flow if n is None else run.enter(n, given[n]) for n in said["arguments"]))
+            run.counter.phase = "step"
+            return _local(flow)
+
+    return Consecutive
+
+
+class Staged(PlacedRun):
+    """``torch.distributed.pipelining``: consecutive parts are stages; DTensor places what is in them, where told."""
 
     def prepare(self) -> None:
         import torch
         from torch.distributed import pipelining
 
         spec = self.spec
-        chain: list[Any] = []
-        for child in [*self.network.children()] or [self.network]:
-            chain += [*child] if isinstance(child, torch.nn.ModuleList) else [child]
+        self.placed = "dtensor" in spec["method"]
+        if self.placed:
+            self.place()
+        every: list[tuple[Any, dict[str, Any]]] = []
+        for said in spec["chain"]:
+            child = getattr(self.network, said["attribute"])
+            every += [(one, said) for one in (child if isinstance(child, torch.nn.ModuleList) else [child])]
         size, at = self.mesh["pipe"].size(), self.mesh["pipe"].get_local_rank()
-        chunks = spec["chunks"]
-        counts = spec["layers"]
+        chunks, counts, vee = spec["chunks"], spec["parts"], spec["vee"]
         starts = [sum(counts[:n]) for n in range(len(counts))]
-        vee = spec["vee"]
-        mine = [at + size * c if not vee or c % 2 == 0 else size * (c + 1) - 1 - at for c in range(chunks)]
-        self.parts = torch.nn.ModuleList(torch.nn.Sequential(*chain[starts[s] : starts[s] + counts[s]]) for s in mine)
-        self.numbers = {s: starts[s] for s in mine}
+        homes = [s % size if not vee or s < size else 2 * size - 1 - s for s in range(size * chunks)]
+        mine = [s for s, home in enumerate(homes) if home == at]
+        make = _chain(self)
+        self.parts = torch.nn.ModuleList(make(every[starts[s] : starts[s] + counts[s]]) for s in mine)
         self.plain = self.network
         wrapped: list[Any] = [*self.parts]
         if spec["batch_meshes"]:
@@ -500,9 +540,36 @@ class Staged(OneProcess):
         options = {"loss_fn": lambda out, g: (out * g).sum(), "scale_grads": False}
         self.schedule = record(stages if several else stages[0], spec["microbatches"], **options)
         self.first, self.last = 0 in mine, size * chunks - 1 in mine
+        self.share(homes[0], homes[-1])
         for stage in stages:
             self.told(stage, "get_fwd_send_ops", "forward")
             self.told(stage, "get_bwd_send_ops", "backward")
+
+    def share(self, first: int, last: int) -> None:
+        """The gradient of a weight that the first and the last stage hold is a sum of theirs."""
+        import torch.distributed as dist
+
+        names: dict[int, list[str]] = {}
+        for name, weight in self.plain.named_parameters(remove_duplicate=False):
+            names.setdefault(id(weight), []).append(name)
+        several = {i for i, said in names.items() if len(said) > 1} if first != last else set()
+        self.shared = [p for p in self.parts.parameters() if id(p) in several]
+        if several:
+            pipes = self.mesh.mesh.reshape(self.mesh["pipe"].size(), -1)  # the outermost axis
+            for pair in pipes[[first, last]].T.tolist():
+                group = dist.new_group(sorted(pair))
+                if self.rank in pair:
+                    self.groups[tuple(sorted(pair))], self.both = "pipe", group
+
+    def enter(self, name: str, value: Any) -> Any:
+        """What a stage gets, as its parts take it."""
+        if not self.placed:
+            return value
+        from torch.distributed.tensor import DTensor
+
+        if name in self.named:
+            name = self.named[name]
+        return DTensor.from_local(value, self.mesh_placed, self.resting(name), run_check=False)
 
     def told(self, stage: Any, name: str, phase: str) -> None:
         """Makes known in which phase a message is sent: the schedule sends it later, with others."""
@@ -517,28 +584,48 @@ class Staged(OneProcess):
         setattr(stage, name, made)
 
     def batch(self) -> None:
-        meshes = self.spec["batch_meshes"]
-        self.given = [self.part(t, meshes, 0).detach().requires_grad_(t.is_floating_point()) for t in self.inputs]
-        self.out = [self.part(g, meshes, 0) for g in self.gradients_out(None)]
+        """This rank's part of the inputs: the first of them flows in, others are named; those without a batch as well."""
+        from torch.distributed.tensor import Shard
+
+        spec, meshes = self.spec, self.spec["batch_meshes"]
+        self.named = dict(zip(spec["names"], spec.get("inputs", spec["names"]), strict=True))
+        self.given = []
+        for tensor, name in zip(self.inputs, spec["names"], strict=True):
+            tensor = self.part(tensor, meshes, 0)
+            for mesh, place in zip(spec["placed_meshes"], self.resting(self.named[name])) if self.placed else ():
+                tensor = self.part(tensor, [mesh], place.dim) if isinstance(place, Shard) else tensor
+            self.given.append(tensor.detach().clone().requires_grad_(tensor.is_floating_point()))
+        count, (out,) = spec["microbatches"], self.gradients_out(None)
+        # A loss is the mean of those of the microbatches, and of the ranks of the data.
+        self.out = self.part(out, meshes, 0) if out.ndim else out.expand(count) / count / self.gradient_scale
 
     def step(self, keeper: SavedStorages | None) -> None:
+        import torch.distributed as dist
+
         self.clear()
         self.counter.reset()
         self.counter.on = True
         self.counter.phase = "step"
-        given = self.given if self.first else []
-        target = {"target": self.out[0]} if self.last else {}
-        self.schedule.step(*given, **target)
+        if self.placed:
+            self.places.copies.clear()
+        flows = self.given[:1] if self.first else []
+        target = {"target": self.out} if self.last else {}
+        others = dict(zip(self.spec["names"][1:], self.given[1:], strict=True))
+        self.schedule.step(*flows, **target, **others, return_outputs=False)
+        for weight in self.shared:
+            self.counter.phase = "backward"
+            dist.all_reduce(_local(weight.grad), group=self.both)
         self.counter.on = False
 
     def gradients(self) -> dict[str, Any]:
         owned = {id(p): n for n, p in self.plain.named_parameters()}
-        return {owned[id(p)]: p.grad * self.gradient_scale for p in self.parts.parameters() if p.grad is not None}
+        found = {owned[id(p)]: p.grad for p in self.parts.parameters() if p.grad is not None}
+        return {n: self.whole(g) * self.gradient_scale for n, g in found.items()}
 
 
 METHODS: dict[str, type[OneProcess]] = {
     "single": OneProcess, "ddp": DataParallel, "zero1": DataParallel, "fsdp2": FullySharded, "dtensor": PlacedRun,
-    "pipelining": Staged,
+    "pipelining": Staged, "pipelining+dtensor": Staged,
 }  # fmt: skip
 
 
@@ -603,10 +690,9 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     keeper = None
     with made.counter.mode():
         for number in range(STEPS):
-            parts = made.places.tables if isinstance(made, PlacedRun) else []
-            keeper = (
-                SavedStorages(made.network, parts) if number == STEPS - 1 and spec["method"] != "pipelining" else None
-            )
+            parts = made.places.tables if "dtensor" in spec["method"] else []
+            watched = number == STEPS - 1 and "pipelining" not in spec["method"]
+            keeper = SavedStorages(made.network, parts) if watched else None
             made.step(keeper)
     found: dict[str, Any] = {
         "rank": rank, "calls": made.counter.calls, "flops": made.counter.flops,
@@ -648,7 +734,7 @@ def runs(spec: dict[str, Any], rank: int) -> list[dict[str, Any]]:
         try:
             found.append(run(one, rank))
         except Exception as error:
-            if len(spec["runs"]) == 1 or one["method"] == "pipelining" or "gloo" in str(error).lower():
+            if len(spec["runs"]) == 1 or "pipelining" in one["method"] or "gloo" in str(error).lower():
                 raise  # other ranks may wait for this one
             found.append({"rank": rank, "failed": f"{type(error).__name__}: {error}"[:1000]})
     if spec["ranks"] > 1:
