@@ -54,6 +54,7 @@ class RunContext:
     early: tuple[CallEntry, ...] = ()
     tables: Fraction = Fraction(0)
     spared: frozenset[tuple[str, str, str, str]] = frozenset()
+    microbatches: int = 1
 
 
 CallEntries = list[CallEntry]
@@ -141,6 +142,15 @@ def _axis_by_axis(entries: CallEntries, context: RunContext) -> CallEntries:
     return made
 
 
+def _reduced_each_time(entries: CallEntries, context: RunContext) -> CallEntries:
+    made = []
+    for e in entries:
+        gradient = e.phase == "backward" and e.tensor in context.shapes and e.group != "pipe"
+        n = context.microbatches if gradient else 1
+        made.append(replace(e, times=e.times * n, calls=e.calls and e.calls * n))
+    return made
+
+
 # One row a convention.
 CONVENTIONS: Mapping[str, TorchConvention] = {
     c.name: c
@@ -198,6 +208,10 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         TorchConvention(
             "axis_by_axis", "DTensor reduces over one axis of the mesh after the other.",
             f"{_DOCS}/distributed.tensor.html", _axis_by_axis,
+        ),
+        TorchConvention(
+            "reduced_each_time", "DTensor sums the gradient of a weight in the backward pass of each microbatch, where "
+            "one sum behind the last of them would do.", f"{_DOCS}/distributed.tensor.html", _reduced_each_time,
         ),
         TorchConvention(
             "routing_by_product", "The written module multiplies tokens with a 0/1 tensor to bring them to experts, "

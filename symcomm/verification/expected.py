@@ -166,20 +166,26 @@ def _calls(case: RunCase) -> list[CallEntry]:
         if not case.pipelined:
             found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements), times, times))
             continue
-        count = others * times * (1 if c.finishes else case.microbatches)
-        found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * others, count, times))
+        holders = others * (_holders(case, c.tensor) if c.finishes else 1)
+        count = holders * times * (1 if c.finishes else case.microbatches)
+        found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * holders, count, times))
     if not case.pipelined:
         return found
-    homes = _homes(case)
-    boundaries = sum(a != b for a, b in pairwise(homes)) * others
+    boundaries = sum(a != b for a, b in pairwise(_homes(case))) * others
     for c in calls(case.setting, case.strategy):
-        if c.kind == "all-reduce" and c.meshes == BETWEEN_STAGES and homes[0] != homes[-1]:
-            elements = case.number(c.elements) * 2 * others  # the first and the last stage take part
-            found.append(CallEntry(c.kind, c.phase, "pipe", c.tensor, elements, 2 * others))
+        if c.kind == "all-reduce" and c.meshes == BETWEEN_STAGES and _holders(case, c.tensor) > 1:
+            holders = _holders(case, c.tensor) * others
+            found.append(CallEntry(c.kind, c.phase, "pipe", c.tensor, case.number(c.elements) * holders, holders))
         elif c.kind == "send":
             elements, count = case.number(c.elements) * boundaries, boundaries * case.microbatches
             found.append(CallEntry("send", c.phase, "pipe", c.tensor, elements, count))
     return found
+
+
+def _holders(case: RunCase, weight: str) -> int:
+    """How many stages on different ranks hold a weight: that of a head may be that of the embedding, too."""
+    regions = {op.region for op in case.graph.consumers.get(weight, ())}
+    return len({*_homes(case)[:: len(_homes(case)) - 1]}) if case.pipelined and len(regions) > 1 else 1
 
 
 def _homes(case: RunCase) -> list[int]:
@@ -197,12 +203,10 @@ def derived_flops(case: RunCase) -> Fraction:
 
 def derived_parameters(case: RunCase) -> Fraction:
     """The parameters of all ranks together."""
-    total, homes = Fraction(0), _homes(case) if case.pipelined else []
+    total = Fraction(0)
     for weight in case.graph.weights:
-        regions = {op.region for op in case.graph.consumers[weight.name]}
-        count = case.number(case.graph.volume(weight.name)) * case.times(min(regions))
-        if len(regions) > 1 and case.pipelined and len({homes[0], homes[-1]}) > 1:
-            count *= 2  # the first and the last stage hold it
+        region = case.graph.consumers[weight.name][0].region
+        count = case.number(case.graph.volume(weight.name)) * case.times(region) * _holders(case, weight.name)
         for mesh, position in case.plan.placements.get(weight.name, ()):
             count = count / case.mesh[mesh] if position != PARTIAL else count
         total += count * (case.ranks // case.stages)
@@ -352,11 +356,13 @@ def _tables(case: RunCase) -> Fraction:
 
 
 def context_of(case: RunCase) -> RunContext:
+    """What the conventions may look at."""
     shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
     early, spared = _early(case)
     return RunContext(
-        _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, _tables(case), spared
-    )
+        _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, _tables(case), spared,
+        case.microbatches,
+    )  # fmt: skip
 
 
 def grouped(entries: list[CallEntry]) -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:

@@ -62,7 +62,7 @@ METHODS: tuple[Method, ...] = (
            (("pipeline", "both_directions"),)),
     Method("pipelining+dtensor", "torch.distributed.pipelining of DTensor",
            lambda s: s.pipeline is not None and not shard_rules(s) and not batch_meshes(s),
-           (*_DTENSOR, "axis_by_axis"), (("pipeline", "both_directions"), ("gathered_activations", "keep"))),
+           (*_DTENSOR, "axis_by_axis", "reduced_each_time"), (("pipeline", "both_directions"), ("gathered_activations", "keep"))),
     Method("zero1", "ZeroRedundancyOptimizer around DistributedDataParallel",
            lambda s: s.pipeline is None and _batch_only(s) and _shards(s, _STATE),
            ("buckets", "tables_sent", "whole_gradients", "broadcast_by_owner")),

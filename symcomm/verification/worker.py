@@ -37,7 +37,8 @@ class Counter:
 
     def call(self, kind: str, tensor: Any, elements: int, ranks: tuple[int, ...]) -> None:
         if self.on and elements:
-            phase = self.phases.get(tensor.data_ptr(), "backward") if self.phase == "step" else self.phase
+            sent = self.phases.get(tensor.data_ptr(), "backward") if kind == "send" else "backward"
+            phase = sent if self.phase == "step" else self.phase
             self.calls.append({
                 "kind": kind, "phase": phase, "group": self.groups.get(ranks, f"ranks {ranks}"), "ranks": len(ranks),
                 "elements": elements, "bytes": elements * tensor.element_size(), "tensor": self.label,
