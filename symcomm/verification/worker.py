@@ -494,7 +494,8 @@ def _chain(run: OneProcess) -> Any:
             for part, said in zip(self.parts, self.said, strict=True):
                 flow = part(*(flow if n is None else run.enter(n, given[n]) for n in said["arguments"]))
             run.counter.phase = "step"
-            return _local(flow)
+            flow = _local(flow)
+            return flow.clone() if flow._is_view() else flow  # a split backward pass detaches it in place
 
     return Consecutive
 
