@@ -42,8 +42,8 @@ class RunContext:
     ``shapes`` are those of weights as they are held, ``mesh`` the ranks of each axis, ``shards`` those over which
     weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.
     ``tables`` are the elements of what the module holds besides weights.
-    ``early`` are the calls that finish partial sums before a product reads them, ``spared`` those (kind, phase, group,
-    tensor) that are then not needed.
+    ``early`` are the calls that finish partial sums before a product reads them; ``spared`` tells for calls (kind,
+    phase, group, tensor) over which axes they are then still needed.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -53,7 +53,7 @@ class RunContext:
     handed_on: Mapping[str, int] = field(default_factory=dict)
     early: tuple[CallEntry, ...] = ()
     tables: Fraction = Fraction(0)
-    spared: frozenset[tuple[str, str, str, str]] = frozenset()
+    spared: Mapping[tuple[str, str, str, str], str] = field(default_factory=dict)
     microbatches: int = 1
 
 
@@ -117,7 +117,8 @@ def _gathered_for_each(entries: CallEntries, context: RunContext) -> CallEntries
 
 
 def _reduced_before_product(entries: CallEntries, context: RunContext) -> CallEntries:
-    return [e for e in entries if (e.kind, e.phase, e.group, e.tensor) not in context.spared] + [*context.early]
+    groups = [context.spared.get((e.kind, e.phase, e.group, e.tensor), e.group) for e in entries]
+    return [replace(e, group=group) for e, group in zip(entries, groups, strict=True) if group] + [*context.early]
 
 
 def _tables_sent(entries: CallEntries, context: RunContext) -> CallEntries:

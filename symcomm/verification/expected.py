@@ -267,12 +267,24 @@ def _product(op: Op, graph: Graph) -> bool:
     return is_matrix_product(op) or (bool(op.attribute("lookup")) and not ids and not op.attribute("slice"))
 
 
-def _early(case: RunCase) -> tuple[tuple[CallEntry, ...], frozenset[tuple[str, str, str, str]]]:
-    """The calls that would finish partial sums before products read them, and those that are not needed then."""
+@dataclass(frozen=True)
+class EarlySums:
+    """The calls that finish partial sums before products read them, and where: (tensor, mesh axis).
+
+    ``spared`` tells for calls (kind, phase, group, tensor) over which axes they are then still needed.
+    """
+
+    calls: tuple[CallEntry, ...]
+    places: frozenset[tuple[str, str]]
+    spared: Mapping[tuple[str, str, str, str], str]
+
+
+def early_sums(case: RunCase) -> EarlySums:
+    """Where the plan lets a product pass on a partial sum, and what is sent if it is finished before."""
     plan, graph = case.plan, case.plan.graph
     made: dict[tuple[str, str], CallEntry] = {}
     carried: set[tuple[str, str]] = set()  # (tensor, mesh): partial only because a product passed the sum on
-    spared: set[tuple[str, str, str, str]] = set()
+    spared: dict[tuple[str, str, str, str], str] = {}
     for step in plan.steps:
         if isinstance(step, Compute):
             for name, stored, layout in zip(step.inputs, step.reads, step.layouts, strict=True):
@@ -291,8 +303,13 @@ def _early(case: RunCase) -> tuple[tuple[CallEntry, ...], frozenset[tuple[str, s
         elif any((step.tensor, m) in carried for m in step.meshes):
             group = "+".join(m for m in case.mesh if m in step.meshes)
             name = step.tensor.split(" @ ")[0]
-            spared.add((step.kind, step.phase, group, graph.tensors[name].of or name))
-    return tuple(made.values()), frozenset(spared)
+            left = "+".join(m for m in group.split("+") if (step.tensor, m) not in carried)
+            spared[step.kind, step.phase, group, graph.tensors[name].of or name] = left
+    places = {*made}
+    for step in reversed(plan.steps):  # what is only seen otherwise by the product is finished before that
+        if isinstance(step, Compute) and len(step.reads) == 1:
+            places |= {(step.reads[0], m) for m in case.mesh if (step.makes, m) in places}
+    return EarlySums(tuple(made.values()), frozenset(places), spared)
 
 
 def _shapes(case: RunCase) -> dict[str, tuple[int, ...]]:
@@ -358,9 +375,10 @@ def _tables(case: RunCase) -> Fraction:
 def context_of(case: RunCase) -> RunContext:
     """What the conventions may look at."""
     shards = prod(case.mesh[rule.mesh] for rule in shard_rules(case.strategy))
-    early, spared = _early(case)
+    early = early_sums(case)
     return RunContext(
-        _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case), early, _tables(case), spared,
+        _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case),
+        early.calls, _tables(case), early.spared,
         case.microbatches,
     )  # fmt: skip
 

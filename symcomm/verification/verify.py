@@ -24,6 +24,7 @@ from symcomm.verification.expected import (
     derived_flops,
     derived_parameters,
     derived_saved,
+    early_sums,
     expected_calls,
     grouped,
     make_case,
@@ -105,7 +106,7 @@ def _plain(number: Any) -> Any:
 
 def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
     """Where a plan has operands and results, for the axes of the mesh that DTensor looks after."""
-    plan, graph = case.plan, case.plan.graph
+    plan, graph, early = case.plan, case.plan.graph, early_sums(case).places
     rests: dict[str, list[Any]] = {}
     for name, layout in plan.placements.items():
         tensor = graph.tensors.get(name)
@@ -129,8 +130,8 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
         if step.op.kind == "route" and step.op.output_indices[-3] in cuts.values():
             raise StrategyError("each rank would route its part of a sequence by itself, which one process does not do",
                                 hint="cut the batch: data(2)")  # fmt: skip
-        for name, indices, layout in zip(step.op.inputs, step.op.indices, step.layouts, strict=True):
-            partial = {m for m, p in layout if p == PARTIAL}
+        for name, stored, indices, layout in zip(step.op.inputs, step.reads, step.op.indices, step.layouts, strict=True):
+            partial = {m for m, p in layout if p == PARTIAL and (stored, m) not in early}
             said = [
                 "any" if m in partial else None if m not in cuts or cuts[m] not in indices
                 else placed_axis(graph, name, indices.index(cuts[m])) for m in meshes
@@ -142,7 +143,9 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
     passing = [
         graph.tensors[name].of
         for name, layout in plan.placements.items()
-        if name == gradient_name(graph.tensors[name].of) and any(m in meshes and p == PARTIAL for m, p in layout)
+        if name == gradient_name(graph.tensors[name].of)
+        and any(m in meshes and p == PARTIAL for m, p in layout)
+        and not any((name, m) in early for m in meshes)
     ]
     return {"rests": rests, "reads": reads, "passing": passing}
 
