@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from math import prod
 from typing import Any
 
+from symcomm.collectives.algorithms import share
 from symcomm.errors import StrategyError
+from symcomm.form import evaluate, num
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Op
@@ -130,7 +133,9 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
         if step.op.kind == "route" and step.op.output_indices[-3] in cuts.values():
             raise StrategyError("each rank would route its part of a sequence by itself, which one process does not do",
                                 hint="cut the batch: data(2)")  # fmt: skip
-        for name, stored, indices, layout in zip(step.op.inputs, step.reads, step.op.indices, step.layouts, strict=True):
+        for name, stored, indices, layout in zip(
+            step.op.inputs, step.reads, step.op.indices, step.layouts, strict=True
+        ):
             partial = {m for m, p in layout if p == PARTIAL and (stored, m) not in early}
             said = [
                 "any" if m in partial else None if m not in cuts or cuts[m] not in indices
@@ -284,6 +289,47 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     return rows
 
 
+# By which algorithm gloo runs a collective.
+GLOO: Mapping[str, str] = {"all-reduce": "ring", "all-gather": "ring", "reduce-scatter": "ring", "broadcast": "tree"}
+
+
+def _asked(case: RunCase, algorithm: str) -> str:
+    """The algorithm whose bytes are to be compared; raises ``StrategyError`` where none can be."""
+    if not algorithm:
+        return ""
+    able = sorted({*GLOO.values()})
+    if algorithm not in able:
+        raise StrategyError(f"gloo, which carries these runs, does not send by '{algorithm[:40]}'",
+                            hint=f"it has {' and '.join(able)}")  # fmt: skip
+    if case.pipelined or case.ranks == 1:
+        raise StrategyError("messages between stages are sent as they are, and one process sends none",
+                            hint="leave --algorithm out")  # fmt: skip
+    return algorithm
+
+
+def _socket_rows(case: RunCase, algorithm: str, reports: list[dict[str, Any]]) -> list[ComparedRow]:
+    """The bytes that go through sockets for the calls that the algorithm asked for carries, of all ranks of a group."""
+    rows, measured = [], dict[tuple[str, str, str], Fraction]()
+    for report in reports:
+        for kind, phase, group, size in _bytes(report):
+            parts = 8 * prod(case.mesh[m] for m in group.split("+"))
+            carried = Fraction(size * report["received"][f"{kind} {group}"], parts)
+            measured[kind, phase, group] = measured.get((kind, phase, group), Fraction(0)) + carried
+    entries, expected, explained = expected_calls(case, context_of(case))
+    derived = grouped(entries)
+    for key in dict.fromkeys((*expected, *measured)):
+        kind, ranks = key[0], prod(case.mesh[m] for m in key[2].split("+"))
+        if GLOO.get(kind) != algorithm:
+            continue
+        runs = "all-reduce" if kind == "reduce-scatter" else kind
+        asked, run = (evaluate(share(k, "all_links", algorithm, num(ranks), num(1)), {}) for k in (kind, runs))
+        names = (*explained.get(key, ()), *(("scattered_from_sum",) if runs != kind else ()))
+        before, after = (made.get(key, (Fraction(0),))[0] * WIDTH for made in (derived, expected))
+        rows.append(ComparedRow("{}, {}, over {}: through sockets".format(*key), "B", before * asked, after * run,
+                                measured.get(key, Fraction(0)) * ranks / case.ranks, names))  # fmt: skip
+    return rows
+
+
 def _bytes(report: Mapping[str, Any]) -> list[tuple[str, str, str, int]]:
     return [(c["kind"], c["phase"], c["group"], c["bytes"]) for c in report["calls"]]
 
@@ -291,15 +337,16 @@ def _bytes(report: Mapping[str, Any]) -> list[tuple[str, str, str, int]]:
 def verify(
     model: Model, strategy: Strategy | str | None = None, values: Mapping[str, Fraction] | None = None, *,
     schedule: str = USUAL_SCHEDULE, chunks: int = 2, limit: float = TIME_LIMIT, port: int | None = None,
-    fault: Mapping[str, Any] | None = None,
+    fault: Mapping[str, Any] | None = None, algorithm: str = "",
 ) -> Verification:  # fmt: skip
     """Runs a model under a strategy in real processes and sets what they count beside what is derived.
 
     ``values`` are sizes and degrees; small numbers stand for those that are left out. Everything is in fp32 on the
-    CPU. ``fault`` makes a rank fail or hang, for tests. Raises ``StrategyError`` for what PyTorch has no way to run,
+    CPU. With an ``algorithm`` the bytes that gloo's
+    connections carry for its collectives are counted, too. ``fault`` makes a rank fail or hang, for tests. Raises ``StrategyError`` for what PyTorch has no way to run,
     ``VerificationError`` where a process fails, hangs for ``limit`` seconds or cannot be started.
     """
-    prepared = prepare(model, strategy, values, schedule=schedule, chunks=chunks)
+    prepared = prepare(model, strategy, values, schedule=schedule, chunks=chunks, algorithm=algorithm)
     (reports,) = launch([prepared.spec], limit, port, fault)
     return prepared.compare(reports)
 
@@ -310,6 +357,7 @@ class Prepared:
 
     case: RunCase
     spec: Mapping[str, Any]
+    algorithm: str = ""
 
     def compare(self, reports: list[dict[str, Any]]) -> Verification:
         """What the ranks counted, beside what is derived."""
@@ -321,19 +369,20 @@ class Prepared:
         name = case.strategy.name if case.strategy is not ONE_RANK else "one process"
         return Verification(
             case.model.name, name, case.method.interface, case.ranks, {**case.mesh, **case.sizes},
-            tuple(_rows(case, reports)), error, reports[0]["torch"], tuple(reports[0]["calls"]),
+            (*_rows(case, reports), *(_socket_rows(case, self.algorithm, reports) if self.algorithm else ())), error, reports[0]["torch"], tuple(reports[0]["calls"]),
         )  # fmt: skip
 
 
 def prepare(
     model: Model, strategy: Strategy | str | None = None, values: Mapping[str, Fraction] | None = None, *,
-    schedule: str = USUAL_SCHEDULE, chunks: int = 2,
+    schedule: str = USUAL_SCHEDULE, chunks: int = 2, algorithm: str = "",
 ) -> Prepared:  # fmt: skip
     """A run that is ready to be started; raises ``StrategyError`` for what PyTorch has no way to run."""
     case = make_case(model, strategy, values or {}, schedule, chunks)
     numbers = sum((case.number(case.graph.volume(t)) for t in case.graph.tensors), Fraction(0))
     enough_memory(int(case.ranks * (numbers * WIDTH * 24 + 3 * 10**8)))
-    return Prepared(case, _spec(case, torch_module(case.graph, model.name, _marks(case))))
+    spec = _spec(case, torch_module(case.graph, model.name, _marks(case)))
+    return Prepared(case, spec | {"sockets": bool(_asked(case, algorithm))}, algorithm)
 
 
 def _marks(case: RunCase) -> PlacedMarks | None:

@@ -18,6 +18,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+PROBE = 840 * 117  # numbers of a tensor that goes through sockets: 2 to 8 ranks have equally many each
 STEPS = 3  # the first ones have set-up traffic: shapes of messages, buckets that are rebuilt
 
 
@@ -652,6 +653,61 @@ class PlacedAndSharded(PlacedRun):
 METHODS["fsdp2+dtensor"] = PlacedAndSharded
 
 
+# -- bytes that go through sockets ----------------------------------------------------------------------
+
+
+def received() -> int:
+    """The bytes that the TCP connections of this process have received, as the kernel counts them."""
+    import socket
+    import struct
+
+    total = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            if not os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
+                continue
+            with socket.fromfd(int(number), socket.AF_INET, socket.SOCK_STREAM) as one:
+                total += struct.unpack_from("Q", one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 128)[0]
+        except (OSError, struct.error):
+            continue  # closed meanwhile, or none of TCP
+    return total
+
+
+def through_sockets(made: OneProcess) -> dict[str, int]:
+    """What this rank receives of a tensor, in parts of 1/(8 k) on k ranks, for each kind of call in the counted step.
+
+    Gloo puts headers before what it sends, some more or less by who comes first: tensors of two sizes are sent, and
+    such a part of the difference is far more than that.
+    """
+    import torch
+    import torch.distributed as dist
+
+    def once(kind: str, group: Any, count: int) -> int:
+        ranks, whole = dist.get_process_group_ranks(group), torch.ones(count)
+        part = whole[: count // len(ranks)].clone()
+        dist.barrier(group)
+        time.sleep(0.02)
+        before = received()
+        if kind == "all-reduce":
+            dist.all_reduce(whole, group=group)
+        elif kind == "all-gather":
+            dist.all_gather_into_tensor(whole, part, group=group)
+        elif kind == "reduce-scatter":
+            dist.reduce_scatter_tensor(part, whole, group=group)
+        else:
+            dist.broadcast(whole, ranks[0], group=group)
+        time.sleep(0.02)  # what is still on its way
+        return received() - before
+
+    found = {}
+    for kind, axes in sorted({(call["kind"], call["group"]) for call in made.counter.calls}):
+        names = tuple(axes.split("+"))
+        group = (made.mesh[names]._flatten() if len(names) > 1 else made.mesh[names[0]]).get_group()
+        one, two = (min(once(kind, group, n * PROBE) for _ in range(3)) for n in (1, 2))
+        found[f"{kind} {axes}"] = round(8 * group.size() * (two - one) / (4 * PROBE))
+    return found
+
+
 def timed(spec: dict[str, Any]) -> dict[str, Any]:
     """The seconds of a forward and a backward pass in one process: the least of some."""
     import torch
@@ -709,6 +765,8 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
         for name, gradient in made.gradients().items()
     ]
     found["gradient_error"] = max(errors)
+    if spec.get("sockets"):
+        found["received"] = through_sockets(made)
     if spec["ranks"] == 1:
         found["peak"] = _peak(made)
     return found
