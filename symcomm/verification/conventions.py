@@ -215,7 +215,8 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             "one sum behind the last of them would do.", f"{_DOCS}/distributed.tensor.html", _reduced_each_time,
         ),
         TorchConvention(
-            "scattered_from_sum", "Gloo has no reduce-scatter of its own: all ranks get the whole sum, and keep a part.",
+            "scattered_from_sum", "Gloo has no reduce-scatter of its own: all ranks get the whole sum, and keep "
+            "a part.",
             f"{_DOCS}/distributed.html#backends",
         ),
         TorchConvention(

@@ -198,7 +198,7 @@ def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
 
 def _staged_spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
     """What a pipeline is told: what each part takes from the part before it, and how many parts are a stage."""
-    graph, classes = case.graph, written.classes
+    classes = written.classes
     repeated = [n for n, c in enumerate(classes) if c.region.times]
     if len(repeated) != 1:
         raise StrategyError("a pipeline is run of one stack of layers, with what stands before and behind it",
@@ -309,6 +309,8 @@ def _asked(case: RunCase, algorithm: str) -> str:
 
 def _socket_rows(case: RunCase, algorithm: str, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     """The bytes that go through sockets for the calls that the algorithm asked for carries, of all ranks of a group."""
+    if not algorithm:
+        return []
     rows, measured = [], dict[tuple[str, str, str], Fraction]()
     for report in reports:
         for kind, phase, group, size in _bytes(report):
@@ -342,8 +344,8 @@ def verify(
     """Runs a model under a strategy in real processes and sets what they count beside what is derived.
 
     ``values`` are sizes and degrees; small numbers stand for those that are left out. Everything is in fp32 on the
-    CPU. With an ``algorithm`` the bytes that gloo's
-    connections carry for its collectives are counted, too. ``fault`` makes a rank fail or hang, for tests. Raises ``StrategyError`` for what PyTorch has no way to run,
+    CPU. With an ``algorithm`` the bytes that gloo's connections carry for its collectives are counted, too. ``fault``
+    makes a rank fail or hang, for tests. Raises ``StrategyError`` for what PyTorch has no way to run,
     ``VerificationError`` where a process fails, hangs for ``limit`` seconds or cannot be started.
     """
     prepared = prepare(model, strategy, values, schedule=schedule, chunks=chunks, algorithm=algorithm)
@@ -369,7 +371,8 @@ class Prepared:
         name = case.strategy.name if case.strategy is not ONE_RANK else "one process"
         return Verification(
             case.model.name, name, case.method.interface, case.ranks, {**case.mesh, **case.sizes},
-            (*_rows(case, reports), *(_socket_rows(case, self.algorithm, reports) if self.algorithm else ())), error, reports[0]["torch"], tuple(reports[0]["calls"]),
+            (*_rows(case, reports), *_socket_rows(case, self.algorithm, reports)), error, reports[0]["torch"],
+            tuple(reports[0]["calls"]),
         )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -423,10 +423,6 @@ class PlacedRun(OneProcess):
                 setattr(owner, attribute, torch.nn.Parameter(parameter))
         self.tied()
         self.mesh_placed = mesh
-        if spec["loss_parallel"]:
-            from torch.distributed.tensor.parallel import loss_parallel
-
-            loss_parallel().__enter__()  # for the rest of the run: a loss is read in either pass
 
     def tied(self) -> None:
         """Weights that are one stay one."""
@@ -477,11 +473,11 @@ def _owners(network: Any, path: str) -> list[tuple[Any, str]]:
     return [(one, attribute) for one in found]
 
 
-def _chain(run: OneProcess) -> Any:
+def _chain(run: Staged) -> Any:
     """The parts of a network one after the other, as a class of modules that hand on one tensor."""
     import torch
 
-    class Consecutive(torch.nn.Module):
+    class Consecutive(torch.nn.Module):  # type: ignore[misc]  # torch has no type hints here
         """Some of the parts; each finds what it takes besides among the inputs, by name."""
 
         def __init__(self, parts: list[tuple[Any, dict[str, Any]]]) -> None:
@@ -587,16 +583,15 @@ class Staged(PlacedRun):
         setattr(stage, name, made)
 
     def batch(self) -> None:
-        """This rank's part of the inputs: the first of them flows in, others are named; those without a batch as well."""
-        from torch.distributed.tensor import Shard
-
+        """This rank's part of the inputs: the first of them flows in, others are named."""
         spec, meshes = self.spec, self.spec["batch_meshes"]
         self.named = dict(zip(spec["names"], spec.get("inputs", spec["names"]), strict=True))
         self.given = []
         for tensor, name in zip(self.inputs, spec["names"], strict=True):
             tensor = self.part(tensor, meshes, 0)
-            for mesh, place in zip(spec["placed_meshes"], self.resting(self.named[name])) if self.placed else ():
-                tensor = self.part(tensor, [mesh], place.dim) if isinstance(place, Shard) else tensor
+            said = spec["rests"].get(self.named[name], []) if self.placed else []
+            for mesh, dim in zip(spec["placed_meshes"] if said else (), said, strict=True):
+                tensor = self.part(tensor, [mesh], dim) if dim is not None else tensor
             self.given.append(tensor.detach().clone().requires_grad_(tensor.is_floating_point()))
         count, (out,) = spec["microbatches"], self.gradients_out(None)
         # A loss is the mean of those of the microbatches, and of the ranks of the data.
@@ -662,11 +657,11 @@ def received() -> int:
     import struct
 
     total = 0
-    for number in os.listdir("/proc/self/fd"):
+    for path in Path("/proc/self/fd").iterdir():
         try:
-            if not os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
+            if not str(path.readlink()).startswith("socket:"):
                 continue
-            with socket.fromfd(int(number), socket.AF_INET, socket.SOCK_STREAM) as one:
+            with socket.fromfd(int(path.name), socket.AF_INET, socket.SOCK_STREAM) as one:
                 total += struct.unpack_from("Q", one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 128)[0]
         except (OSError, struct.error):
             continue  # closed meanwhile, or none of TCP
@@ -733,6 +728,15 @@ def timed(spec: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": min(found), "device": name}
 
 
+def _losses(spec: dict[str, Any]) -> Any:
+    """Losses over classes that are cut, in either pass."""
+    if not spec.get("loss_parallel"):
+        return nullcontext()
+    from torch.distributed.tensor.parallel import loss_parallel
+
+    return loss_parallel()
+
+
 def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     """What a rank counts in the last of a few steps."""
     import torch
@@ -746,9 +750,9 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     made = METHODS[spec["method"]](spec, rank)
     made.prepare()
     keeper = None
-    with made.counter.mode():
+    with made.counter.mode(), _losses(spec):
         for number in range(STEPS):
-            parts = made.places.tables if "dtensor" in spec["method"] else []
+            parts = made.places.tables if isinstance(made, PlacedRun) and "dtensor" in spec["method"] else []
             watched = number == STEPS - 1 and "pipelining" not in spec["method"]
             keeper = SavedStorages(made.network, parts) if watched else None
             made.step(keeper)

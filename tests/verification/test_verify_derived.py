@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples import HOMEWORK, LAYERS, layer, model
+from examples import HOMEWORK, LAYERS, layer, model, whole
 from symcomm.cli import main
 from symcomm.errors import RenderError, StrategyError, ValuesError
 from symcomm.graph.ops import MAPS
@@ -24,14 +24,21 @@ from symcomm.model import load
 from symcomm.verification import launch
 from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
 from symcomm.verification.emitters import EMITTERS
-from symcomm.verification.expected import context_of, derived_flops, expected_calls, grouped, make_case
+from symcomm.verification.expected import (
+    context_of,
+    derived_flops,
+    derived_parameters,
+    expected_calls,
+    grouped,
+    make_case,
+)
 from symcomm.verification.grid import FOUR, TWO, GridCell, markdown
 from symcomm.verification.launch import VerificationError
 from symcomm.verification.methods import METHODS, method
 from symcomm.verification.module import identifier, torch_module
 from symcomm.verification.practice import EXERCISES, practice, write_practice
 from symcomm.verification.sizes import small_sizes
-from symcomm.verification.verify import ComparedRow, Verification
+from symcomm.verification.verify import ComparedRow, Verification, prepare
 
 
 def lines(source: str, name: str) -> list[str]:
@@ -156,11 +163,45 @@ def test_a_partial_sum_is_reduced_before_a_product_reads_it():
     assert raw["all-reduce", "forward", "tensor"][0] == 2 * case.number(case.graph.volume("y"))
 
 
+def test_a_weight_that_two_stages_share_is_counted_on_both():
+    one, folded = (make_case(whole("gpt2"), "pipeline(2, microbatches=4)", {}, s, 2) for s in ("1f1b", "zb-v"))
+    table = Fraction(one.sizes["V"] * one.sizes["D"])
+    alone = make_case(whole("gpt2"), None, {n: Fraction(v) for n, v in one.sizes.items()}, "1f1b", 2)
+    assert derived_parameters(one) == derived_parameters(alone) + table
+    assert expected_calls(one, context_of(one))[1]["all-reduce", "backward", "pipe"] == (2 * table, 2)
+    # A V has its first and its last stage on one rank: nothing is held or summed twice.
+    known = {n: Fraction(v) for n, v in folded.sizes.items()}
+    assert derived_parameters(folded) == derived_parameters(make_case(whole("gpt2"), None, known, "1f1b", 2))
+    assert ("all-reduce", "backward", "pipe") not in expected_calls(folded, context_of(folded))[1]
+
+
+def test_dtensor_sums_the_gradient_of_a_weight_for_each_microbatch_but_not_between_stages():
+    context = RunContext({"g": (4,)}, {"tensor": 2}, microbatches=3)
+    made = CONVENTIONS["reduced_each_time"].rewrite(
+        [CallEntry("all-reduce", "backward", group, tensor, Fraction(4)) for group, tensor in
+         (("tensor", "g"), ("tensor", "x"), ("pipe", "g"))], context)  # fmt: skip
+    assert [(e.total, e.calls) for e in made] == [(12, 3), (4, 1), (4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "algorithm", "said"),
+    [
+        ("gpt2", "data(2) + tensor(2)", "", "is a loss over cut classes, which loss_parallel takes on a mesh of one"),
+        ("llama", "pipeline(2, microbatches=4) + tensor(2) + data(2)", "", "PyTorch has no way here to run Pipeline"),
+        ("llama", "data(2)", "double_tree", "gloo, which carries these runs, does not send by 'double_tree'"),
+        ("llama", "pipeline(2, microbatches=4)", "ring", "messages between stages are sent as they are"),
+    ],
+)
+def test_what_pytorch_cannot_do_is_refused_with_its_reason(name: str, strategy: str, algorithm: str, said: str):
+    with pytest.raises(StrategyError, match=said):
+        prepare(whole(name), strategy, algorithm=algorithm)
+
+
 @pytest.mark.parametrize(
     ("strategy", "name"),
     [("data(2)", "ddp"), ("zero-1(2)", "zero1"), ("fully-sharded(2)", "fsdp2"), ("hybrid-sharded(2, 2)", "fsdp2"),
      ("context(2)", "dtensor"), ("fully-sharded(2) + tensor(2)", "fsdp2+dtensor"),
-     ("pipeline(2) + data(2)", "pipelining")],
+     ("pipeline(2) + data(2)", "pipelining"), ("pipeline(2) + tensor(2)", "pipelining+dtensor")],
 )  # fmt: skip
 def test_a_strategy_is_run_by_its_part_of_pytorch(strategy: str, name: str):
     from symcomm.parallel.strategy import parse_strategy

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from examples import HOMEWORK, LAYERS, layer, model
+from examples import HOMEWORK, LAYERS, layer, model, whole
 from symcomm.cli import main
 from symcomm.verification import expected
 from symcomm.verification.grid import TWO, grid
@@ -72,6 +72,53 @@ def test_four_processes_in_two_axes_are_as_derived():
     for cell in grid([model(HOMEWORK)], runs):
         assert cell.found is not None, (cell.strategy, cell.why)
         assert cell.found.holds, (cell.strategy, [r for r in cell.found.rows if r.difference])
+
+
+WHOLE = [
+    ("data(2)", ""), ("zero-1(2)", ""), ("fully-sharded(2)", ""), ("tensor(2)", ""), ("tensor(2) + sequence", ""),
+    ("context(2)", ""), ("pipeline(2, microbatches=4)", "1f1b"), ("pipeline(2, microbatches=4)", "zb-v"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_whole_models_with_their_losses_are_as_derived(name: str):
+    for cell in grid([whole(name)], WHOLE):
+        assert cell.found is not None, (cell.strategy, cell.why)
+        assert cell.found.holds, (cell.strategy, cell.schedule, [r for r in cell.found.rows if r.difference])
+
+
+def test_stages_of_whole_models_may_be_cut_again_on_four_processes():
+    runs = [("pipeline(2, microbatches=4) + tensor(2)", "1f1b"), ("data(2) + pipeline(2, microbatches=4)", "1f1b"),
+            ("pipeline(2, microbatches=4) + tensor(2) + sequence", "1f1b")]  # fmt: skip
+    for cell in grid([whole("gpt2")], runs):
+        assert cell.found is not None, (cell.strategy, cell.why)
+        assert cell.found.holds, (cell.strategy, [r for r in cell.found.rows if r.difference])
+    assert "reduced_each_time" in cell.found.conventions
+
+
+@pytest.mark.parametrize(
+    ("name", "strategies"),
+    [("cross-attention", ["data(2) + context(2)", "context(2) + tensor(2)"]),
+     ("mixture-of-experts", ["data(2) + tensor(2)", "data(2) + tensor(2) + sequence"])],
+)  # fmt: skip
+def test_partial_sums_before_products_are_finished_on_two_axes_as_well(name: str, strategies: list[str]):
+    for cell in grid([layer(name)], [(s, "") for s in strategies]):
+        assert cell.found is not None, (cell.strategy, cell.why)
+        assert cell.found.holds, (cell.strategy, [r for r in cell.found.rows if r.difference])
+        assert "reduced_before_product" in cell.found.conventions
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "strategy", "share"),
+    [("ring", "fully-sharded(4)", {"all-gather": 3, "reduce-scatter": 6}), ("tree", "zero-1(2)", {"broadcast": 1})],
+)
+def test_the_connections_of_gloo_carry_what_its_algorithm_sends(algorithm: str, strategy: str, share: dict[str, int]):
+    found = verify(model(HOMEWORK), strategy, algorithm=algorithm)
+    assert found.holds, [r for r in found.rows if r.difference]
+    measured = {row.what: row.measured for row in found.rows}
+    carried = {what.removesuffix(": through sockets"): n for what, n in measured.items() if what.endswith("sockets")}
+    assert {what.partition(",")[0] for what in carried} == {*share}
+    assert all(n == share[what.partition(",")[0]] * measured[what] for what, n in carried.items())
 
 
 def test_a_wrong_derivation_is_found_and_ends_with_status_1(monkeypatch: pytest.MonkeyPatch):
