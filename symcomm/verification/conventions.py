@@ -211,6 +211,11 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             f"{_DOCS}/distributed.tensor.html", _axis_by_axis,
         ),
         TorchConvention(
+            "routing_by_product", "The written module multiplies tokens with a 0/1 tensor to bring them to experts, "
+            "which is counted as a matrix product; the derivation counts a lookup, which is none.",
+            f"{_DOCS}/generated/torch.einsum.html", flops=lambda count, context: count + context.routing_flops,
+        ),
+        TorchConvention(
             "reduced_each_time", "DTensor sums the gradient of a weight in the backward pass of each microbatch, where "
             "one sum behind the last of them would do.", f"{_DOCS}/distributed.tensor.html", _reduced_each_time,
         ),
@@ -218,11 +223,6 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             "scattered_from_sum", "Gloo has no reduce-scatter of its own: all ranks get the whole sum, and keep "
             "a part.",
             f"{_DOCS}/distributed.html#backends",
-        ),
-        TorchConvention(
-            "routing_by_product", "The written module multiplies tokens with a 0/1 tensor to bring them to experts, "
-            "which is counted as a matrix product; the derivation counts a lookup, which is none.",
-            f"{_DOCS}/generated/torch.einsum.html", flops=lambda count, context: count + context.routing_flops,
         ),
     )
 }  # fmt: skip
