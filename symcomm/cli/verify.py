@@ -30,7 +30,9 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 @click.option("--chunks", default=2, show_default=True, help="Of a rank, for schedules that have several.")
 @click.option("--algorithm", default="", help="Count what goes through sockets for its collectives, too: ring.")
 @click.option("--limit", default=120.0, show_default=True, help="Seconds after which all processes are ended.")
-@click.option("--port", type=int, help="Processes meet at a port of this machine instead of by a file.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Processes meet at a port of this machine instead of by a file."
+)
 @click.option("--json", "as_json", is_flag=True, help="For a program.")
 @click.option("--grid", is_flag=True, help="All strategies on two and four processes, of all FILES.")
 @click.option("--asked", is_flag=True, help="Run what the questions of a problem FILE ask for (verify:).")
@@ -53,6 +55,8 @@ def verify(
     """
     from symcomm.errors import ValuesError
 
+    if not 0 < limit <= 86400:
+        raise ValuesError(f"--limit is {limit:g}: a run takes more than 0 s and at most a day")
     if len(files) > 1 and not grid:
         raise ValuesError("several files are for --grid", hint="or verify one after the other")
     if asked:
@@ -171,6 +175,8 @@ def _text(found: Verification) -> str:
             Text(f"gradients: {fits} in one process (largest relative difference {found.gradient_error:.1e})"),
             soft_wrap=True,
         )
+    for note in found.notes:
+        console.print(Text(note), soft_wrap=True)
     for name in found.conventions:
         console.print(Text(f"{name}: {CONVENTIONS[name].statement}\n  {CONVENTIONS[name].source}"), soft_wrap=True)
     console.print(

@@ -35,7 +35,7 @@ from symcomm.verification.expected import (
     resharded,
     without_dropout,
 )
-from symcomm.verification.launch import TIME_LIMIT, VerificationError, enough_memory, launch
+from symcomm.verification.launch import TIME_LIMIT, TORCH, VerificationError, enough_memory, launch
 from symcomm.verification.methods import SCHEDULES, batch_meshes, shard_rules
 from symcomm.verification.module import PlacedMarks, TorchModule, torch_module
 
@@ -353,6 +353,13 @@ def verify(
     return prepared.compare(reports)
 
 
+def _version_notes(found: str) -> tuple[str, ...]:
+    """What is to be told where conventions were held against another version of PyTorch."""
+    if found.partition("+")[0] == TORCH:
+        return ()
+    return (f"PyTorch {found}: the conventions here were held against {TORCH}; another version may move otherwise.",)
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A run that is ready to be started: its case and what the ranks are told."""
@@ -372,7 +379,7 @@ class Prepared:
         return Verification(
             case.model.name, name, case.method.interface, case.ranks, {**case.mesh, **case.sizes},
             (*_rows(case, reports), *_socket_rows(case, self.algorithm, reports)), error, reports[0]["torch"],
-            tuple(reports[0]["calls"]),
+            tuple(reports[0]["calls"]), _version_notes(reports[0]["torch"]),
         )  # fmt: skip
 
 

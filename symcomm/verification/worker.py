@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -842,9 +843,17 @@ def _peak(made: OneProcess) -> int:
     return peak
 
 
+def _with(launcher: int) -> None:
+    """Ends this rank when its launcher is gone, however that ended."""
+    while os.getppid() == launcher:
+        time.sleep(0.5)
+    os._exit(1)
+
+
 def main(arguments: list[str]) -> int:
     """Takes part as a rank; what went wrong is written where the launcher finds it."""
     path, rank = Path(arguments[0]), int(arguments[1])
+    threading.Thread(target=_with, args=(os.getppid(),), daemon=True).start()
     spec = json.loads(path.read_text(encoding="utf-8"))
     out = path.parent / f"rank{rank}.json"
     found: dict[str, Any]

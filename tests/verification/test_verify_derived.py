@@ -38,7 +38,7 @@ from symcomm.verification.methods import METHODS, method
 from symcomm.verification.module import identifier, torch_module
 from symcomm.verification.practice import EXERCISES, practice, write_practice
 from symcomm.verification.sizes import small_sizes
-from symcomm.verification.verify import ComparedRow, Verification, prepare
+from symcomm.verification.verify import ComparedRow, Verification, _version_notes, prepare
 
 
 def lines(source: str, name: str) -> list[str]:
@@ -297,6 +297,23 @@ def test_verify_without_pytorch_ends_with_status_2_and_leaves_no_file(installed:
     assert result.exit_code == 2
     assert "PyTorch is not installed" in result.output
     assert not out.exists()
+
+
+def test_another_version_than_the_one_that_was_held_against_is_told():
+    assert _version_notes("2.13.0+cpu") == ()
+    (told,) = _version_notes("2.14.1")
+    assert told.startswith("PyTorch 2.14.1: the conventions here were held against 2.13.0")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("--limit=nan", "--limit is nan: a run takes more than 0 s and at most a day"), ("--limit=0", "--limit is 0"),
+     ("--limit=inf", "--limit is inf"), ("--port=99999", "99999 is not in the range 1<=x<=65535")],
+)  # fmt: skip
+def test_limits_and_ports_that_cannot_be_are_told(option: str, said: str):
+    result = CliRunner().invoke(main, ["verify", str(HOMEWORK), "--strategy", "data(2)", option])
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
 
 
 def test_a_port_in_use_is_told():

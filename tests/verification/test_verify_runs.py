@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -144,6 +147,36 @@ def test_a_process_that_hangs_is_ended_with_all_others():
     with pytest.raises(VerificationError, match=r"ddp on 2 processes did not end within 8 s; rank .*1 had"):
         verify(model(HOMEWORK), "data(2)", limit=8, fault={"rank": 1, "what": "hang"})
     assert workers() == []
+
+
+def test_no_process_outlives_one_that_was_killed_itself(tmp_path: Path):
+    text = "from examples import *; from symcomm.verification.verify import verify as v; v(model(HOMEWORK), 'data(2)', "
+    text += "limit=100, fault={'rank': 1, 'what': 'hang'})"
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    run = subprocess.Popen(
+        [sys.executable, "-c", text], env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": path}
+    )
+
+    def ranks() -> int:
+        said = []
+        for one in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                said.append(one.read_bytes())
+        return sum(b"verification.worker" in line and str(tmp_path).encode() in line for line in said)
+
+    try:
+        wait_until(lambda: ranks() == 2)
+    finally:
+        run.kill()
+        run.wait()
+    wait_until(lambda: ranks() == 0)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def test_a_written_file_runs_by_itself(tmp_path: Path):
