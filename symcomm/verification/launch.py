@@ -88,7 +88,14 @@ def launch(
             specs.append({k: v for k, v in run.items() if k != "source_text"} | {"source": str(source)})
         meeting = f"tcp://127.0.0.1:{port}" if port is not None else f"file://{folder / 'meeting'}"
         names = ", ".join(dict.fromkeys(str(run["method"]) for run in runs))
-        spec = {"ranks": runs[0]["ranks"], "meeting": meeting, "limit": limit, "runs": specs, "method": names}
+        spec = {
+            "ranks": runs[0]["ranks"],
+            "launcher": os.getpid(),
+            "meeting": meeting,
+            "limit": limit,
+            "runs": specs,
+            "method": names,
+        }
         reports = _ranks(folder, spec | ({"fault": dict(fault)} if fault else {}), limit)
     return [[report["runs"][n] for report in reports] for n in range(len(specs))]
 

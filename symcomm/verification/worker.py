@@ -853,8 +853,8 @@ def _with(launcher: int) -> None:
 def main(arguments: list[str]) -> int:
     """Takes part as a rank; what went wrong is written where the launcher finds it."""
     path, rank = Path(arguments[0]), int(arguments[1])
-    threading.Thread(target=_with, args=(os.getppid(),), daemon=True).start()
     spec = json.loads(path.read_text(encoding="utf-8"))
+    threading.Thread(target=_with, args=(spec["launcher"],), daemon=True).start()
     out = path.parent / f"rank{rank}.json"
     found: dict[str, Any]
     try:
