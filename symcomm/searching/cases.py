@@ -89,7 +89,9 @@ def _fixed(draft: Draft, numbers: Mapping[str, int]) -> Draft:
     pieces = []
     for one in draft.pieces:
         strategy = one.strategy
-        mesh = tuple((axis, num(numbers[axis]) if axis in numbers and size is not None else size) for axis, size in strategy.mesh)
+        mesh = tuple(
+            (axis, num(numbers[axis]) if axis in numbers and size is not None else size) for axis, size in strategy.mesh
+        )
         cut = strategy.pipeline
         if cut is not None and PIPELINE in numbers:
             cut = replace(cut, stages=num(numbers[PIPELINE]))

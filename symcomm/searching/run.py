@@ -15,7 +15,7 @@ from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.form import Sym
 from symcomm.model import Model
 from symcomm.quantities.recipes import recipe_of
-from symcomm.quantities.time.links import HIERARCHY, NODE, PIPE, links_of, pairs
+from symcomm.quantities.time.links import HIERARCHY, LEVELS, NODE, PIPE, links_of, pairs
 from symcomm.quantities.time.machine import RATES
 from symcomm.searching import evaluate, explain
 from symcomm.searching.cases import apart, cases
@@ -122,6 +122,9 @@ def _check_links(said: Mapping[str, object], drafts: Iterable[Draft]) -> None:
     """Raises ``ValuesError`` for links of an axis that no strategy has."""
     meshes = [one for draft in drafts if (one := composed(draft.pieces)) is not None]
     known = {name for one in meshes for name in links_of(dict.fromkeys(said), one)}
+    if NODE not in said and {*LEVELS} & {*said}:
+        raise ValuesError("links say how fast it is inside or between nodes, but not how many ranks a node has",
+                          hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
     for name in said:
         if name not in known and name not in HIERARCHY:
             axes = {axis if axis != PIPELINE else PIPE for draft in drafts for axis in draft.axes}
@@ -163,7 +166,8 @@ def _derived(
         for family, found in zip(wave, parallel(tasks), strict=True):
             for (draft, g), one in zip(family, found, strict=True):
                 several = [*apart(draft, g, one.mixed)]
-                each = [one] if len(several) == 1 and several[0][0] == draft else structures(question, next(zip(*several)))
+                drafts = [inner for inner, _ in several]
+                each = [one] if drafts == [draft] else structures(question, drafts)
                 varied = tuple((name, name) for name in question.varied)
                 for made_of, (_, some) in zip(each, several, strict=True):
                     evaluate.check_whole(made_of.core, some, (*made_of.symbols, *varied))

@@ -72,7 +72,7 @@ class SearchQuestion:
 
 @dataclass(frozen=True)
 class Draft:
-    """A structure before its closed forms are derived: the parts of its strategy, how it runs, and how it fills nodes."""
+    """A structure before its closed forms are derived: the parts of its strategy, how it runs, how it fills nodes."""
 
     pieces: tuple[TemplatePiece, ...]
     recomputation: str = "none"
@@ -219,9 +219,11 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
     for kind, number in _kinds(setting, cut):
         before = f"{kind} stage, " if kind else ""
-        activations = activation_memory.derive(
+        key = replace(draft, nesting=None, bucketed=False), number
+        activations = _activations(Same(question)).get(key) or activation_memory.derive(
             whole, kept, recomputation=draft.recomputation, **flying, **({"stage": number} if kind else {})
         )
+        _activations(Same(question))[key] = activations
         touched += activations.touched
         held = pipeline.held(setting.graph, cut, number, setting.values)
         mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
@@ -329,14 +331,19 @@ def _states(
     held: Same[Graph], strategy: Strategy | None, recipe: str, stage: str | None, mark: str,
     layers: tuple[tuple[str, Fraction], ...],
 ) -> list[tuple[str, Form]]:  # fmt: skip
-    """The steps to the states, the last one of them all; nothing that is computed changes them, ``layers`` are known.
-    """
+    """The steps to the states, the last one of them all; nothing that is computed changes them."""
     return _named(mark, state_memory.derive(_Terse(held.it, values=dict(layers)), strategy, recipe, stage=stage).steps)
 
 
 @lru_cache(maxsize=8)
 def _shared(held: Same[SearchQuestion]) -> Shared:
     """What the structures of a search share of their monomials: all have the same numbers."""
+    return {}
+
+
+@lru_cache(maxsize=8)
+def _activations(held: Same[SearchQuestion]) -> dict[tuple[Draft, str | None], Derivation]:
+    """What drafts keep on a stage: the same however the axes of their mesh fill nodes."""
     return {}
 
 
