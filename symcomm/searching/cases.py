@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING
 from symcomm.errors import ValuesError
 from symcomm.form import num
 from symcomm.program import pipeline
+from symcomm.program.rewrites.accumulation import unreduced
+from symcomm.quantities.memory.state_memory import sharded_gradients
 from symcomm.quantities.time.links import NODE, PIPE, Nesting, node_ranks
 from symcomm.searching.space import Grid
-from symcomm.searching.structure import Draft, SearchQuestion
+from symcomm.searching.structure import MICROBATCHES, Draft, SearchQuestion
 from symcomm.searching.template import PIPELINE, composed
 
 if TYPE_CHECKING:
     from symcomm.model import Model
+
+Lists = tuple[tuple[str, tuple[int, ...]], ...]  # of a grid: names with their values
 
 
 def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iterator[tuple[Draft, Grid]]:
@@ -36,7 +40,23 @@ def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iter
             nesting = None if ranks is None else _nesting(draft, ranks, sizes)
             groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting), []).append(shape)
         for (stages, nesting), some in groups.items():
-            yield _with(draft, stages, nesting), replace(found, shapes=tuple(some))
+            for single, lists in _microbatches(question, draft, found):
+                made = replace(_fixed(draft, {PIPELINE: stages} if stages else {}), nesting=nesting, single=single)
+                yield made, replace(found, shapes=tuple(some), lists=lists)
+
+
+def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterator[tuple[bool, Lists]]:
+    """The lists of a grid; those with one microbatch apart where the gradients of several are added whole."""
+    if not sharded_gradients(composed(draft.pieces)) or not unreduced(question.accounting, num(2)):
+        yield False, found.lists
+        return
+    for single in (True, False):
+        lists = tuple(
+            (name, tuple(n for n in values if name != MICROBATCHES or (n == 1) == single))
+            for name, values in found.lists
+        )
+        if all(values for _, values in lists):
+            yield single, lists
 
 
 def _nesting(draft: Draft, ranks: int, sizes: dict[str, int]) -> Nesting | None:
@@ -78,10 +98,6 @@ def apart(draft: Draft, found: Grid, axes: tuple[str, ...]) -> Iterator[tuple[Dr
         groups.setdefault(alone, []).append(shape)
     for alone, some in groups.items():
         yield _fixed(draft, dict.fromkeys(alone, 1)), replace(found, shapes=tuple(some))
-
-
-def _with(draft: Draft, stages: int, nesting: Nesting | None) -> Draft:
-    return replace(_fixed(draft, {PIPELINE: stages} if stages else {}), nesting=nesting)
 
 
 def _fixed(draft: Draft, numbers: Mapping[str, int]) -> Draft:

@@ -79,6 +79,7 @@ class Draft:
     schedule: str = ""
     bucketed: bool = False
     nesting: Nesting | None = None
+    single: bool = False  # one microbatch: there are no gradients to be added
 
     @property
     def degrees(self) -> dict[str, Form]:
@@ -216,6 +217,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     flying: dict[str, Any] = {"schedule": draft.schedule} if cut is not None else {}
     regions = {region.name: f"_{mark(region)}" if len(made.load.regions) > 1 else "" for region in made.load.regions}
     times = [region.times for region in model.graph.regions if region.times]
+    adds = num(1) if draft.single else m
     layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
     for kind, number in _kinds(setting, cut):
         before = f"{kind} stage, " if kind else ""
@@ -228,7 +230,9 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         held = pipeline.held(setting.graph, cut, number, setting.values)
         mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
         stages.append(SearchStage(mine, before))
-        states = _states(Same(model.graph), kept, question.recipe, number, before + STATES, layers)
+        states = _states(
+            Same(model.graph), kept, question.recipe, number, before + STATES, layers, adds, question.accounting
+        )
         steps += [*states, *_named(before + KEPT, activations.steps)]
         total = Sym(states[-1][0]), Sym(before + KEPT + activations.answer.name)
         steps += [(f"{before}activations", total[1]), (f"{before}memory", Total(total))]
@@ -329,10 +333,15 @@ def _where(name: str) -> str:
 @lru_cache(maxsize=64)
 def _states(
     held: Same[Graph], strategy: Strategy | None, recipe: str, stage: str | None, mark: str,
-    layers: tuple[tuple[str, Fraction], ...],
+    layers: tuple[tuple[str, Fraction], ...], microbatches: Form, accounting: Accounting,
 ) -> list[tuple[str, Form]]:  # fmt: skip
     """The steps to the states, the last one of them all; nothing that is computed changes them."""
-    return _named(mark, state_memory.derive(_Terse(held.it, values=dict(layers)), strategy, recipe, stage=stage).steps)
+    several: Any = microbatches
+    if strategy is not None and strategy.pipeline is not None:
+        strategy = replace(strategy, pipeline=replace(strategy.pipeline, microbatches=microbatches))
+        several = None
+    setting = _Terse(held.it, accounting, values=dict(layers))
+    return _named(mark, state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several).steps)
 
 
 @lru_cache(maxsize=8)

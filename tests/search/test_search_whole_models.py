@@ -44,7 +44,7 @@ def by_hand(name: str, c, time: str = "overlap") -> tuple[Fraction, Fraction]:
     if stages == 1:
         small = whole(name).at(B=Fraction(8, m), L=16)
         held = [small.activation_memory(said, recomputation=c.recomputation).at().value
-                + model.state_memory(said).at().value]  # fmt: skip
+                + model.state_memory(said, microbatches=m).at().value]  # fmt: skip
     else:
         held = [
             model.activation_memory(said, recomputation=c.recomputation, schedule=c.schedule, stage=stage).at().value

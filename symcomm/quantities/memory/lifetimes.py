@@ -15,6 +15,7 @@ from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.alive import Free, Instruction, Keep, OpRun
+from symcomm.program.rewrites.accumulation import summed
 from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.recomputed_steps import PassStep, RecomputedSteps, phase_of
@@ -217,8 +218,7 @@ class Lifetimes:
         if self.single_unit:
             return ()
         if self.unreduced:
-            return next((self.part(step.output) for step in self.plan.steps if isinstance(step, Compute)
-                         and step.op.output == f"d({weight})" and step.part != "statistics"), ())  # fmt: skip
+            return self.part(summed(self.plan, weight))
         return self.part(place(self.graph.tensors[weight], self.setting.graph, self.rules, "gradient"))
 
     def reduces(self, step: Collective | Compute) -> bool:
