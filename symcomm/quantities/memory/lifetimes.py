@@ -162,10 +162,12 @@ class Lifetimes:
                 self.finish(tensor.of, key, at)
             return
         if self.leaving(tensor):
+            if tensor.of in self.added:
+                self.put(key, PASSING, at, at)
+                return
             width = self.recipe.gradient
             size = bytes_of_weight(self.setting, self.strategy, self.graph.tensors[tensor.of], key[1], width)
-            added = tensor.of in self.added
-            self.put(key, PASSING if added else GRADIENT, at, at if added else len(self.steps), size)
+            self.put(key, GRADIENT, at, len(self.steps), size)
             return
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
         # The gradient of an input goes on to what made the input: it is there until the pass ends.
