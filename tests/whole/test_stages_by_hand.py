@@ -1,4 +1,4 @@
-"""What single stages of a pipeline send and hold, by hand: a weight that the first and the last stage share is on both."""
+"""What single stages of a pipeline send and hold, by hand; a weight that the first and the last one share is on both."""
 
 from __future__ import annotations
 
