@@ -36,8 +36,7 @@ def model() -> sc.Model:
         ("zero-2(2) + tensor(4) + pipeline(4, microbatches=M)", 4, 4, 2),
     ],
 )
-@pytest.mark.parametrize("microbatches", [1, 4])
-@pytest.mark.parametrize("how", [None, EVERY])
+@pytest.mark.parametrize(("microbatches", "how"), [(1, None), (4, None), (4, EVERY)])
 def test_gradients_that_are_added_are_whole_until_they_are_reduced(strategy, tensor, stages, shard, microbatches, how):
     text = strategy.replace("M", str(microbatches))
     beside = {} if stages > 1 else {"microbatches": microbatches}

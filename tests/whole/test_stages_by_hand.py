@@ -1,4 +1,4 @@
-"""What single stages of a pipeline send and hold, by hand; a weight that the first and the last one share is on both."""
+"""What single stages of a pipeline send and hold, by hand; a weight that the first and the last share is on both."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def sent(tied: bool, strategy: str, stage: int, how: str = "sent_per_rank", **op
     [
         ("pipeline(2, microbatches=4)", 1),
         ("fsdp(3) + pipeline(4, microbatches=4)", 3),
-        ("zero-1(3) + pipeline(2, microbatches=4)", 3),
-        ("tensor(3) + pipeline(2, microbatches=2)", 3),
+        pytest.param("zero-1(3) + pipeline(2, microbatches=4)", 3, marks=pytest.mark.long),
+        pytest.param("tensor(3) + pipeline(2, microbatches=2)", 3, marks=pytest.mark.long),
         pytest.param(
             "fsdp(2) + tensor(3) + sequence + pipeline(layers=1:3, microbatches=2)", 6, marks=pytest.mark.long
         ),
