@@ -50,6 +50,18 @@ def test_a_tied_table_costs_both_stages_what_two_tables_do_and_their_sum(strateg
         assert sent(True, strategy, 1) == sent(False, strategy, 1)
 
 
+@pytest.mark.parametrize("units", ["reshard", "whole_units", pytest.param("keep", marks=pytest.mark.long)])
+def test_what_is_gathered_of_a_tied_table_is_what_is_gathered_of_two(units: str) -> None:
+    how = {"communication": "sent_per_rank", "gathered_weights": units}
+    for stage in (0, 1):
+        one, two = (
+            gpt2(tied).communication("fsdp(3) + pipeline(2, microbatches=4)", stage=stage, collective="all-gather",
+                                     accounting=how).at()
+            for tied in (True, False)
+        )  # fmt: skip
+        assert one == two
+
+
 def test_a_sharded_tied_table_is_gathered_on_both_stages() -> None:
     strategy, layer = "fsdp(3) + pipeline(2, microbatches=4)", 4 * D * D + 2 * D * F + 9 * D + F
     for stage, ends in ((0, V * D + L * D), (1, V * D + 2 * D)):

@@ -46,6 +46,9 @@ def _ties(program: Program) -> Iterator[Turn]:
             gathers = moved.name == weight.name and turn.phase == "forward"
             if gathers or (turn.finishes and moved.of == weight.name):
                 yield replace(turn, region=last)
+            if gathers and program.accounting.gathered_weights == "whole_units":  # the last stage has its own already
+                again = replace(turn.work, phase="backward", why="the unit it belongs to is gathered as a whole")
+                yield replace(turn, work=again, phase="backward")
         # Cut as the weight is: the gradients of both stages are placed alike.
         layout = program.plan.placements[gradient]
         tie = Collective("all-reduce", gradient, _on_rank(program, gradient), BETWEEN_STAGES, "backward", gradient, why,
