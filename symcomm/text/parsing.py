@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
-from importlib.resources import files
 from typing import NamedTuple
 
-from lark import Lark, Token, UnexpectedInput, UnexpectedToken
-from lark.lexer import Lexer
+from lark import Token, UnexpectedInput, UnexpectedToken
 
 from symcomm.errors import FormulaError
 from symcomm.text.context import Context
+from symcomm.text.grammars import FORMULA
 from symcomm.text.syntax import Branch, Part, branches, levels, start_of, stop_of
 from symcomm.text.table import ROW_LIMIT, Cell
 from symcomm.text.tokens import DEPTH_LIMIT, Scanner
@@ -20,26 +19,8 @@ from symcomm.text.tokens import DEPTH_LIMIT, Scanner
 _LEVEL_LIMIT = 8 * DEPTH_LIMIT
 
 
-class _Tokens(Lexer):
-    """Hands the tokens of :mod:`symcomm.text.tokens` to Lark."""
-
-    def __init__(self, lexer_conf: object) -> None:
-        pass
-
-    def lex(self, data: list[Token]) -> Iterator[Token]:  # type: ignore[override]  # Lark's custom lexers take one argument
-        """The tokens as they are."""
-        return iter(data)
-
-
-@lru_cache(maxsize=1)
-def grammar() -> Lark:
-    """The parser of ``formula.lark``, built once."""
-    source = files("symcomm.text").joinpath("formula.lark").read_text(encoding="utf-8")
-    return Lark(source, start="cell", parser="lalr", lexer=_Tokens, tree_class=Branch, maybe_placeholders=False)
-
-
 def _tree(tokens: list[Token]) -> Branch:
-    tree: object = grammar().parse(tokens)  # a custom lexer takes any input
+    tree: object = FORMULA.parser().parse(tokens)  # our lexer takes tokens
     assert isinstance(tree, Branch)
     return tree
 
