@@ -101,6 +101,8 @@ class Option:
         """Raises ``ValuesError`` where a value has another type, or something else is chosen than may be."""
         if self.takes is not None and self.kind != "choice":
             check(self.name, value, self.takes)
+        if self.kind == "size" and re.fullmatch(r"0+|-\d+", str(value)):
+            raise ValuesError(f"'{self.name}' is {value}, but it must be positive", hint=f"{self.name}: 8")
         if self.kind == "choice" and not isinstance(value, str):
             raise ValuesError(f"{self.name} is {said(value)}", hint=f"one of {', '.join(self.choices)}")
         if self.kind == "choice" and isinstance(value, str) and value not in self.choices:
