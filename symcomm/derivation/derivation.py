@@ -199,7 +199,7 @@ class Derivation:
         if found < 0:
             raise ValuesError(f"{name} is {found}, but it cannot be negative")
         counts = any(s.name == name and s.is_integer for s in self.expr.free_symbols)
-        if found == 0 and (counts or name in self.sizes):
+        if found == 0 and (counts or name in self.sizes or (name in self.named and name not in self._units)):
             raise ValuesError(f"{name} is 0, but it counts things: it must be positive")
         other = not unit.is_count and unit != self.symbol_unit(name)
         if other and counts:

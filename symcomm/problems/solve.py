@@ -249,7 +249,7 @@ def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tupl
             derivation = ratio(derivation, other, compared=compared)
         for item in ask.given:
             try:
-                derivation.check_names([item.name], slips=values)
+                derivation.check_names([item.name], slips=[one.name for one in ask.given])
             except ValuesError as error:
                 raise error.at(item.span) from None
         check_units(derivation, known)

@@ -183,6 +183,8 @@ class Registry(Mapping[str, DeclaredQuantity]):
         found = [name for name in self if name.startswith(low)] or [name for name in self if low in name]
         found = found or [name for name in self if re.search(rf"\b{re.escape(low)}", self[name].text, re.IGNORECASE)]
         named = [name for name in USUAL if name in found] + [name for name in found if name not in USUAL]
+        if not named and " " in low:  # of several words, the first may be the one that is meant
+            return self.hint(low.split()[0])
         if not named:
             return f"'symcomm quantities' lists them: {', '.join(USUAL)} and others"
         return "did you mean " + " or ".join(f"'{name}'" for name in named[:3]) + "? 'symcomm quantities' lists all"
