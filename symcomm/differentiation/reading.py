@@ -118,7 +118,7 @@ def _name_of(context: Context, left: Branch) -> tuple[Branch, tuple[str, ...]]:
 
 def _refuse_calls(context: Context, right: Branch, called: set[str]) -> None:
     """Where ``g(x) = x^2`` is a formula, ``g(x)`` elsewhere is no product of g and x."""
-    for term in right.find_data("term"):
+    for term in right.of("term"):
         parts = branches(term)
         for one, following in pairwise(parts):
             if plain(context.source(one).strip("$ ")) in called and branches(following)[0].data == "paren":

@@ -27,6 +27,14 @@ class Branch:
             else:
                 yield from child.tokens()
 
+    def of(self, rule: str) -> Iterator[Branch]:
+        """The branches of a rule in it, the inner ones first."""
+        for child in self.children:
+            if isinstance(child, Branch):
+                yield from child.of(rule)
+        if self.data == rule:
+            yield self
+
 
 Part = Union[Branch, Token]  # noqa: UP007  (the class is not there yet where its own annotation names it)
 
