@@ -249,13 +249,10 @@ def _routing_flops(case: RunCase) -> Fraction:
 
 
 def _handed_on(case: RunCase) -> dict[str, int]:
-    """For each sum, how many of its operands were reduced and cut just before it, in its own layer."""
-    regions = {op.output: op.region for op in case.graph.ops}
-    cut = {c.stored: regions.get(c.stored) for c in case.plan.collectives
-           if c.kind == "reduce-scatter" and c.phase == "forward"}  # fmt: skip
-    sums = [op for op in case.graph.ops if op.kind == "add"]
-    handed = {op.output: sum(n in cut and cut[n] == op.region for n in {*op.inputs}) for op in sums}
-    return {name: count for name, count in handed.items() if count > 1}
+    """For each sum, how many of its operands were reduced and cut for it alone: they all get its gradient."""
+    cut = {c.stored for c in case.plan.collectives if c.kind == "reduce-scatter" and c.phase == "forward"}
+    cut = {name for name in cut if len(case.graph.consumers.get(name, ())) == 1}
+    return {op.output: n for op in case.graph.ops if op.kind == "add" for n in [len(cut & {*op.inputs})] if n > 1}
 
 
 def _product(op: Op, graph: Graph) -> bool:

@@ -61,7 +61,7 @@ def test_every_strategy_on_two_processes_is_as_derived_for_the_homework():
         ("encoder", ["tensor(2) + sequence", "context(2)", "data(2)"]),
         ("parallel-block", ["tensor(2) + sequence"]),
         ("grouped-query-attention", ["tensor(2)", "context(2)"]),
-        ("language-model", ["context(2)", "data(2)"]),
+        ("language-model", ["context(2)", "tensor(2) + sequence"]),
     ],
 )
 def test_other_layers_are_as_derived(name: str, strategies: list[str]):
