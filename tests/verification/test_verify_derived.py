@@ -188,6 +188,7 @@ def test_dtensor_sums_the_gradient_of_a_weight_for_each_microbatch_but_not_betwe
     [
         ("gpt2", "data(2) + tensor(2)", "", "is a loss over cut classes, which loss_parallel takes on a mesh of one"),
         ("llama", "pipeline(2, microbatches=4) + tensor(2) + data(2)", "", "PyTorch has no way here to run Pipeline"),
+        ("llama", "cut(D, 2)", "", "is reduced along a cut axis: DTensor gathers the axis, where statistics are"),
         ("llama", "data(2)", "double_tree", "gloo, which carries these runs, does not send by 'double_tree'"),
         ("llama", "pipeline(2, microbatches=4)", "ring", "messages between stages are sent as they are"),
     ],
