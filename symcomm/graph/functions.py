@@ -301,8 +301,9 @@ def _repeat(reader: Reader, node: tree.FunctionCall) -> Value:
 def _embed(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 2)
     indices, table = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
-    if len(table.dims) != 2:
-        raise ShapeError("an embedding table has two axes", node.arguments[1].span, "write W \\in R^{V \\times D}")
+    if len(table.dims) not in (1, 2):
+        raise ShapeError("an embedding table has two axes, or one", node.arguments[1].span,
+                         "write W \\in R^{V \\times D}")  # fmt: skip
     value = reader.matmul(reader.onehot(indices, table.dims[0], node.span), table, node.span)
     reader.ops[-1].attributes["lookup"] = True
     return value
