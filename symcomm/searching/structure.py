@@ -61,6 +61,7 @@ class SearchQuestion:
     accounting: Accounting = field(default_factory=Accounting)
     rates: tuple[tuple[str, Any], ...] = ()
     links: tuple[tuple[str, Any], ...] = ()
+    frozen: frozenset[str] = frozenset()
 
     def rates_of(self, strategy: Strategy | None) -> dict[str, object]:
         """The rates, and the links of the axes of the mesh that a strategy has."""
@@ -198,7 +199,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         check_stages_searched(model.graph)
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
-    setting = _Terse(model.graph, accounting, model.dtype, model.notation, known)
+    setting = _Terse(model.graph, accounting, model.dtype, model.notation, known, question.frozen)
     m = _fresh("m", setting, strategy)
     rates = question.rates_of(strategy)
     made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None)
@@ -220,7 +221,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         held = pipeline.held(setting.graph, cut, number, setting.values)
         mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
         stages.append(SearchStage(mine, before))
-        states = _states(Same(model.graph), kept, question.recipe, number, before + STATES)
+        states = _states(Same(model.graph), kept, question.recipe, question.frozen, number, before + STATES)
         steps += [*states, *_named(before + KEPT, activations.steps)]
         total = Sym(states[-1][0]), Sym(before + KEPT + activations.answer.name)
         steps += [(f"{before}activations", total[1]), (f"{before}memory", Total(total))]
@@ -308,10 +309,10 @@ def _where(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _states(
-    held: Same[Graph], strategy: Strategy | None, recipe: str, stage: str | None, mark: str
+    held: Same[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None, mark: str
 ) -> list[tuple[str, Form]]:
     """The steps to the states, the last one of them all; nothing that is computed changes them."""
-    return _named(mark, state_memory.derive(_Terse(held.it), strategy, recipe, stage=stage).steps)
+    return _named(mark, state_memory.derive(_Terse(held.it, frozen=frozen), strategy, recipe, stage=stage).steps)
 
 
 @lru_cache(maxsize=8)
