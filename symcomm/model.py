@@ -110,13 +110,9 @@ def _slip(name: str, size: str) -> bool:
     return min(len(a), len(b)) > 1 and (a == b or SequenceMatcher(None, a, b).ratio() > 1 - 2 / len(a + b))
 
 
+# What knows parts of weights that are filled up, or has no part of a weight in it.
+OF_PADDED = ("state_memory", "capacity", "activation_memory", "recomputation")
 # What the weights alone tell, where a module tree does not say what feeds what.
-OF_PADDED = (
-    "state_memory",
-    "capacity",
-    "activation_memory",
-    "recomputation",
-)  # the latter two hold no part of a weight
 OF_WEIGHTS = ("parameters", "state_memory", "communication")
 
 

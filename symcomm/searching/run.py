@@ -59,10 +59,10 @@ def search(
 
     ``strategies`` are texts whose degrees are symbols: ``"data + tensor + pipeline"``; their mesh takes every shape
     that uses all ``devices``. ``sizes`` limits an axis of the mesh (``{"tensor": "1..8"}``) or lists values of a size
-    of the model; ``frozen`` weights are not trained; ``microbatches`` are all divisors of the batch unless listed. ``buckets`` need the ``call_overhead``
+    of the model; ``microbatches`` are all divisors of the batch unless listed. ``buckets`` need the ``call_overhead``
     of one call. Rates come from a ``device``, or are given as for ``Model.step_time``. ``jobs`` processes work through
     joblib, or whatever backend ``joblib.parallel_config`` has chosen. What the memory of a device holds has to be said:
-    ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``.
+    ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``. ``frozen`` weights are not trained.
 
     Raises ``ValuesError`` or ``StrategyError`` for what cannot be searched, and where it takes more than ``seconds``.
     """
