@@ -66,12 +66,16 @@ class DraftTensor:
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor as a formula sees it: which of its axes are families, and the order of the others."""
+    """A tensor as a formula sees it: which of its axes are families, and the order of the others.
+
+    A transposed vector is a ``row``.
+    """
 
     tensor: DraftTensor
     family: tuple[tuple[str, int], ...]
     places: tuple[int, ...]
     span: Span
+    row: bool = False
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -217,9 +221,9 @@ class Drafts:
         if a is b:
             return
         if not self.same(a.size, b.size):
-            raise ShapeError(
-                f"shapes do not fit: {what} ({a.label} against {b.label})", span, "both must have one size"
-            )
+            hint = "leave out axes of size 1: what lacks an axis of the other is the same along it"
+            raise ShapeError(f"shapes do not fit: {what} ({a.label} against {b.label})", span,
+                             hint if 1 in (a.size, b.size) else "both must have one size")  # fmt: skip
         if a.parts and b.parts:
             if len(a.parts) != len(b.parts):
                 raise ShapeError(f"{a.label} is split in two different ways", span)
@@ -309,6 +313,9 @@ class Drafts:
     def matmul(self, a: Value, b: Value, span: Span) -> Value:
         if not a.dims or not b.dims:
             raise ShapeError("a product with a scalar tensor", span)
+        if b.row and len(a.dims) == 1:
+            raise ShapeError(f"{a.tensor.name} {b.tensor.name}^T is an outer product of two vectors", span,
+                             "declare them as matrices, such as u [D, 1] and v [1, F]")  # fmt: skip
         of_a, la = self.fresh_labels(a)
         of_b, lb = self.fresh_labels(b)
         self.share_families(a, of_a, b, of_b)

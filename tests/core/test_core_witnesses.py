@@ -180,7 +180,8 @@ ASKED: dict[str, list[tuple[sc.Model, dict]]] = {
     "accumulation": [(SMALL, {"x": "0.1", "n": 1000, "accumulator": "fp16", "want": want, **more}) for want, more in (
         ("sum", {}), ("sum", {"method": "pairwise"}), ("error", {}), ("representation_error", {}),
         ("accumulation_error", {}), ("bound", {}), ("bound", {"method": "pairwise"}), ("limit", {}),
-        ("last_change", {}), ("last_change", {"x": "1e-8"}), ("overflow", {"x": "100"}), ("overflow", {"x": "7", "accumulator": "int8"}))],
+        ("last_change", {}), ("last_change", {"x": "1e-8"}), ("overflow", {"x": "100"}),
+        ("overflow", {"x": "7", "accumulator": "int8"}))],
     "loss_scaling": [(SMALL, {"dtype": "fp16", "want": want, **more}) for want, more in (
         ("smallest", {"scale": 1024}), ("smallest_normal", {"scale": 1024}), ("largest", {"scale": 1024}),
         ("flushed_up_to", {"scale": 1024}), ("least_scale", {"gradient": "1e-9"}),
