@@ -221,7 +221,7 @@ class Drafts:
         if a is b:
             return
         if not self.same(a.size, b.size):
-            hint = "leave out axes of size 1: what lacks an axis of the other is the same along it"
+            hint = "axes of size 1 are not stretched: b [F] is added to each row; leave out the axes before"
             raise ShapeError(f"shapes do not fit: {what} ({a.label} against {b.label})", span,
                              hint if 1 in (a.size, b.size) else "both must have one size")  # fmt: skip
         if a.parts and b.parts:

@@ -38,6 +38,9 @@ def costs(row: str) -> tuple[int, int]:
         (r"h = \max(0, x W_1 + b_1) W_2" + "\tx [B, D], W_1 [D, F], b_1 [F], W_2 [F, D]\th [B, D]", 85, 2 * 2 * 80),
         ("h = max(x W, 0)\tx [B, D], W [D, F]\th [B, F]", 40, 2 * 2 * 40),
         (r"y = LN(x W)" + "\tx [B, D], W [D, F]\ty [B, F]", 40, 2 * 2 * 40),
+        # A gain of what comes from outside, as of what is computed.
+        (r"y = x + \alpha \odot f" + "\tx [B, L, D], \\alpha [D], f [B, L, D]\ty [B, L, D]", 8, 0),
+        (r"y = f \odot \alpha + x" + "\tx [B, L, D], \\alpha [D], f [B, L, D]\ty [B, L, D]", 8, 0),
         (r"y = x W" + "\tx [B, D], W [D, \\frac D2]\ty [B, \\frac D2]", 32, 2 * 2 * 32),
     ],
 )  # fmt: skip
@@ -62,4 +65,4 @@ def test_an_outer_product_of_vectors_and_the_larger_of_two_tensors_are_refused()
     assert larger.value.hint == r"read is \max(0, x), which is relu(x)"
     with pytest.raises(ShapeError, match="shapes do not fit") as short:
         costs("y = x + c\tx [B, L, D], c [1, 1, D]\ty [B, L, D]")
-    assert short.value.hint == "leave out axes of size 1: what lacks an axis of the other is the same along it"
+    assert short.value.hint == "axes of size 1 are not stretched: b [F] is added to each row; leave out the axes before"
