@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import symcomm as sc
@@ -63,6 +65,37 @@ def test_an_outer_product_of_vectors_and_the_larger_of_two_tensors_are_refused()
     with pytest.raises(FormulaError, match="the larger one of two tensors") as larger:
         costs("y = max(x, u)\tx [B, D], u [B, D]\ty [B, D]")
     assert larger.value.hint == r"read is \max(0, x), which is relu(x)"
-    with pytest.raises(ShapeError, match="shapes do not fit") as short:
-        costs("y = x + c\tx [B, L, D], c [1, 1, D]\ty [B, L, D]")
-    assert short.value.hint == "axes of size 1 are not stretched: b [F] is added to each row; leave out the axes before"
+    with pytest.raises(ShapeError, match=r"shapes do not fit: x and c \(L against 2\)"):
+        costs("y = x + c\tx [B, L, D], c [2, D]\ty [B, L, D]")
+
+
+@pytest.mark.parametrize(
+    ("row", "same"),
+    [
+        ("Y = X W + b\tX [B, D], W [D, F], b [1, F]\tY [B, F]", "b [F]"),
+        ("y = x + c\tx [B, L, D], c [1, 1, D]\ty [B, L, D]", "c [D]"),
+        ("y = c + x\tx [B, L, D], c [1, L, D]\ty [B, L, D]", "c [L, D]"),
+        (r"y = x \odot g" + "\tx [B, L, D], g [1, 1, D]\ty [B, L, D]", "g [D]"),
+    ],
+)
+def test_an_operand_is_the_same_along_an_axis_of_size_one(row: str, same: str) -> None:
+    """It costs what it costs without the axis."""
+    name = same.split(" [")[0]
+    there = re.search(rf"{name} \[[^\]]*\]", row)
+    assert there is not None
+    models = [sc.load(f"Computation\tInput\tOutput\n{one}\n") for one in (row, row.replace(there[0], same))]
+    for model in models:
+        assert [w.name for w in model.graph.weights][-1] == name
+    asked: tuple[tuple[str, dict[str, str]], ...] = (
+        ("parameters", {}), ("flops", {"scope": "training", "accounting": "all_ops"}), ("activation_memory", {}),
+        ("communication", {"strategy": "data(2)"}), ("communication", {"strategy": "fsdp(2)"}),
+    )  # fmt: skip
+    for quantity, options in asked:
+        one, other = (model.derive(quantity, **options).expr for model in models)
+        assert one.equals(other), quantity
+    peaks = [m.at(**{k: v for k, v in SIZES.items() if k in m.graph.axes}).peak_memory().at().value for m in models]
+    assert peaks[0] == peaks[1]
+
+
+def test_a_bias_of_columns_has_an_axis_of_size_one() -> None:
+    assert costs("Y = W X + b\tX [D, B], W [F, D], b [F, 1]\tY [F, B]") == (45, 160)

@@ -155,7 +155,7 @@ class Lifetimes:
         tensor, key = self.graph.tensors[name], self.key(name, layout)
         if tensor.virtual or (tensor.role == "constant" and name not in self.graph.producers):
             return
-        if key[0] != name and key in self.current:
+        if key[0] != name and (key in self.current or self.graph.tensors[key[0]].role == "weight"):
             return
         if name in self.finished:
             if not self.elsewhere(name):  # else the part is added to the gradient that is there already
@@ -236,6 +236,8 @@ class Lifetimes:
         if tensor.role == "statistic" or (tensor.role in ("weight", "constant") and not copy) or self.elsewhere(base):
             return
         key = self.key(stored, layout)
+        if self.graph.tensors[key[0]].role == "weight" and not copy:
+            return  # a view of it
         if key not in self.current:  # it was there before the first step: an input, or the gradient of an output
             born = self.start if tensor.role == "gradient" else -1
             self.put(key, PASSING, born, born)
