@@ -38,8 +38,13 @@ def element(tag: str, *inside: Element | str, **attributes: str) -> Element:
 
 def xml(root: Element) -> bytes:
     """An element as a file."""
-    data: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True, short_empty_elements=True)
-    return data + b"\n"
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{text_of(root)}\n".encode()
+
+
+def text_of(root: Element) -> str:
+    """An element as text; as text many are written faster than as bytes."""
+    text: str = ElementTree.tostring(root, encoding="unicode")
+    return text
 
 
 def fragment(html: str) -> Element:
