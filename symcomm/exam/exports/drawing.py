@@ -53,11 +53,7 @@ def draw_items(
     billion times as large or small. Raises ``DocumentError`` where a document has no questions, or a paper cannot be
     drawn.
     """
-    if not 0 < tolerance <= Fraction(1, 10):
-        raise DocumentError(f"a tolerance is a share of the number up to 0.1, not {float(tolerance):g}")
-    exam = Exam(template, seed, whole=True)
-    if not exam.example.asks:
-        raise DocumentError(f"{exam.example.title or template.file} asks no question", hint="ask: parameters")
+    exam = exam_of(template, seed, tolerance)
     papers = exam.settle(numbered(variants))
     found: list[Item] = []
     for start in range(0, len(papers), _AT_ONCE):
@@ -65,18 +61,32 @@ def draw_items(
         found += items_of(exam, some, tolerance)
         if progress:
             progress(min(start + _AT_ONCE, len(papers)), len(papers), "drawing")
-    for item in found:
-        item.check()
     order = list(dict.fromkeys(item.id for item in found))
     return tuple(sorted(found, key=lambda item: (order.index(item.id), item.variant)))
+
+
+def exam_of(template: Template, seed: str, tolerance: Fraction = TOLERANCE) -> Exam:
+    """The exam whose papers have all questions.
+
+    Raises ``DocumentError`` where there is none, and for a tolerance that is no small share.
+    """
+    if not 0 < tolerance <= Fraction(1, 10):
+        raise DocumentError(f"a tolerance is a share of the number up to 0.1, not {float(tolerance):g}")
+    exam = Exam(template, seed, whole=True)
+    if not exam.example.asks:
+        raise DocumentError(f"{exam.example.title or template.file} asks no question", hint="ask: parameters")
+    return exam
 
 
 def items_of(exam: Exam, papers: Sequence[tuple[int, Paper]], tolerance: Fraction) -> list[Item]:
     """The questions of some papers, each with the number of its variant; their prose is converted together."""
     prose = _Prose()
-    made = [item for n, paper in papers for item in _items(exam, paper, n, tolerance, prose)]
+    drawn = [item for n, paper in papers for item in _items(exam, paper, n, tolerance, prose)]
     done = prose.converted()
-    return [_settled(item, done) for item in made]
+    made = [_settled(item, done) for item in drawn]
+    for item in made:
+        item.check()
+    return made
 
 
 class _Prose:
