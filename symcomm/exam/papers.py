@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -61,21 +61,21 @@ class Paper:
     drawn: Drawn = field(repr=False)
     problem: Problem = field(repr=False)
     parts: tuple[PaperPart, ...] = field(repr=False)
-    signature: tuple[Hashable, ...] = field(repr=False)
+    signature: tuple[object, ...] = field(repr=False)
 
     @property
     def settled(self) -> Settled:
         """Which paper it is, in few words."""
-        return Settled(self.student, self.attempt, self.signature)
+        return Settled(self.student, self.attempt, hashlib.sha256(repr(self.signature).encode()).hexdigest())
 
 
 @dataclass(frozen=True)
 class Settled:
-    """Which paper a student has: the attempt, and what makes it differ from others."""
+    """Which paper a student has: the attempt, and one word for what makes it differ from others."""
 
     student: Student
     attempt: int
-    signature: Hashable
+    signature: str
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Exam:
     def settled(self, first: Sequence[Settled]) -> tuple[Settled, ...]:
         """The same where the first paper of each student is known."""
         students = [paper.student for paper in first]
-        taken: dict[Hashable, str] = {}
+        taken: dict[str, str] = {}
         made: dict[str, Settled] = {}
         for paper in sorted(first, key=lambda p: p.student.id):  # whatever the order of the roster
             student = paper.student

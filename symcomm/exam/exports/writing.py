@@ -33,7 +33,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenExport:
     """The files of one format: the first of them as it is told, the questions, and the bytes."""
 
     path: Path
@@ -43,7 +43,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _SomeVariants:
     """Some variants with their numbers; ``attempts`` are empty where the first paper of each is wanted."""
 
     start: int
@@ -61,18 +61,18 @@ class _Order:
     mark: str
     output: Path
 
-    def file(self, piece: _Piece) -> str:
+    def file(self, piece: _SomeVariants) -> str:
         """Where a piece is kept while others are made."""
-        return f"{_PIECES}/{piece.start:05}.json"
+        return f"{_PIECES}/{piece.start:05}{'-again' if piece.attempts else ''}.json"
 
-    def made_from(self, piece: _Piece) -> str:
+    def made_from(self, piece: _SomeVariants) -> str:
         return fingerprint([self.mark, *(student.id for student in piece.students), *map(str, piece.attempts)])
 
 
 def export(
     template: Template, names: Sequence[str], variants: int, seed: str, output: Path, *,
     tolerance: Fraction = TOLERANCE, version: str = "", processes: int | None = None, progress: Progress | None = None,
-) -> list[Written]:  # fmt: skip
+) -> list[WrittenExport]:  # fmt: skip
     """Writes all questions of a document in so many variants for some systems; what is there already is kept.
 
     Raises ``DocumentError`` for a document without questions and for what a format cannot hold, ``RenderError`` where
@@ -103,14 +103,14 @@ def export(
             questions = len(found)
             files = exporter.pieces.whole(title, [piece for pieces in found.values() for piece in pieces])
         write_files(files, output)
-        told = {file: line for file, line in told.items() if line["from"] != marks[name]}
+        told = {file: line for file, line in told.items() if line.get("from") != marks[name]}
         told |= _lines(files, marks[name], questions)
         write_manifest(output, told)
     if in_pieces:
         write_manifest(output, {file: line for file, line in told.items() if not file.startswith(_PIECES)})
         shutil.rmtree(output / _PIECES, ignore_errors=True)
     told = read_manifest(output)
-    return [_written(output, [line for line in told.values() if line["from"] == marks[name]]) for name in names]
+    return [_written(output, [line for line in told.values() if line.get("from") == marks[name]]) for name in names]
 
 
 def _is_there(output: Path, told: dict[str, Line], mark: str) -> bool:
@@ -125,11 +125,11 @@ def _lines(files: Files, mark: str, questions: int) -> dict[str, Line]:
     }
 
 
-def _written(output: Path, lines: Sequence[Line]) -> Written:
+def _written(output: Path, lines: Sequence[Line]) -> WrittenExport:
     first = min(line["file"] for line in lines)
     path = output / (first if len(lines) == 1 else first.split("/")[0])
     size = sum((output / line["file"]).stat().st_size for line in lines)
-    return Written(path, len(lines), int(lines[0]["questions"]), size)
+    return WrittenExport(path, len(lines), int(lines[0]["questions"]), size)
 
 
 def _made(
@@ -137,10 +137,10 @@ def _made(
 ) -> dict[str, dict[str, list[Any]]]:
     """What the formats need of all variants, by their names and by question."""
     students = numbered(variants)
-    pieces = [_Piece(n + 1, tuple(students[n : n + _CHUNK])) for n in range(0, variants, _CHUNK)]
+    pieces = [_SomeVariants(n + 1, tuple(students[n : n + _CHUNK])) for n in range(0, variants, _CHUNK)]
     found: dict[int, dict[str, Any]] = {}
 
-    def read(piece: _Piece) -> bool:
+    def read(piece: _SomeVariants) -> bool:
         """Whether a piece is there, and read."""
         line = told.get(order.file(piece))
         if not is_whole(order.output / order.file(piece), line, order.made_from(piece)):
@@ -149,7 +149,7 @@ def _made(
         tell(len(found) * _CHUNK, variants + _CHUNK, "drawing")
         return True
 
-    def make(wanted: Sequence[_Piece]) -> None:
+    def make(wanted: Sequence[_SomeVariants]) -> None:
         work = partial(_write_piece, order=order)
         for piece, line in chain(map(work, wanted[:1]), pool.run(work, wanted[1:])):  # the first derives for all
             told[line["file"]] = line
@@ -169,7 +169,7 @@ def _made(
             at = slice(piece.start - 1, piece.start - 1 + len(piece.students))
             attempts = tuple(paper.attempt for paper in chosen[at])
             if attempts != tuple(paper.attempt for paper in first[at]):
-                again.append(_Piece(piece.start, piece.students, attempts))
+                again.append(_SomeVariants(piece.start, piece.students, attempts))
         make([piece for piece in again if not read(piece)])
     every: dict[str, dict[str, list[Any]]] = {name: {} for name in order.names}
     for piece in pieces:
@@ -179,7 +179,7 @@ def _made(
     return every
 
 
-def _write_piece(piece: _Piece, order: _Order) -> tuple[_Piece, Line]:
+def _write_piece(piece: _SomeVariants, order: _Order) -> tuple[_SomeVariants, Line]:
     exam = exam_here()
     attempts = piece.attempts or (None,) * len(piece.students)
     papers = [
@@ -189,7 +189,7 @@ def _write_piece(piece: _Piece, order: _Order) -> tuple[_Piece, Line]:
     items = items_of(exam, list(enumerate(papers, start=piece.start)), order.tolerance)
     kinds: dict[str, Exporter] = {name: EXPORTERS[name] for name in order.names}
     told = {
-        "papers": [[paper.attempt, fingerprint([repr(paper.signature)])] for paper in papers],
+        "papers": [[paper.attempt, paper.settled.signature] for paper in papers],
         "items": {
             name: [[item.id, kind.pieces.piece(order.title, item)] for item in items]
             for name, kind in kinds.items() if kind.pieces is not None
