@@ -42,7 +42,9 @@ class Exporter:
     pieces: Pieces | None = None
 
 
-def _in_pieces(name: str, says: str, piece: Callable[[str, Item], Any], whole: Callable[[str, Sequence[Any]], Files]) -> Exporter:  # fmt: skip
+def _in_pieces(
+    name: str, says: str, piece: Callable[[str, Item], Any], whole: Callable[[str, Sequence[Any]], Files]
+) -> Exporter:
     pieces = Pieces(piece, whole)
     return Exporter(name, says, pieces.files, pieces)
 

@@ -61,8 +61,9 @@ def _package(title: str, questions: str, points: Fraction, pictures: Mapping[str
         **_located("http://www.imsglobal.org/xsd/ims_qtiasiv1p2", "http://www.imsglobal.org/xsd/ims_qtiasiv1p2p1.xsd"),
     )  # fmt: skip
     media = {f"web_resources/symcomm/{name}": data for name, data in pictures.items()}
+    told = xml(quiz).replace(MARK.encode(), questions.encode())
     return zipped({
-        f"{_ID}/{_ID}.xml": xml(quiz).replace(MARK.encode(), questions.encode()), f"{_ID}/assessment_meta.xml": xml(_meta(title, points)),
+        f"{_ID}/{_ID}.xml": told, f"{_ID}/assessment_meta.xml": xml(_meta(title, points)),
         "imsmanifest.xml": xml(_manifest(sorted(media))), **media,
     })  # fmt: skip
 
