@@ -27,7 +27,7 @@ from symcomm.problems.solve import answer_of, known_of, load_block, used
 from symcomm.render.document import Answer, Given
 from symcomm.units import Quantity
 
-_AGREED = 3  # papers on which both ways agree before one is enough; at least one for each choice of its options
+_AGREED = 3  # papers on which both ways agree before one is enough: of a question; for pages, of each of its choices
 _KEPT = 20_000  # answers and models that are kept
 _LOADED = 100  # blocks of the latest papers whose models are kept with their numbers
 
@@ -71,7 +71,7 @@ class KeptAnswers:
         if entry is None:
             entry = self._entries[about, options] = _Entry(self._symbolic(problem, ask, {n.option for n in numbers}))
         question = ask.exam.id or about
-        agreed = entry.agreed > 0 and self._agreed[question] >= _AGREED
+        agreed = entry.agreed >= (_AGREED if pages else 1) and self._agreed[question] >= _AGREED
         if entry.symbolic is None or (pages and not entry.same_pages) or not agreed:
             fresh = self._fresh(problem, ask, known, about)
             if entry.symbolic is not None and not agreed:
