@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,9 +49,8 @@ def _orders(papers: int) -> dict[str, tuple[str, int, float | None, tuple[str, .
     }
 
 
-def measure(quick: bool = False, rows: tuple[str, ...] = ()) -> list[Measured]:
+def measure(quick: bool = False, rows: tuple[str, ...] = ()) -> Iterator[Measured]:
     """The rows that are named, or all; ``quick`` takes a smaller class."""
-    found = []
     for key, (name, papers, limit, words) in _orders(60 if quick else 500).items():
         if rows and key not in rows:
             continue
@@ -60,8 +60,7 @@ def measure(quick: bool = False, rows: tuple[str, ...] = ()) -> list[Measured]:
             subprocess.run(command, cwd=FOLDER, check=True, capture_output=True)  # noqa: S603  (our own command)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
         processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        found.append(Measured(name, papers, time.perf_counter() - start, processor, None if quick else limit))
-    return found
+        yield Measured(name, papers, time.perf_counter() - start, processor, None if quick else limit)
 
 
 if __name__ == "__main__":
