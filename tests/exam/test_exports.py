@@ -455,6 +455,8 @@ def scored(item: ElementTree.Element, answers: dict[str, str]) -> dict[str, obje
                 return node.text
             case "sum":
                 return sum(float(worth(child)) for child in node)
+            case "isNull":
+                return worth(node[0]) is None
             case "match":
                 return worth(node[0]) == worth(node[1])
             case "equal":

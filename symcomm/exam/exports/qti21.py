@@ -81,9 +81,10 @@ def _item(item: Item) -> Element:
     processing = element("responseProcessing", _set("WORKED", _value("identifier", "WORKED")))
     for part in item.parts:
         n = places[id(part)]
-        condition = element("responseCondition")
+        unanswered = element("responseIf", element("isNull", element("variable", identifier=f"R{n}")))
+        condition = element("responseCondition", unanswered)  # some engines compare nothing with a number, and fail
         for at, (test, credit, said) in enumerate(_tests(part, n)):
-            branch = element("responseIf" if at == 0 else "responseElseIf", test)
+            branch = element("responseElseIf", test)
             score = element("sum", element("variable", identifier="SCORE"),
                             _value("float", _decimal(part.points * credit)))  # fmt: skip
             branch.append(_set("SCORE", score))
@@ -91,7 +92,7 @@ def _item(item: Item) -> Element:
                 branch.append(_set(f"FEEDBACK{n}", _value("identifier", f"F{at}")))
                 feedback.append((f"FEEDBACK{n}", f"F{at}", f"<p>{said}</p>"))
             condition.append(branch)
-        if len(condition):
+        if len(condition) > 1:
             processing.append(condition)
     for outcome in dict.fromkeys(name for name, _, _ in feedback):
         made.append(element("outcomeDeclaration", identifier=outcome, cardinality="single", baseType="identifier"))
