@@ -351,7 +351,8 @@ const type = (field, value) => { const input = field.shadowRoot.querySelector('i
     results.push({score: Number(value('SCORE')), shown: [...item.querySelectorAll('qti-modal-feedback')]
       .filter(f => f.showStatus === 'on').map(f => f.getAttribute('outcome-identifier') + f.identifier)});
     const wide = node => node.getBoundingClientRect().width > 0;
-    shown = {maths: [...item.querySelectorAll('qti-item-body math')].every(wide), height: item.querySelector('qti-item-body').getBoundingClientRect().height,
+    shown = {maths: [...item.querySelectorAll('qti-item-body math')]
+      .filter(node => !node.closest('qti-rubric-block')).every(wide), height: item.querySelector('qti-item-body').getBoundingClientRect().height,
              text: item.querySelector('qti-item-body').textContent,
              pictures: [...item.querySelectorAll('img')].length};
   }
