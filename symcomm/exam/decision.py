@@ -204,7 +204,8 @@ class _Decision:
 
     def _formula(self) -> Verdict:
         key, part = self.key, self.part
-        form = part.form if part.unit is None or part.scale == 1 else forms.product(forms.num(part.scale), part.form)
+        form = _with_whole_logarithms(part.form)
+        form = form if part.unit is None or part.scale == 1 else forms.product(forms.num(part.scale), form)
         free = self._views(None)
         views = [*free]
         if any(name not in part.names for name in key.values):
@@ -369,6 +370,16 @@ class _Decision:
                 return Verdict("different", self.read, hint=hint, counterexample=self._counter(
                     values, Quantity(mine, key.unit), Quantity(right, key.unit)))  # fmt: skip
         return Verdict("different", self.read)
+
+
+def _with_whole_logarithms(form: Form) -> Form:
+    """The formula with logarithms of powers of their base as whole numbers: log_2(4) is 2."""
+    if isinstance(form, forms.Logarithm) and form.base > 1 and isinstance(form.inside, forms.Num):
+        number, power = form.inside.number, 0
+        while number > 1 and (number / form.base).denominator == 1:
+            number, power = number / form.base, power + 1
+        return forms.num(Fraction(power)) if number == 1 else form
+    return form.mapped(_with_whole_logarithms)
 
 
 def _float(number: Fraction) -> float:

@@ -15,6 +15,7 @@ from symcomm.exam import decision
 from symcomm.exam.deadline import TimeUpError, deadline
 from symcomm.exam.numbers import are_apart
 from symcomm.form import Ceiling, Floor, Form, Largest, Logarithm, Num, Power, Product, Root, Smallest, Total
+from symcomm.problems.problem import parse_template
 
 
 @pytest.mark.parametrize("answer", [
@@ -25,6 +26,30 @@ from symcomm.form import Ceiling, Floor, Form, Largest, Logarithm, Num, Power, P
 ])  # fmt: skip
 def test_digits_that_cancel_make_no_right_answer_wrong(answer):
     assert sc.check(answer, sc.peak_rate()).verdict == "right"
+
+
+RING = """
+```symcomm
+ask: collective_time
+algorithm: ring
+accounting: [divisible]
+given: {k: 12, n: 6 GB, W: 25 GB/s, alpha: 20 us}
+answer: {conventions: [], mistakes: [not_divided_by_ranks, latency_forgotten]}
+```
+"""
+
+
+@pytest.mark.parametrize(("answer", "verdict"), [
+    ("2(k-1)(alpha + n/(k W))", "right"), ("0.44044 s", "right"), ("log_2(4) (k-1)(alpha + n/(k W))", "right"),
+    ("ceil(log_2(8)) (k-1)(alpha + n/(k W)) 2/3", "right"), ("log_2(3)(k-1)(alpha + n/(k W))", "different"),
+    ("2(k-1)(alpha + n/W)", "not_divided_by_ranks"),  # in the one term that is divided
+    ("5.28 s", "not_divided_by_ranks"), ("2(k-1)(k alpha + n/W)", "not_divided_by_ranks"),
+    ("2(k-1) n/(k W)", "latency_forgotten"), ("2(k-1)(alpha + k n/W)", "different"),
+])  # fmt: skip
+def test_a_division_is_forgotten_where_it_stands_and_whole_logarithms_are_whole(answer, verdict):
+    problem = parse_template(RING).problem()
+    found = sc.check(answer, sc.key_of(problem, problem.asks[0]))
+    assert (found.verdict, *found.mistakes)[-1] == verdict
 
 
 @pytest.mark.parametrize("answer", [
