@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from test_exports import texts
 
 from symcomm.errors import RenderError
 from symcomm.exam.papers import Exam
@@ -31,6 +34,7 @@ label: of a very fast processor with a name that is far too long for its line
 given: {f: {{ f }}, n_SM: 100 SM, n_FMA: 512 FMA/clock/SM}
 ```
 """
+LABEL = "label: of a very fast processor with a name that is far too long for its line"
 ANNA = Student("s001 é", "Anna", "")
 
 
@@ -135,3 +139,50 @@ def test_the_room_for_an_answer_reaches_to_the_end_of_its_line_in_latex(tmp_path
     page = pages(tmp_path, "tex", qr=False)
     assert "far too long for its line): \\dotfill\\null\n" in page
     assert "\\ldots\\ldots" not in page
+
+
+ESCAPED = {r"\textbackslash": "\\", r"\textasciitilde": "~", r"\textasciicircum": "^", r"\textless": "<",
+           r"\textgreater": ">", r"\textbar": "|", r"\^": "^"}  # fmt: skip
+
+
+def plain_tex(tex: str) -> str:
+    """The text that LaTeX shows of escaped text, by a reader of its own; it knows no command but the escapes."""
+    out, at = "", 0
+    while at < len(tex):
+        found = re.compile(r"\\(?:[A-Za-z]+ ?|.)", re.DOTALL).match(tex, at)
+        if found:
+            name = found[0].rstrip(" ") if len(found[0]) > 2 else found[0]
+            assert name in ESCAPED or name in (r"\,", *(f"\\{c}" for c in "{}#$%&_ ")), name
+            out += ESCAPED.get(name, "" if name == r"\," else name[1:])
+            at = found.end() + (tex[found.end() : found.end() + 2] == "{}") * 2
+        else:
+            assert tex[at] not in "#$%&_~^", tex
+            out += "" if tex[at] in "{}" else tex[at]
+            at += 1
+    return out.replace("``", '"').replace("''", '"').replace("`", "'").replace("---", "-").replace("--", "-")
+
+
+def loosely(text: str) -> str:
+    """A text as typography leaves it."""
+    text = re.sub("[‘’`]", "'", re.sub("[“”]", '"', text)).replace("''", '"').replace("…", "...")
+    return " ".join(re.sub("-{2,3}|[–—]", "-", text).split())
+
+
+@given(texts)
+@settings(max_examples=15)
+def test_hostile_texts_arrive_in_latex_or_are_refused_with_the_place(text):
+    from symcomm.errors import SymcommError
+    from symcomm.exam.writing import document_of
+    from symcomm.render import source
+
+    said = json.dumps(text, ensure_ascii=False)
+    try:
+        exam = Exam(parse_template(SHORT.replace(LABEL, f"label: {said}")), "0")
+        made = source(document_of(exam, exam.paper(Student("s1", text, "")), "paper"), "tex", layout="exam")
+    except SymcommError as error:
+        assert re.search(r"<text>:\d+: ", str(error))  # noqa: PT017  (where it is)
+        return
+    (shown,) = re.findall(r"\\textbf\{Answer [^}]*\} \((.*)\): \\dotfill\\null\n", made, re.DOTALL)
+    assert loosely(plain_tex(shown)) == loosely(text) or not text.strip()
+    (name,) = re.findall(r"\\vspace\{0\.3em\}\{\\large (.*) · paper ", made, re.DOTALL)
+    assert loosely(plain_tex(name)) == loosely(text) or not text.strip()
