@@ -38,7 +38,8 @@ Progress = Callable[[int, int, str], None]
 class Order:
     """What is to be made for each paper: the formats of its pages, the edition, and the template folder.
 
-    With ``qr`` the first page has a QR code of the paper and its student. Files of another ``version`` of the program are made again.
+    With ``qr`` the first page has a QR code of the paper and its student. Files of another ``version`` of the program
+    are made again.
     """
 
     formats: tuple[str, ...]

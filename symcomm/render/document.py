@@ -126,9 +126,9 @@ class Document:
     course: str = ""
     detail: Detail = "normal"
     extra: tuple[tuple[str, str], ...] = ()
-    code: str = ""
     leaks: tuple[Span, ...] = ()
     told: tuple[str, ...] = ()
+    code: str = ""
 
     def answers(self) -> Iterator[Answer]:
         """The answers, in order."""

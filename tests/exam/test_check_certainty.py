@@ -120,8 +120,7 @@ def test_a_deadline_stops_what_runs_and_gives_a_timer_back():
     signal.setitimer(signal.ITIMER_REAL, 60)
     try:
         with pytest.raises(TimeUpError), deadline(0.01):
-            while True:
-                pass
+            [0 for n in iter(int, 1)]
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
         with deadline(60):
             time.sleep(0)

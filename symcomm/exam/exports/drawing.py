@@ -213,11 +213,11 @@ def _part(
     worked = markdown_maths(tex(form, None, notation))
     if value is not None:
         worked += f" = {number_text(value, abs(value) * tolerance)} {_unit_text(unit)}".rstrip()
-    symbols = tuple(dict.fromkeys((*names(form), *(n for w in wrong if w.form is not None for n in names(w.form)))))
-    relations = tuple(_related(answer.derivation.relations.equations, symbols)) if value is None else ()
+    free = tuple(dict.fromkeys((*names(form), *(n for w in wrong if w.form is not None for n in names(w.form)))))
+    relations = tuple(_related(answer.derivation.relations.equations, free)) if value is None else ()
     return QuestionPart(
         part.id, kind, prose(f"{lead}:", span), part.points, value, unit, units, tolerance, form,
-        tuple(dict.fromkeys((*symbols, *(n for left, right in relations for n in (left, *names(right)))))),
+        tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right)))))),
         _told_apart(value, tolerance, wrong), options, prose(worked, span), relations,
     )  # fmt: skip
 

@@ -143,7 +143,8 @@ def _tree(part: QuestionPart, n: int, item: Item) -> Element:
     options = number_text(part.tolerance, part.tolerance) if part.kind == "numeric" else ""
     made = element(
         "prt", element("name", f"prt{n}"), element("value", number_text(part.points, Fraction(1, 10**5))),
-        element("autosimplify", "1"), element("feedbackstyle", "1"), element("feedbackvariables", element("text", variables)),
+        element("autosimplify", "1"), element("feedbackstyle", "1"),
+        element("feedbackvariables", element("text", variables)),
     )  # fmt: skip
     for at, (name, told, credit, feedback) in enumerate(answers):
         following = str(at + 1) if at + 1 < len(answers) else "-1"
