@@ -42,8 +42,8 @@ def choices_of(key: Key, answer: Answer, ask: Ask, stream: Stream) -> tuple[Offe
     """The options of a question in a random order, one of them right; no two are equal, or read alike.
 
     The wrong ones are what common mistakes come to at the numbers of the paper, then other conventions and pairs of
-    mistakes, then other numbers of the same mistakes and numbers that are further off. All are written in the unit of
-    the right one. Raises ``DrawAgainError`` where there are too few that somebody could believe.
+    mistakes, then other numbers of the same mistakes and numbers that are further off, at last those that nobody would
+    believe. All are written in the unit of the right one. Raises ``DrawAgainError`` where there are too few.
     """
     right = answer.quantity
     if right is None:
@@ -53,6 +53,7 @@ def choices_of(key: Key, answer: Answer, ask: Ask, stream: Stream) -> tuple[Offe
     picked: list[OfferedAnswer] = [OfferedAnswer(option_text(right, unit), right)]
     for wrongs, far, again in (
         (key.mistakes, _FAR, False), (key.conventions, _FAR, False), ((), _FAR, False), (key.mistakes, _FAR**2, True),
+        (key.mistakes, 0, True),
     ):  # fmt: skip
         for one in stream.shuffled(wrongs or key.candidates.pairs if len(picked) < ask.exam.choices else ()):
             found = one.at(values)
@@ -77,10 +78,11 @@ def _reads_alike(one: OfferedAnswer, other: OfferedAnswer) -> bool:
 def _is_plausible(wrong: Wrong, found: Quantity, right: Quantity, far: int) -> bool:
     """Whether somebody could take a wrong number for the right one.
 
-    A share of a whole stays below one, what has a unit is not upside down, and a confused prefix is that of the number.
+    A share of a whole stays below one, what has a unit is not upside down, a confused prefix is that of the number, and
+    the two are within a factor ``far``; where that is 0, every number will do.
     """
-    if found.unit != right.unit or found.value <= 0 or right.value <= 0:
-        return False
+    if found.unit != right.unit or found.value <= 0 or right.value <= 0 or not far:
+        return not far and found.unit == right.unit and found.value > 0
     ratio = found.value / right.value
     natural = 0
     while right.value >= 1000 ** (natural + 1):

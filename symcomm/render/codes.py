@@ -13,9 +13,8 @@ from symcomm.errors import RenderError
 class MatrixCode:
     """A QR code: its text, the modules of a side with the light margin, and dark runs as row, column, length.
 
-    >>> code = matrix_code("72f7a8e6 s001")
-    >>> code.side, code.runs[0]
-    (29, (4, 4, 7))
+    >>> MatrixCode("x", 4, ((0, 1, 2), (3, 0, 1))).path
+    'M1 0h2v1h-2zM0 3h1v1h-1z'
     """
 
     text: str
