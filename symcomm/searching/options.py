@@ -14,13 +14,14 @@ from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph
 from symcomm.model import Model
 from symcomm.parallel.strategy import Strategy, resolve
+from symcomm.program import pipeline
 from symcomm.program.closed_forms import slots
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.program.schedules import schedules as all_schedules
 from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
-from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, check_stages_searched
+from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft
 from symcomm.searching.template import PIPELINE, TemplatePiece, pieces, shared_axes
 from symcomm.units import Quantity
 
@@ -209,7 +210,8 @@ def _applicable(parts: tuple[TemplatePiece, ...], graph: Graph, notes: list[str]
         try:
             resolve(part.strategy, graph)
             if PIPELINE in part.axes:
-                check_stages_searched(graph)
+                for region in pipeline.stacked(graph):
+                    pipeline.messages(graph.region(region.name))
         except StrategyError as error:
             if (note := f"No {part.key}: {error.message}.") not in notes:
                 notes.append(note)

@@ -203,8 +203,7 @@ def _why(made: Program, members: Sequence[Call]) -> str:
 
 def _terms(made: Program, name: str, meshes: Sequence[str]) -> list[tuple[Compute, str]]:
     """The products that leave a part of a sum on each rank, and the axis over which it is cut."""
-    computed = {step.makes: step for step in made.plan.steps if isinstance(step, Compute)}
-    graph = made.plan.graph
+    computed, graph = made.plan.computed, made.plan.graph
 
     def go(at: str, mesh: str) -> list[tuple[Compute, str]]:
         step = computed.get(at)
@@ -221,8 +220,7 @@ def _terms(made: Program, name: str, meshes: Sequence[str]) -> list[tuple[Comput
 
 def _branch(made: Program, name: str, meshes: Sequence[str]) -> str:
     """The tensor that is summed: where only one branch of a residual sum is incomplete, that branch."""
-    computed = {step.makes: step for step in made.plan.steps if isinstance(step, Compute)}
-    while (step := computed.get(name)) is not None and step.op.kind == "add":
+    while (step := made.plan.computed.get(name)) is not None and step.op.kind == "add":
         pending = [n for n, layout in zip(step.inputs, step.layouts, strict=True)
                    if any((mesh, PARTIAL) in layout for mesh in meshes)]  # fmt: skip
         if len(pending) != 1 or len(step.inputs) < 2:

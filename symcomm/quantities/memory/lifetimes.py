@@ -15,6 +15,7 @@ from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.alive import Free, Instruction, Keep, OpRun
+from symcomm.program.rewrites.accumulation import summed
 from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.recomputed_steps import PassStep, RecomputedSteps, phase_of
@@ -161,10 +162,12 @@ class Lifetimes:
                 self.finish(tensor.of, key, at)
             return
         if self.leaving(tensor):
+            if tensor.of in self.added:
+                self.put(key, PASSING, at, at)
+                return
             width = self.recipe.gradient
             size = bytes_of_weight(self.setting, self.strategy, self.graph.tensors[tensor.of], key[1], width)
-            added = tensor.of in self.added
-            self.put(key, PASSING if added else GRADIENT, at, at if added else len(self.steps), size)
+            self.put(key, GRADIENT, at, len(self.steps), size)
             return
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
         # The gradient of an input goes on to what made the input: it is there until the pass ends.
@@ -217,8 +220,7 @@ class Lifetimes:
         if self.single_unit:
             return ()
         if self.unreduced:
-            return next((self.part(step.output) for step in self.plan.steps if isinstance(step, Compute)
-                         and step.op.output == f"d({weight})" and step.part != "statistics"), ())  # fmt: skip
+            return self.part(summed(self.plan, weight))
         return self.part(place(self.graph.tensors[weight], self.setting.graph, self.rules, "gradient"))
 
     def reduces(self, step: Collective | Compute) -> bool:
