@@ -36,12 +36,13 @@ EXPORTS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn",
     "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True, help="What makes the PDF."
 )
 @click.option("--processes", type=click.IntRange(1, 256), help="How many processes (one for each core by default).")
+@click.option("--qr", is_flag=True, help="A QR code with the paper's code and the student's id (pdf, html, tex).")
 @click.option("--tolerance", default="0.001", show_default=True, help="Of a number in an export, as a share of it.")
 @click.option("--test", "tested", is_flag=True, help="Test the template on hundreds of draws; nothing is written.")
 @click.option("--draws", type=click.IntRange(1, 100_000), default=300, show_default=True, help="Draws of the test.")
 def exam(
     file: Path, variants: int | None, roster: Path | None, seed: str, formats: tuple[str, ...], edition: str,
-    output: Path, templates: Path | None, engine: str, processes: int | None, tolerance: str,
+    output: Path, templates: Path | None, engine: str, processes: int | None, qr: bool, tolerance: str,
     tested: bool, draws: int,
 ) -> None:  # fmt: skip
     """Make the papers of a class from a problem FILE: each student's own values, questions and order.
@@ -83,7 +84,7 @@ def exam(
     students = numbered(variants) if variants is not None else read_roster(roster or Path())
     if edition == "key":
         formats = tuple(f for f in formats if f not in PAGES) or ("json", "csv")
-    order = Order(formats, edition, templates, engine, __version__)  # type: ignore[arg-type]  # click checked both
+    order = Order(formats, edition, templates, engine, __version__, qr)  # type: ignore[arg-type]  # click checked both
     with progress_bar("papers:") as progress:
         paths = make(template, students, seed, order, output, processes=processes, progress=progress)
     shown = [path for path in paths if path.suffix in (".json", ".csv") or len(students) <= 5]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -36,7 +36,8 @@ Progress = Callable[[int, int, str], None]
 class Order:
     """What is to be made for each paper: the formats of its pages, the edition, and the template folder.
 
-    Files of another ``version`` of the program are made again.
+    With ``qr`` the first page has a QR code of the paper and its student. Files of another ``version`` of the program
+    are made again.
     """
 
     formats: tuple[str, ...]
@@ -44,6 +45,7 @@ class Order:
     templates: Path | None = None
     engine: Engine = "typst"
     version: str = ""
+    qr: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,11 @@ def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, 
     from symcomm.render import contents, pictures
 
     exam = exam_here()
-    documents = [document_of(exam, exam.exactly(student, attempt), order.edition) for student, attempt, _, _ in wanted]
+    documents = []
+    for student, attempt, _, _ in wanted:
+        paper = exam.exactly(student, attempt)
+        code = f"{paper.code} {student.id}" if order.qr else ""
+        documents.append(replace(document_of(exam, paper, order.edition), code=code))
     edition = order.edition
     for form in order.formats:
         if form in PAGES:
@@ -159,7 +165,7 @@ def _mark(exam: Exam, paper: Settled, order: Order) -> str:
     """What a file is made from: the document, the paper, the edition, our version."""
     student = paper.student
     words = [order.version, exam.template.digest, exam.seed, student.id, student.name, student.seat, str(paper.attempt)]
-    words += [order.edition, order.engine]
+    words += [order.edition, order.engine, *["qr"] * order.qr]
     if order.templates is not None:
         words += [hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(order.templates.glob("*")) if p.is_file()]
     return fingerprint(words)

@@ -221,7 +221,7 @@ def _write(
         cell = len(tree) == 1 and tree[0]["t"] == "Plain"
         # LaTeX breaks maths in a paragraph by itself; in the narrow column of a table it often cannot.
         framed = target == "typst" or (target == "latex" and cell)
-        blocks.extend(_framed(tree, target) if framed else tree)
+        blocks.extend(_framed(tree, target) if framed else _noted(tree) if target == "html" else tree)
     tree_file, log = folder / "tree.json", folder / "log.json"
     tree_file.write_text(json.dumps({"pandoc-api-version": _api_version(folder), "meta": {}, "blocks": blocks}))
     writer = "html5" if target == "html" else target
@@ -287,6 +287,23 @@ def _framed(tree: list[Any], target: str) -> list[Any]:
 
     framed: list[Any] = go(tree)
     return framed
+
+
+def _noted(tree: list[Any]) -> list[Any]:
+    """The tree with its notes below it: pandoc would write those of all pieces behind the last one."""
+    notes: list[Any] = []
+
+    def go(node: Any) -> Any:
+        if isinstance(node, dict) and node.get("t") == "Note":
+            notes.append(node["c"])
+            return {"t": "Superscript", "c": [{"t": "Str", "c": str(len(notes))}]}
+        if isinstance(node, dict):
+            return {key: go(inner) for key, inner in node.items()}
+        return [go(one) for one in node] if isinstance(node, list) else node
+
+    body: list[Any] = go(tree)
+    below = {"t": "OrderedList", "c": [[1, {"t": "Decimal"}, {"t": "Period"}], notes]}
+    return [*body, below] if notes else body
 
 
 _api: list[list[int]] = []

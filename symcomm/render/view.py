@@ -16,6 +16,7 @@ from symcomm.form import Form
 from symcomm.printing import short
 from symcomm.render import pictures
 from symcomm.render.answers import AnswerWriter, FullWriter
+from symcomm.render.codes import matrix_code
 from symcomm.render.document import Answer, Block, Document, Heading, LayerTable, Picture, Prose
 from symcomm.render.page import BlockView, ConventionView, FigureView, PageView, TableView
 from symcomm.render.prose import InlinePiece, Target, convert
@@ -64,6 +65,7 @@ def page(document: Document, kind: Kind, edition: Edition = "solution", name: st
         blocks=tuple(views),
         extra=dict(document.extra),
         name=name,
+        code=matrix_code(document.code) if document.code else None,
     )
 
 

@@ -255,10 +255,22 @@ def _part(
     worked = markdown_maths(tex(form, None, notation))
     if value is not None:
         worked += f" = {number_text(value, abs(value) * tolerance)} {_unit_text(unit)}".rstrip()
+    free = tuple(symbols)
+    relations = tuple(_related(answer.derivation.relations.equations, free)) if value is None else ()
     return QuestionPart(
         part.id, kind, prose(f"{lead}:", span), part.points, value, unit, units, tolerance, form,
-        tuple(symbols), _told_apart(value, tolerance, wrong), options, prose(worked, span),
+        tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right)))))),
+        _told_apart(value, tolerance, wrong), options, prose(worked, span), relations,
     )  # fmt: skip
+
+
+def _related(equations: Sequence[tuple[str, Form]], symbols: Sequence[str]) -> Iterator[tuple[str, Form]]:
+    """The relations that lead from some symbols to others."""
+    reached = {*symbols}
+    groups = [{left, *names(right)} for left, right in equations]
+    for _ in groups:
+        reached.update(*(group for group in groups if group & reached))
+    yield from ((left, right) for left, right in equations if left in reached)
 
 
 def _is_near(wrong: Fraction, right: Fraction) -> bool:

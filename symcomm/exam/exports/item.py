@@ -50,7 +50,8 @@ class QuestionPart:
     """One answer: what stands before its field, its points, what is right and what is recognised.
 
     ``answer`` is in ``unit``; ``units`` are all in which it may be said, each with what the number is multiplied by.
-    ``tolerance`` is a share of the number. ``symbols`` are those of a formula.
+    ``tolerance`` is a share of the number. ``symbols`` are those that a formula may have; ``relations`` hold between
+    them, a name and what it stands for each.
     """
 
     id: str
@@ -66,6 +67,7 @@ class QuestionPart:
     recognised: tuple[Recognised, ...]
     options: tuple[QuestionOption, ...]
     worked: str
+    relations: tuple[tuple[str, Form], ...] = ()
 
     @property
     def text(self) -> str:

@@ -117,7 +117,7 @@ def equation_image(tex: str, display: bool) -> Element:
 
 
 _KEPT = {"href", "src", "alt", "colspan", "rowspan", "xmlns", "display", "mathvariant", "stretchy", "columnalign",
-         "width", "accent", "linethickness", "fence", "form", "separator", "start"}  # fmt: skip
+         "width", "accent", "linethickness", "fence", "form", "separator"}  # fmt: skip
 _OTHER = {"del": "span", "section": "div", "label": "span", "s": "span", "u": "span", "figure": "div",
           "figcaption": "p"}  # fmt: skip
 
@@ -128,6 +128,11 @@ def with_mathml(html: str, picture: Callable[[str], str]) -> list[Element | str]
     for node in root.iter():
         if node.tag == "input":
             node.tag, node.text, node.attrib = "span", "☑ " if "checked" in node.attrib else "☐ ", {}
+        if node.tag == "ol" and "start" in node.attrib:  # a list there begins with one: the numbers are said
+            node.tag = "ul"
+            for number, one in enumerate(node, start=int(node.attrib["start"])):
+                first = one[0] if len(one) and one[0].tag == "p" and not (one.text or "").strip() else one
+                first.text = f"{number}. {first.text or ''}"
         node.tag = _OTHER.get(node.tag, node.tag)
         for name in [name for name in node.attrib if name not in _KEPT]:
             del node.attrib[name]

@@ -1,7 +1,7 @@
 """QTI 2.1: a package of items and a test whose sections draw one variant of each question.
 
-Formulas are Presentation MathML. A tolerance is in percent of the first operand; what is recognised earns its credit
-and shows its feedback. A formula as an answer is a text that a person scores, with the key in a rubric for scorers.
+Formulas are Presentation MathML. What is recognised earns its credit and shows its feedback. A formula as an answer is
+a text that a person scores, with the key in a rubric for scorers.
 """
 
 from __future__ import annotations
@@ -92,9 +92,10 @@ def _item(item: Item) -> Element:
     processing = element("responseProcessing", _set("WORKED", _value("identifier", "WORKED")))
     for part in item.parts:
         n = places[id(part)]
-        condition = element("responseCondition")
+        unanswered = element("responseIf", element("isNull", element("variable", identifier=f"R{n}")))
+        condition = element("responseCondition", unanswered)  # some engines compare nothing with a number, and fail
         for at, (test, credit, said) in enumerate(_tests(part, n)):
-            branch = element("responseIf" if at == 0 else "responseElseIf", test)
+            branch = element("responseElseIf", test)
             score = element("sum", element("variable", identifier="SCORE"),
                             _value("float", _decimal(part.points * credit)))  # fmt: skip
             branch.append(_set("SCORE", score))
@@ -102,7 +103,7 @@ def _item(item: Item) -> Element:
                 branch.append(_set(f"FEEDBACK{n}", _value("identifier", f"F{at}")))
                 feedback.append((f"FEEDBACK{n}", f"F{at}", f"<p>{said}</p>"))
             condition.append(branch)
-        if len(condition):
+        if len(condition) > 1:
             processing.append(condition)
     for outcome in dict.fromkeys(name for name, _, _ in feedback):
         made.append(element("outcomeDeclaration", identifier=outcome, cardinality="single", baseType="identifier"))
@@ -170,17 +171,14 @@ def _tests(part: QuestionPart, n: int) -> Iterator[tuple[Element, Fraction, str]
             if not option.right:
                 yield element("match", _value("identifier", _choice(at)), given), option.credit, option.feedback
     if part.kind == "numeric":
-        yield _equal(part, part.answer, element("correct", identifier=f"R{n}"), given), Fraction(1), ""
+        yield _around(part, part.answer, given), Fraction(1), ""
         for one in part.recognised:
-            value = _value("float", part.number(one.value))
-            yield _equal(part, one.value, value, given), one.credit, one.feedback
+            yield _around(part, one.value, given), one.credit, one.feedback
 
 
-def _equal(part: QuestionPart, value: Fraction | None, wanted: Element, given: Element) -> Element:
-    """A relative tolerance for positive numbers; of others it would be on the wrong side."""
+def _around(part: QuestionPart, value: Fraction | None, given: Element) -> Element:
+    """Between two bounds: not every engine knows the tolerance of ``equal``."""
     assert value is not None
-    relative = value > 0
-    wide = part.tolerance * 100 if relative else part.spread(value)
-    text = number_text(wide, wide)
-    return element("equal", wanted, given, toleranceMode="relative" if relative else "absolute",
-                   tolerance=f"{text} {text}")  # fmt: skip
+    spread = part.spread(value)
+    low, high = (number_text(bound, spread) for bound in (value - spread, value + spread))
+    return element("and", element("gte", given, _value("float", low)), element("lte", given, _value("float", high)))
