@@ -280,13 +280,14 @@ def _halving_reduce_scatter(case: Case) -> Exchange:
 
 
 def _bruck_all_gather(case: Case) -> Exchange:
-    what = "In round j each rank sends the chunks it has, at most 2^j, to the rank 2^j places before."
+    what = "In round j each rank sends the chunks it has to a rank twice as far away as in the round before."
     return alike(case, Phase(what, log_up(case.k), times(minus(case.k, 1), case.split(case.n, case.k))))
 
 
 def _bruck_all_to_all(case: Case) -> Exchange:
     block = case.split(case.n, Power(case.k, TWO))
-    what = "In round j each rank sends the blocks whose way has the binary digit 2^j that far."
+    what = "In round j each rank sends the blocks whose way to go has a one at binary digit j, as far as that digit is worth. "
+    what += "There are ones(k) of them: the ones in all numbers below k."
     return alike(case, Phase(what, log_up(case.k), times(binary_ones(case.k), block)))
 
 

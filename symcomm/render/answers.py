@@ -14,11 +14,12 @@ from symcomm.derivation.chosen import ChosenLine, chosen
 from symcomm.derivation.tables import Short
 from symcomm.editions import Detail
 from symcomm.form import Form, Num, Power, Product, Sym, names
+from symcomm.irrational import Irrational
 from symcomm.notation import Notation
 from symcomm.render.document import Answer, Given
 from symcomm.render.page import AnswerView, ConventionView, GivenView, RowView, StepView
 from symcomm.render.writer import ChainPiece, PageWriter, table_view, writer_of
-from symcomm.units import Quantity
+from symcomm.units import Quantity, exact_text
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -60,8 +61,8 @@ class AnswerWriter:
         listed: list[Exhibit] = []
         if self.detail == "brief":
             shown = []
-        elif len(lines) > _LIST:
-            listed, shown = [_listed(lines, d.notation, known, answer)], []
+        elif len(shown) > _LIST:
+            listed, shown = [_listed(shown, d.notation, known, answer)], []
         elif len(last.forms) == 1 and shown:
             shown = shown[:-1]
             lead += [last.reason] if last.reason and last.reason not in lead else []
@@ -180,11 +181,14 @@ class AnswerWriter:
             links.append(writer.link("=", form, room))
         if quantity is not None:
             used = {name: known[name] for name in names(form) if name in known}
-            if narrow and used and len(used) == len(names(form)) and not isinstance(form, Sym):
+            told = all(_legible(number) for number in used.values()) and len(used) == len(names(form))
+            if narrow and used and told and not isinstance(form, Sym):
                 put_in = writer.link("=", form, room, {name: _readable(number) for name, number in used.items()})
                 links += [put_in] if put_in.width <= room else []
             numbers = [*writer.links(quantity)]
-            links += [replace(numbers[0], relation=quantity.relation or "="), *numbers[1:]]
+            if len(numbers) > 1 and not (_legible(quantity.value) or isinstance(quantity, Irrational)):
+                numbers = numbers[1:]  # nobody reads a fraction of so many digits
+            links += [replace(numbers[0], relation=numbers[0].relation or "="), *numbers[1:]]
         return (writer.chain(last.name, links, room),)
 
     # -- several answers -----------------------------------------------------------------------
@@ -212,7 +216,6 @@ class AnswerWriter:
         shown, before = self.repeated(lines) if lines else ([], "")
         if not lines:
             self.seen.append(frozenset())
-        self.seen += [frozenset()] * (len(run) - 1)
         lead = list(dict.fromkeys(text for a in run for text in a.derivation.lead))
         if self.detail == "brief":
             shown = []
@@ -357,6 +360,11 @@ def _full_step(line: writing.PrintedLine, writer: PageWriter, beside: float, roo
     )
 
 
+def _legible(number: Fraction) -> bool:
+    """Whether a number is read as it is: a decimal, or a fraction of at most four digits above and below."""
+    return not ("/" in exact_text(number) and max(abs(number.numerator), number.denominator) >= 10**4)
+
+
 def _readable(number: Fraction) -> Form:
     """A number as it is put into a formula: a large round one as 1.41 · 10⁹."""
     if number.denominator != 1 or abs(number) < 10**7:
@@ -395,7 +403,7 @@ def _listed(lines: Sequence[ChosenLine], notation: Notation, known: Mapping[str,
     rows: list[tuple[str | Form | Quantity, ...]] = []
     for line in lines:
         narrow = [f for _, f in line.forms if printing.width(f, None, notation) <= 16.0]
-        form: str | Form = narrow[-1] if narrow else ""
+        form = narrow[-1] if narrow else min((f for _, f in line.forms), key=lambda f: printing.width(f, None, notation))
         row: tuple[str | Form | Quantity, ...] = (f"`{line.name}`", form)
         row += (_cell(Quantity(known[line.name], units[line.name])),) if numbers else ()
         rows.append((*row, line.reason))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from symcomm import printing
 from symcomm.derivation import Exhibit
-from symcomm.derivation.tables import cell_maths, to_the_right
+from symcomm.derivation.tables import NUMBER, cell_maths, to_the_right
 from symcomm.form import Form
 from symcomm.notation import Notation
 from symcomm.printing import DialectName
@@ -196,11 +196,16 @@ def shares(longest: Sequence[int], needed: Sequence[int] = ()) -> tuple[float, .
     return tuple(round(w / sum(weights), 3) for w in weights)
 
 
+def _together(text: str) -> str:
+    """A number in a cell with gaps at which no line is broken."""
+    return text.replace(" ", "\u00a0") if NUMBER.fullmatch(text) else text
+
+
 def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
     def cell(value: str | Form | Quantity) -> str | Markup:
         found = cell_maths(writer.dialect, value, writer.notation)
         if found is None:
-            return writer.sentence(str(value))
+            return writer.sentence(_together(str(value)))
         maths = writer.maths(found, cell_maths("text", value) or "")
         # LaTeX seldom finds a place to break a formula in a narrow column; there it is set smaller.
         fitted = wide and writer.kind == "tex" and isinstance(value, Form)
@@ -211,7 +216,7 @@ def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
         if isinstance(value, Form):
             characters = int(1.9 * writer.width(value)) + 1
             return characters, min(24, characters)
-        text = cell_maths("text", value) or str(value).replace("`", "")
+        text = cell_maths("text", value) or _together(str(value)).replace("`", "")
         parts = text.split(" = ") if isinstance(value, Quantity) else text.split(" ")
         return len(text), max(map(len, parts), default=0)
 

@@ -187,7 +187,7 @@ def _rule(kind: str) -> str:
 def _text(members: list[Call]) -> str:
     """What the calls of a group move, and why they are needed."""
     first = members[0]
-    listed = ", ".join(dict.fromkeys(f"`{c.tensor}`" for c in members[:8])) + (" and more" if len(members) > 8 else "")
+    listed = ", ".join(dict.fromkeys(c.shown for c in members[:8])) + (" and more" if len(members) > 8 else "")
     what = first.what.strip()
     plural = {"gradient of": "the gradients of", "weight": "the weights", "updated weight": "the updated weights",
               "activation": "the activations", "input": "the inputs", "statistics": "the statistics"}  # fmt: skip
@@ -195,7 +195,7 @@ def _text(members: list[Call]) -> str:
     moved = (
         f"{plural[what] if len(members) > 1 else what} {listed}"
         if same
-        else ", ".join(f"{c.what}`{c.tensor}`" for c in members[:8])
+        else ", ".join(f"{c.what}{c.shown}" for c in members[:8])
     )
     if first.kind == "send":
         head = f"What crosses a boundary: {moved}"
