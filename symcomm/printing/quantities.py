@@ -50,7 +50,8 @@ def said(quantity: Quantity) -> tuple[Said, ...]:
         if len(groups) > 5 and not decimals and not lower and not exponent:  # 5.76·10^23 rather than all its noughts
             noughts = next(n for n, group in enumerate([*reversed(groups), "1"]) if group != "000")
             groups, exponent = (groups[:-noughts], str(3 * noughts)) if noughts > 2 else (groups, exponent)
-        unit = unit if text.startswith(("1 ", "-1 ")) else _COUNTED.sub(r"\1s", unit or "")
+        unit = unit or ""
+        unit = unit if text.startswith(("1 ", "-1 ")) else _COUNTED.sub(r"\1s", unit)
         out.append(Said(relation, bool(minus), groups, decimals or "", lower, exponent or "", unit))
     return tuple(out)
 

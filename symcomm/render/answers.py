@@ -13,7 +13,7 @@ from symcomm.derivation import Exhibit, writing
 from symcomm.derivation.chosen import ChosenLine, chosen
 from symcomm.derivation.tables import Short
 from symcomm.editions import Detail
-from symcomm.form import Form, Num, Power, Product, Sym, names
+from symcomm.form import Form, Num, Power, Product, Ratio, Sym, evaluate, names
 from symcomm.irrational import Irrational
 from symcomm.notation import Notation
 from symcomm.render.document import Answer, Given
@@ -188,7 +188,9 @@ class AnswerWriter:
             numbers = [*writer.links(quantity)]
             if len(numbers) > 1 and not (_legible(quantity.value) or isinstance(quantity, Irrational)):
                 numbers = numbers[1:]  # nobody reads a fraction of so many digits
-            links += [replace(numbers[0], relation=numbers[0].relation or "="), *numbers[1:]]
+            else:
+                numbers[0] = replace(numbers[0], relation=quantity.relation or "=")
+            links += numbers
         return (writer.chain(last.name, links, room),)
 
     # -- several answers -----------------------------------------------------------------------
@@ -267,7 +269,7 @@ class AnswerWriter:
             at = next(i for i, line in enumerate(every[0]) if line.name == name)
             forms = [lines[at].last for lines in every]
             unit = next(s.unit for s in run[0].derivation.steps if s.name == name)
-            wide = any(writer.width(f) > _CELL for f in forms)
+            wide = any(writer.width(f) > _CELL or _long_fraction(f) for f in forms)
             plain = all(isinstance(f, Num) for f in forms)
             if name == last and (plain or wide):
                 continue
@@ -363,6 +365,11 @@ def _full_step(line: writing.PrintedLine, writer: PageWriter, beside: float, roo
 def _legible(number: Fraction) -> bool:
     """Whether a number is read as it is: a decimal, or a fraction of at most four digits above and below."""
     return not ("/" in exact_text(number) and max(abs(number.numerator), number.denominator) >= 10**4)
+
+
+def _long_fraction(form: Form) -> bool:
+    """Whether a number would be written as a fraction of many digits."""
+    return isinstance(form, Ratio) and not names(form) and not _legible(evaluate(form, {}))
 
 
 def _readable(number: Fraction) -> Form:

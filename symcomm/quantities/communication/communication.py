@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS, Accounting
+from symcomm.derivation.chosen import LINES
 from symcomm.derivation import Derivation, Exhibit, put
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
@@ -116,7 +117,7 @@ def derive(
             name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
-                        _rule(kind), _text(members), witness=partial(sizes_of, members))  # fmt: skip
+                        _rule(kind), _text(members, len(groups) > LINES), witness=partial(sizes_of, members))  # fmt: skip
         made = volume(work, name, n, members, held, m)
         if kind == "send":
             sends.append(made.volume)
@@ -184,9 +185,12 @@ def _rule(kind: str) -> str:
     return {"send": "cut between stages"}.get(kind, kind)
 
 
-def _text(members: list[Call]) -> str:
-    """What the calls of a group move, and why they are needed."""
+def _text(members: list[Call], many: bool) -> str:
+    """What the calls of a group move, and why they are needed; of ``many`` groups the table of reasons says which."""
     first = members[0]
+    if many and first.kind != "send":
+        calls = f"{len(members)} calls of {first.kind}" if len(members) > 1 else f"One {first.kind}"
+        return f"{calls} for the {first.region.name} in the {first.phase} pass."
     listed = ", ".join(dict.fromkeys(c.shown for c in members[:8])) + (" and more" if len(members) > 8 else "")
     what = first.what.strip()
     plural = {"gradient of": "the gradients of", "weight": "the weights", "updated weight": "the updated weights",
