@@ -159,13 +159,13 @@ class Measured(TypedDict, total=False):
 
     payload: Annotated[Amount, Meaning("the bytes of the full tensor, such as 64 MiB")]
     ranks: Annotated[Whole, Meaning("the number of ranks, or its symbol")]
+    bandwidth: Annotated[Amount, Meaning("the bandwidth of a link in one direction, such as 100 GB/s")]
 
 
 class CallNumbers(Measured, total=False):
     """The numbers of a call, and of the links it uses."""
 
     latency: Annotated[Amount, Meaning("the latency of a message, such as 20 us")]
-    bandwidth: Annotated[Amount, Meaning("the bandwidth of a link in one direction, such as 100 GB/s")]
     reduction: Annotated[Amount, Meaning("the bytes a rank adds per second, where additions are counted")]
     chunks: Annotated[Whole, Meaning("the chunks of a pipelined algorithm")]
     group: Annotated[Whole, Meaning("the ranks of a node, for the hierarchical algorithm")]

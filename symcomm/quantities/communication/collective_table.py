@@ -39,7 +39,7 @@ def times(
             continue
         lacking = [s.option for s in parts.SYMBOLS.values() if s.name in _needs(record) and s.name not in call.known]
         if lacking:
-            notes.append(f"{_called(name).capitalize()} is left out: it needs {', '.join(lacking).replace('_', ' ')}.")
+            notes.append(f"{_called(name).capitalize()} is left out: it needs {', '.join(lacking)}.")
             continue
         ways = directions if record.inner or name == "ring" else None
         found[name] = collective_time.derive(setting, collective, name, dtype, ways, **numbers)
