@@ -370,7 +370,9 @@ def _factored(line: ChosenLine, worth: dict[str, Form]) -> ChosenLine:
         return line
 
     def one(symbol: Sym) -> Form:
-        return forms.substitute(worth[symbol.name], one) if symbol.name in worth and symbol.name != line.name else symbol
+        return (
+            forms.substitute(worth[symbol.name], one) if symbol.name in worth and symbol.name != line.name else symbol
+        )
 
     told = _plain(forms.substitute(first, one))
     told = _flat(told) if _nested(told) else told

@@ -14,7 +14,9 @@ from symcomm.units import ONE, Quantity
 
 _QUANTITY = re.compile(r"(-?)(\d+(?:\s\d{3})*)(\.\d+)?(?:/(\d+(?:\s\d{3})*))?(?:·10\^(-?\d+))?(?: (.*))?")
 # What stands in the singular in a unit is counted in the plural: 8 elements, 18 links/GPU.
-_COUNTED = re.compile(r"^(element|parameter|token|sample|layer|stage|step|word|link|message|iteration|GPU|SM|minute|hour|day|week)(?=$|/)")
+_COUNTED = re.compile(
+    r"^(element|parameter|token|sample|layer|stage|step|word|link|message|iteration|GPU|SM|minute|hour|day|week)(?=$|/)"
+)
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class AnswerWriter:
         """A writer with the names of an answer."""
         document, derivation = self.page.notation, answer.derivation.notation
         latex, meanings = derivation.latex | document.latex, derivation.meanings | document.meanings
-        return writer_of(self.page.kind, tuple(latex.items()), tuple(meanings.items()))
+        return writer_of(self.page.kind, tuple(latex.items()), tuple(meanings.items()), self.page.say)
 
     def lines(self, answer: Answer) -> tuple[ChosenLine, ...]:
         """The lines of an answer, as many as the detail asks for."""
@@ -303,7 +303,7 @@ class AnswerWriter:
     def conventions(self, run: Sequence[Answer]) -> tuple[ConventionView, ...]:
         """The conventions of some answers, without those that were told of the whole document."""
         told = dict.fromkeys(c for a in run for c in a.derivation.conventions if self.head.get(c.field) != c)
-        return tuple(ConventionView(c.field, c.name.replace("_", " "), c.statement) for c in told)
+        return tuple(ConventionView(c.field, c.name.replace("_", " "), self.page.say(c.statement)) for c in told)
 
     def grading(self, run: Sequence[Answer], writer: PageWriter) -> tuple[tuple[Markup, Fraction], ...]:
         """What the steps of some answers are worth, for those who grade."""
@@ -410,7 +410,9 @@ def _listed(lines: Sequence[ChosenLine], notation: Notation, known: Mapping[str,
     rows: list[tuple[str | Form | Quantity, ...]] = []
     for line in lines:
         narrow = [f for _, f in line.forms if printing.width(f, None, notation) <= 16.0]
-        form = narrow[-1] if narrow else min((f for _, f in line.forms), key=lambda f: printing.width(f, None, notation))
+        form = (
+            narrow[-1] if narrow else min((f for _, f in line.forms), key=lambda f: printing.width(f, None, notation))
+        )
         row: tuple[str | Form | Quantity, ...] = (f"`{line.name}`", form)
         row += (_cell(Quantity(known[line.name], units[line.name])),) if numbers else ()
         rows.append((*row, line.reason))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -41,17 +42,21 @@ class ChainPiece:
 
 
 @lru_cache(maxsize=256)
-def writer_of(kind: Kind, latex: tuple[tuple[str, str], ...], meanings: tuple[tuple[str, str], ...]) -> PageWriter:
+def writer_of(
+    kind: Kind, latex: tuple[tuple[str, str], ...], meanings: tuple[tuple[str, str], ...],
+    say: Callable[[str], str] = str,
+) -> PageWriter:  # fmt: skip
     """The writer of a notation, the same one for all pages: what it wrote before it need not write again."""
-    return PageWriter(kind, Notation(dict(latex), dict(meanings)))
+    return PageWriter(kind, Notation(dict(latex), dict(meanings)), say)
 
 
 class PageWriter:
     """Writes formulas, numbers and names inline in one format."""
 
-    def __init__(self, kind: Kind, notation: Notation) -> None:
+    def __init__(self, kind: Kind, notation: Notation, say: Callable[[str], str] = str) -> None:
         from markupsafe import Markup
 
+        self.say, self.decimal = say, getattr(say, "decimal", ".")
         self.kind, self.notation, self.dialect = kind, notation, _DIALECT[kind]
         self.markup: Callable[[str], Markup] = Markup
         self.sentence = lru_cache(maxsize=_KEPT)(self._sentence)
@@ -62,6 +67,7 @@ class PageWriter:
         """Inline maths in the format; an empty formula is empty."""
         if not content:
             return self.markup("")
+        content = self.numbers(content)
         match self.kind:
             case "md":
                 text = printing.markdown_maths(content)
@@ -73,8 +79,17 @@ class PageWriter:
                 text = f"#eq({printing.typst_string(alt)})[${content}$]"
         return self.markup(text)
 
+    def numbers(self, content: str) -> str:
+        """Maths with its numbers as the language writes them: 12,88 in German."""
+        if self.decimal == ".":
+            return content
+        mark = {"html": self.decimal, "typ": f'"{self.decimal}"'}.get(self.kind, f"{{{self.decimal}}}")
+        found = r"(?<=<mn>)([\d\s]+)\.(\d)" if self.kind == "html" else r"(\d)\.(\d)(?!\d*em)"
+        return re.sub(found, rf"\g<1>{mark}\g<2>", content)
+
     def bare(self, content: str, alt: str) -> Markup:
         """Maths that the template puts between dollar signs, together with its neighbours."""
+        content = self.numbers(content)
         if self.kind != "html":
             return self.markup(content)
         return self.markup(printing.math_element(content, alt, display=True) if content else "")
@@ -83,7 +98,7 @@ class PageWriter:
         """A sentence of ours, with its names as maths."""
         if not text:
             return self.markup("")
-        begun = False
+        begun, text = False, self.say(text)
 
         def escape(piece: str) -> str:
             nonlocal begun

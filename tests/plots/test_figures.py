@@ -202,7 +202,9 @@ def test_a_figure_is_set_by_tex() -> None:
     assert contents(solved(SCHEDULE), ["pdf"], engine="latex")["pdf"].startswith(b"%PDF-")
 
 
-@pytest.mark.parametrize(("collective", "k"), [("all-reduce", 3), ("all-reduce", 8), ("reduce-scatter", 4), ("all-gather", 5)])
+@pytest.mark.parametrize(
+    ("collective", "k"), [("all-reduce", 3), ("all-reduce", 8), ("reduce-scatter", 4), ("all-gather", 5)]
+)
 def test_a_ring_that_is_drawn_ends_as_its_collective_says(collective: str, k: int) -> None:
     from symcomm.plots.ring import _run
 

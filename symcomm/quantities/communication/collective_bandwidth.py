@@ -88,4 +88,6 @@ def _impossible(factor: Form, known: Mapping[str, Fraction]) -> tuple[str, ...]:
     if share is None or not {"n", "t", "W"} <= {*known} or share * known["n"] <= known["W"] * known["t"]:
         return ()
     busy, link = (Quantity(value, parts.RATE).reading for value in (share * known["n"] / known["t"], known["W"]))
-    return (f"The bus bandwidth of {busy} is above the {link} of the link: one such link cannot carry that in the time.",)
+    return (
+        f"The bus bandwidth of {busy} is above the {link} of the link: one such link cannot carry that in the time.",
+    )

@@ -79,7 +79,9 @@ def derive(
     # Ranks cannot share fewer elements than the finest cut has chunks.
     wins = fastest(found, call)
     order = sorted(found, key=lambda name: found[name].at().value)
-    rows = tuple((_called(name), *_counted(found[name]), Short.of(found[name].at()), wins.get(name, "never")) for name in order)
+    rows = tuple(
+        (_called(name), *_counted(found[name]), Short.of(found[name].at()), wins.get(name, "never")) for name in order
+    )
     exhibit = Exhibit(
         f"All algorithms for {collective}, the fastest first",
         ("algorithm", "rounds", "bytes one after another", "time", "fastest for payloads"),

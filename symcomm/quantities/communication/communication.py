@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS, Accounting
-from symcomm.derivation.chosen import LINES
 from symcomm.derivation import Derivation, Exhibit, put
+from symcomm.derivation.chosen import LINES
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Total, num, product
@@ -105,6 +105,7 @@ def derive(
         groups.setdefault((c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.every_layer), []).append(c)
     several = {(kind, p) for kind, p, *_ in groups}
     regions = {c.region.name for c in chosen}
+    many = len(groups) > LINES
     payloads: list[Payload] = []
     sends: list[Form] = []
     for (kind, p, meshes, fmt, region, _), members in groups.items():
@@ -117,7 +118,7 @@ def derive(
             name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
-                        _rule(kind), _text(members, len(groups) > LINES), witness=partial(sizes_of, members))  # fmt: skip
+                        _rule(kind), _text(members, many), witness=partial(sizes_of, members))  # fmt: skip
         made = volume(work, name, n, members, held, m)
         if kind == "send":
             sends.append(made.volume)

@@ -191,7 +191,7 @@ def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activ
     best = next((ranks for ranks in tried if ranks >= least and uneven(ranks) is None), None)
     if best is None:
         raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
-    text = f"The bytes fit from `{name}` = {least} on. {why.message}: the next number that divides what is cut is the answer."
+    text = f"The bytes fit from `{name}` = {least} on. {why.message}: the answer is the next number that divides it."
     work.define(
         f"{name}_fit",
         num(best),

@@ -98,7 +98,9 @@ def exhibit(setting: Setting, load: Load) -> Exhibit:
         for index, meshes in cuts.items():
             axis = load.graph.axes[axes[index]]
             part = Ratio(setting.written(axis.size), product(*(load.strategy.sizes[m] for m in meshes)))
-            rows.setdefault((f"`{axis.label}`", ", ".join(f"`{m}`" if "_" in m else m for m in meshes), part), []).append(shown(load.graph, one.op))
+            rows.setdefault(
+                (f"`{axis.label}`", ", ".join(f"`{m}`" if "_" in m else m for m in meshes), part), []
+            ).append(shown(load.graph, one.op))
     every = list(dict.fromkeys(shown(load.graph, one.op) for one in load.ops))
     return Exhibit(
         "What one rank computes",
