@@ -76,7 +76,7 @@ class AnswerWriter:
             number=str(len(self.seen)) if self.referred else "",
             label=writer.sentence(answer.label),
             lead=tuple(writer.sentence(text) for text in lead),
-            given=self.given((*answer.given, *_stated(constants, d)), writer),
+            given=(*self.given((*answer.given, *_stated(constants, d)), writer), *self.open(last, known, writer)),
             conventions=self.conventions([answer]),
             before=writer.sentence(before),
             reasons=() if brief else (*(table_view(e, writer) for e in places["before"]), *told),
@@ -174,7 +174,7 @@ class AnswerWriter:
     ) -> tuple[RowView, ...]:
         """The answer: its formula, the numbers put in, and what they make."""
         room = PAGE_WIDTH - writer.width(Sym(last.name)) - _RELATION - 4
-        form, quantity = _answer_form(last, answer), answer.quantity
+        form, quantity = last.last, answer.quantity
         narrow = writer.width(form) <= room and bool(names(form))
         links: list[ChainPiece] = []
         if narrow or quantity is None:
@@ -300,6 +300,13 @@ class AnswerWriter:
             made.append(GivenView(writer.stated(Sym(g.name), g.quantity), writer.sentence(meaning)))
         return tuple(made)
 
+    def open(self, last: ChosenLine, known: Mapping[str, Fraction], writer: PageWriter) -> tuple[GivenView, ...]:
+        """Symbols of an answer that have no number, with what they mean; it is told once."""
+        meanings = writer.notation.meanings
+        fresh = [n for n in names(last.last) if n not in known and n not in self.meant and meanings.get(n)]
+        self.meant |= {*fresh}
+        return tuple(GivenView(writer.form(Sym(name)), writer.sentence(meanings[name])) for name in fresh)
+
     def conventions(self, run: Sequence[Answer]) -> tuple[ConventionView, ...]:
         """The conventions of some answers, without those that were told of the whole document."""
         told = dict.fromkeys(c for a in run for c in a.derivation.conventions if self.head.get(c.field) != c)
@@ -383,10 +390,6 @@ def _readable(number: Fraction) -> Form:
         return Num(number)
     power = Power(Num(Fraction(10)), Num(Fraction(exponent)))
     return power if lead == 1 else Product((Num(lead), power))
-
-
-def _answer_form(last: ChosenLine, answer: Answer) -> Form:
-    return last.last
 
 
 def _constant(line: ChosenLine, answer: Answer) -> bool:
