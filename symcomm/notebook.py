@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from symcomm import drawing
 from symcomm import form as forms
@@ -13,14 +14,30 @@ from symcomm.printing import html_text, markdown_text, plain
 from symcomm.text.table import LAYER_COLUMNS
 
 if TYPE_CHECKING:
-    from symcomm.graph.graph import Region
-    from symcomm.model import Model
+    from symcomm.derivation import Derivation
+    from symcomm.graph.graph import Graph, Region
 
 _CALL = re.compile(r"(?<![\\A-Za-z{])([A-Za-z]{2,})(?=_|\()")
 _BETWEEN = re.compile(r"(?<=\]),\s+")  # from one tensor's shape to the next tensor
 
 
-def summary(model: Model) -> str:
+class Shown(Protocol):
+    """What of a model is shown."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def tables(self) -> Sequence[str]: ...
+    @property
+    def values(self) -> Mapping[str, object]: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
+    def parameters(self) -> Derivation: ...
+
+
+def summary(model: Shown) -> str:
     """What a model is, in a line: its regions with how often each stands, its ops and its parameters.
 
     >>> from symcomm.model import load
@@ -39,11 +56,11 @@ def summary(model: Model) -> str:
     return f"{_regions(model, model.graph.regions)}; {counted}, {plain(number)} parameters"
 
 
-def _regions(model: Model, regions: tuple[Region, ...]) -> str:
+def _regions(model: Shown, regions: tuple[Region, ...]) -> str:
     return ", ".join(f"{model.values.get(r.times, r.times)} × {r.name}" if r.times else r.name for r in regions)
 
 
-def _tables(model: Model) -> list[tuple[str, list[list[str]]]]:
+def _tables(model: Shown) -> list[tuple[str, list[list[str]]]]:
     """Each layer table under the regions that its rows are in, its cells as maths between dollar signs."""
     graph, found = model.graph, []
     for text in model.tables:
@@ -65,7 +82,7 @@ def _maths(cell: str) -> str:
     return ", ".join(f"${piece}$" for piece in pieces)
 
 
-def markdown(model: Model) -> str:
+def markdown(model: Shown) -> str:
     """The model as Markdown: its layer tables with LaTeX, its notes, and its graph as text."""
     out = [f"**{markdown_text(model.name)}**: {summary(model)}", ""]
     for title, rows in _tables(model):
@@ -77,7 +94,7 @@ def markdown(model: Model) -> str:
     return "\n".join([*out, "", "```text", drawing.text(model.graph), "```", ""])
 
 
-def html(model: Model) -> str:
+def html(model: Shown) -> str:
     """The model as HTML: its layer tables, its notes, and its graph as a picture, or as text where it is too large."""
     out = [f"<p><strong>{html_text(model.name)}</strong>: {html_text(summary(model))}</p>"]
     head = "".join(f'<th scope="col">{column}</th>' for column in LAYER_COLUMNS)

@@ -61,10 +61,6 @@ FLOORS = {
     "symcomm": 7,
 }
 MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
-# Imports that wait until a method is called, and close a circle. This list only ever gets shorter.
-LAZY = {
-    ("symcomm.model", "symcomm.notebook"),  # a model shows itself in a notebook
-}
 
 
 def module_name(path: Path) -> str:
@@ -118,7 +114,7 @@ def imported(text: str, path: str, types: bool) -> set[str]:
 def test_a_module_imports_only_from_its_own_floor_or_lower_ones(path: Path):
     name = module_name(path)
     for other in imports(path) - {name}:
-        if other != "symcomm" and (name, other) not in LAZY:
+        if other != "symcomm":
             assert floor(other) <= floor(name), f"{name} (floor {floor(name)}) imports {other} (floor {floor(other)})"
 
 
@@ -129,7 +125,7 @@ def circles(edges: Iterable[tuple[str, str]]) -> list[list[str]]:
 
 
 def every_import() -> set[tuple[str, str]]:
-    return {(module_name(path), other) for path in MODULES for other in imports(path, types=True)} - LAZY
+    return {(module_name(path), other) for path in MODULES for other in imports(path, types=True)}
 
 
 def test_no_modules_import_one_another_in_a_circle():

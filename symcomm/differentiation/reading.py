@@ -6,13 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
+
+from lark import Tree
 
 from symcomm.differentiation.operations import SPELLED
 from symcomm.errors import FormulaError, Span, ValuesError, nearest
 from symcomm.text.context import Context, Scope
 from symcomm.text.expressions import read_sum
 from symcomm.text.parsing import parse
-from symcomm.text.syntax import Branch, branches
+from symcomm.text.syntax import Branch, branches, term_of
 from symcomm.text.table import Cell, PlacedText
 from symcomm.text.tree import Identifier, Node
 
@@ -61,7 +64,7 @@ def read_system(text: str, known: Iterable[str]) -> tuple[Formula, ...]:
         raise FormulaError("there is no formula", hint="write y_1 = (x_1 + x_2)^2")
     inputs = [plain(name) for name in known]
     first: dict[str, Span] = {}
-    for name, _, span, _ in pairs:
+    for name, _, span, _, _ in pairs:
         if name in inputs:
             raise FormulaError(f"{name} is an input with a value and has a formula as well", span, "take one away")
         if name in first:
@@ -69,10 +72,15 @@ def read_system(text: str, known: Iterable[str]) -> tuple[Formula, ...]:
         first[name] = span
     names = {*inputs, *first}
     every = frozenset({*names, *(re.sub(r"_(\d+)$", r"\1", n) for n in names), *CONSTANTS})
+    called = {name for name, _, _, _, of in pairs if of}
     found = []
-    for name, right, span, cell in pairs:
+    for name, right, span, cell, of in pairs:
+        if strange := [one for one in of if one not in names]:
+            hint = f"give it a value in the point, or a formula; {nearest(strange[0], sorted(names))}"
+            raise FormulaError(f"{name} depends on '{strange[0]}', which is not known", span, hint)
         context = Context(cell, Scope(sizes=every, functions=_FUNCTIONS, kind="answer"))
         parse(context)
+        _refuse_calls(context, right, called)
         try:
             found.append(Formula(name, read_sum(context, right), span))
         except FormulaError as error:
@@ -82,19 +90,45 @@ def read_system(text: str, known: Iterable[str]) -> tuple[Formula, ...]:
     return tuple(found)
 
 
-def _sides(cell: Cell) -> list[tuple[str, Branch, Span, Cell]]:
-    """The name, the tree of the right side and the place of each formula in a cell."""
+def _sides(cell: Cell) -> list[tuple[str, Branch, Span, Cell, tuple[str, ...]]]:
+    """The name, the tree of the right side, the place and the cell of each formula in a cell, and what it is said to
+    depend on.
+    """
     context = Context(cell, Scope(sizes=None, functions=_FUNCTIONS, kind="answer"))
     found = []
     for item in parse(context):
         parts = item.children
         if item.data == "dots" or len(parts) != 3 or context.source(parts[1]).strip() != "=":
             raise context.wrong("a formula has a name, an equals sign and a right side", item, "write y_1 = x_1 x_2")
-        left = read_sum(context, branches(item)[0])
+        head, of = _name_of(context, branches(item)[0])
+        left = read_sum(context, head)
         if not isinstance(left, Identifier) or plain(left.key) in CONSTANTS:
             raise context.wrong("the left side of a formula is a name", branches(item)[0], "write y_1 = x_1 x_2")
-        found.append((plain(left.key), branches(item)[1], context.over(branches(item)[0]), cell))
+        found.append((plain(left.key), branches(item)[1], context.over(branches(item)[0]), cell, of))
     return found
+
+
+def _name_of(context: Context, left: Branch) -> tuple[Branch, tuple[str, ...]]:
+    """The tree of the name of a formula, ``y`` or ``f(x_1, x_2)``, and the names that stand in its parentheses."""
+    parts = [part for part in term_of(left) or () if isinstance(part, Tree)]
+    if len(parts) == 2 and branches(parts[1])[0].data == "paren":
+        of = [one.strip("()$ ") for one in context.source(parts[1]).split(",")]
+        if all(re.fullmatch(r"[A-Za-z][\w{}]*", one) for one in of):
+            return Tree("sum", [Tree("term", [parts[0]])]), tuple(map(plain, of))
+    return left, ()
+
+
+def _refuse_calls(context: Context, right: Branch, called: set[str]) -> None:
+    """Where ``g(x) = x^2`` is a formula, ``g(x)`` elsewhere is no product of g and x."""
+    for term in right.find_data("term"):
+        parts = branches(term)
+        for one, following in pairwise(parts):
+            if plain(context.source(one).strip("$ ")) in called and branches(following)[0].data == "paren":
+                name = context.source(one)
+                raise FormulaError(
+                    f"{name} has a formula of its own, which is not called with other values",
+                    context.over(one, following), f"write {name} alone for its value",
+                )  # fmt: skip
 
 
 def read_point(said: str | Mapping[str, object]) -> dict[str, Cell | Fraction]:

@@ -26,7 +26,7 @@ COMMON_FUNCTIONS = frozenset(
     )
 )
 _SIZE_FUNCTIONS = {"sqrt", "min", "max", "ceil", "floor", "log"}
-_BARE_FUNCTIONS = {r"\log", r"\ln", r"\exp", r"\tanh"}  # \log N needs no parentheses
+BARE_FUNCTIONS = {rf"\{name}" for name in words("log ln exp tanh sin cos tan")}  # \log N needs no parentheses
 _SAME_FUNCTION = {"sigma": "sigmoid", "ceiling": "ceil", "ln": "log"}
 _BRACKETS = ("paren", "square", "set")
 
@@ -46,7 +46,7 @@ def is_bracket(factor: Branch) -> bool:
 
 def is_call(context: Context, stem: Stem, scripts: list[Script], following: Branch) -> bool:
     """Whether a word with what follows it is a function's call."""
-    if not is_bracket(following) and stem.source not in _BARE_FUNCTIONS:
+    if not is_bracket(following) and stem.source not in BARE_FUNCTIONS:
         return False
     if any(script.kind in "'T" for script in scripts):
         return False

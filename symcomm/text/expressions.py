@@ -13,7 +13,7 @@ from lark import Token, Tree
 
 from symcomm.errors import FormulaError, Span
 from symcomm.text.bounds import degree
-from symcomm.text.calls import argument_list, function, is_bracket, is_call
+from symcomm.text.calls import BARE_FUNCTIONS, argument_list, function, is_bracket, is_call
 from symcomm.text.context import Context
 from symcomm.text.families import check_known, listed_family, plain_count
 from symcomm.text.names import read_names
@@ -318,12 +318,12 @@ def _call(
     if not is_bracket(following):
         span = context.over(factor, following)
         [inside, *more] = _factor(context, [following], 0)[0]
-        if more or isinstance(beside, Tree):
+        if more or (isinstance(beside, Tree) and context.source(beside) not in BARE_FUNCTIONS):
             first = inside.span.word if more else context.source(following)
             rest = context.cell.text[start_of(following) + len(first) : stop_of(beside or following)].strip(" $")
             head = context.source(factor)
             ways = [f"{head}({first} {rest})", f"{head}({first}) {rest}"]
-            if isinstance(inside, Number) and called.subscript is None:
+            if isinstance(inside, Number) and called.subscript is None and called.name == "log":
                 ways.append(f"{head}_{first}({rest})")
             said = f"what `{head}` takes can be read in two ways"
             raise context.error(said, start_of(factor), stop_of(beside or following), "write " + " or ".join(ways))

@@ -145,7 +145,7 @@ RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-", strict=True))
 LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₗₘₙₑₕ", "0123456789ijklmneh", strict=True))
 # What to write instead of a character that means nothing here.
 CHARACTER_HINTS = {
-    "|": "separate arguments with commas; absolute values are not read",
+    "|": "separate arguments with commas; an absolute value is written abs(x), where it can be read",
     "!": "factorials are not read",
     "&": "write one computation in a cell",
     "#": "names have letters, digits and scripts",

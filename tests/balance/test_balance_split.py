@@ -49,7 +49,7 @@ def options_of(devices: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("accounting", [BOOK, OVERLAP], ids=["added", "overlapping"])
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("devices", [2, 12, 64, 90])
+@pytest.mark.parametrize("devices", [12, *(pytest.param(n, marks=pytest.mark.long) for n in (2, 64, 90))])
 def test_no_divisor_sends_faster_than_the_best_one(model: str, devices: int, accounting: dict[str, str]) -> None:
     rng = random.Random(devices)
     make, products = MODELS[model]

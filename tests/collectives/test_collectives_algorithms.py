@@ -367,19 +367,22 @@ def test_axes_of_a_torus_that_are_used_at_once_take_as_long_as_the_longest_ring_
         assert evaluate(made.total, values) == sum(sum(net.sent) for net in every)
 
 
-def shapes(levels: int) -> list[tuple[int, ...]]:
-    sizes = [(a, b) for a in range(1, 9) for b in range(1, 9) if 2 <= a * b <= 17 and a > 1]
+def shapes(levels: int, ranks: int) -> list[tuple[int, ...]]:
+    sizes = [(a, b) for a in range(1, 9) for b in range(1, 9) if 2 <= a * b <= ranks and a > 1]
     if levels == 2:
         return sizes
-    return [(a, b, c) for a, b in sizes for c in range(1, 5) if a * b * c <= 17]
+    return [(a, b, c) for a, b in sizes for c in range(1, 5) if a * b * c <= ranks]
 
 
+@pytest.mark.parametrize("ranks", [9, pytest.param(17, marks=pytest.mark.long)])
 @pytest.mark.parametrize("two_ways", [False, True], ids=["one way", "both ways"])
 @pytest.mark.parametrize(("name", "kind"), LEVELED)
-def test_rings_inside_rings_move_what_their_record_says_for_every_shape(name: str, kind: str, two_ways: bool) -> None:
+def test_rings_inside_rings_move_what_their_record_says_for_every_shape(
+    name: str, kind: str, two_ways: bool, ranks: int
+) -> None:
     inner = algorithm(name).inner
     made = written(name, kind, 0, known=False, directions=2 if two_ways else 1)
-    for sizes in shapes(len(inner) + 1):
+    for sizes in shapes(len(inner) + 1, ranks):
         k = int(np.prod(sizes))
         for n in (2 * k, 3 * k + 1, 5 * k - 1):
             setup = Setup(kind, k, n)

@@ -5,8 +5,10 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 from generated import ROOT, expected
@@ -239,16 +241,19 @@ def found_in(text: str, name: str) -> list[tuple[str, object]]:
     return [(kind, json.loads(json.dumps(value, default=float))) for kind, value in found]
 
 
-def problems_of(kind: str, value: object) -> list[str]:
-    jsonschema = pytest.importorskip("jsonschema")
+@cache
+def validator(kind: str) -> jsonschema.Draft202012Validator:
     whole = schema.problem_schema()
     if kind == "front_matter":
         whole |= {"anyOf": [{"$ref": "#/$defs/front_matter"}]}
-    return [error.message for error in jsonschema.Draft202012Validator(whole).iter_errors(value)]
+    return jsonschema.Draft202012Validator(whole)
+
+
+def problems_of(kind: str, value: object) -> list[str]:
+    return [error.message for error in validator(kind).iter_errors(value)]
 
 
 def test_the_schema_is_a_schema():
-    jsonschema = pytest.importorskip("jsonschema")
     jsonschema.Draft202012Validator.check_schema(schema.problem_schema())
     names = {*FRONT_KEYS, *MODEL_KEYS, *MODULE_KEYS, *CONFIG_KEYS}
     names |= {*WHOLE_KEYS, *DRAW_KEYS, *ASK_KEYS[1:], *FIGURE_KEYS[1:]}

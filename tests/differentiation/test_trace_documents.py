@@ -6,6 +6,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 import pytest
+import sympy as sp
 from click.testing import CliRunner
 
 import symcomm as sc
@@ -14,6 +15,7 @@ from symcomm.cli import main
 from symcomm.differentiation.costs import peak
 from symcomm.differentiation.exercises import exercise
 from symcomm.differentiation.mistakes import TRACE_MISTAKES
+from symcomm.differentiation.sweeps import jacobian
 from symcomm.problems.deriving import derive, no_model
 from symcomm.problems.problem import parse_problem, parse_template
 from symcomm.problems.solve import solve
@@ -315,3 +317,17 @@ def test_a_list_whose_second_member_repeats_an_index_is_told():
 def test_a_member_without_its_index_is_refused():
     with pytest.raises(sc.SymcommError, match="has no index 'k'"):
         solved("ask: listing\nmember: (x_i, y_i)\nindex: k\n")
+
+
+@pytest.mark.parametrize(
+    ("system", "gradient"),
+    [
+        # Baydin et al. (2018), section 3, as it is printed there.
+        (r"f(x_1, x_2) = \ln x_1 + x_1 x_2 - \sin x_2", (Fraction(11, 2), 2 - sp.cos(5))),
+        (r"f(x_1, x_2) = 2g + 1; g(x_1) = x_1^2", (8, 0)),
+        (r"y = x_1 \sin x_2 \cos x_2", (sp.sin(5) * sp.cos(5), 2 * (sp.cos(5) ** 2 - sp.sin(5) ** 2))),
+    ],
+)
+def test_a_formula_is_read_as_papers_print_it(system, gradient):
+    [row] = jacobian(sc.trace(system, "x_1 = 2, x_2 = 5"))
+    assert [sp.simplify(mine - theirs) for mine, theirs in zip(row, gradient, strict=True)] == [0, 0]

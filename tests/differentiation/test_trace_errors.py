@@ -30,6 +30,9 @@ WRONG = {
     "a number too large": ("y = exp(exp(exp(x_1)))", "x_1=100", "too large or too small", "exp(exp(x_1))"),
     "a power too large": ("y = x_1^{900}; z = y^{900}; w = z^{900}", "x_1=2", "too large or too small", "y^{900}"),
     "an argument too many": ("y = sin(x_1, x_1)", "x_1=1", "sin takes one argument, not 2", "sin(x_1, x_1)"),
+    "a name of a heading without a value": ("f(x, z) = x^2", "x=1", "f depends on 'z', which is not known", "f(x, z)"),
+    "a formula that is called": ("f(x) = g(x) + 1; g(x) = x^2", "x=1", "g has a formula of its own", "g(x)"),
+    "a sine with two readings": (r"y = \sin 2x", "x=1", r"what `\sin` takes can be read in two ways", r"\sin 2x"),
     "a tensor's product": (r"y = x_1 \odot x_1", "x_1=1", "multiplies tensors, not numbers", r"\odot"),
 }
 

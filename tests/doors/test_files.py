@@ -93,7 +93,9 @@ def test_an_output_without_a_name_is_refused(name: str):
     assert "no file is named; for instance: -o out" in made.output
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("sent", "status"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.long)]
+)
 def test_a_signal_leaves_no_temporary_files(tmp_path: Path, sent: signal.Signals, status: int):
     temporary, out = tmp_path / "temporary", tmp_path / "out"
     temporary.mkdir()

@@ -241,9 +241,10 @@ def pictures(path: Path | None) -> list[Any]:
     ("which", "kind"),
     [
         (0, "svg"),
-        (1, "pdf"),
-        (0, "png"),
-        *(pytest.param(*one, marks=pytest.mark.long) for one in ((0, "pdf"), *((n, "svg") for n in (1, 2, 3, 4)))),
+        *(
+            pytest.param(*one, marks=pytest.mark.long)
+            for one in ((0, "pdf"), (1, "pdf"), (0, "png"), *((n, "svg") for n in (1, 2, 3, 4)))
+        ),
     ],
 )
 def test_the_same_picture_gives_the_same_file(tmp_path: Path, which: int, kind: str) -> None:

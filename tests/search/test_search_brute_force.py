@@ -1,6 +1,7 @@
 """A search against deriving every configuration by itself, exactly, from its own text."""
 
 from fractions import Fraction
+from functools import cache
 
 import pytest
 from search_oracle import RATES, One, attention, block, by_hand
@@ -46,9 +47,14 @@ def agrees(found: SearchResult, expected: list[One], capacity: Fraction) -> None
     assert [(c.time.value, c.memory.value) for c in found.front] == sorted(front)
 
 
-def test_every_configuration_of_two_matrices_is_that_derived_by_hand():
+@cache
+def two_matrices() -> tuple[sc.Model, tuple[int, ...], tuple[str, ...], list[One]]:
     model, counts, again = block(), (1, 3, 5), ("none", "full")
-    expected = by_hand(model, 4, ("F",), KINDS[::2], counts, again)
+    return model, counts, again, by_hand(model, 4, ("F",), KINDS[::2], counts, again)
+
+
+def test_every_configuration_of_two_matrices_is_that_derived_by_hand():
+    model, counts, again, expected = two_matrices()
     found = searched(model, 4, KINDS[::2], counts, again)
     assert len(found.top) == found.feasible > 25
     agrees(found, expected, Fraction(10**12))
@@ -65,8 +71,7 @@ def test_every_configuration_of_two_matrices_on_twelve_devices_is_that_derived_b
 
 @pytest.mark.parametrize("part", [Fraction(1, 8), Fraction(1, 2)])
 def test_what_fits_a_capacity_is_what_fits_by_hand(part):
-    model, counts, again = block(), (1, 3, 5), ("none", "full")
-    expected = by_hand(model, 4, ("F",), KINDS[::2], counts, again)
+    model, counts, again, expected = two_matrices()
     sizes = sorted(one.memory for one in expected if one.divides)
     capacity = sizes[int(len(sizes) * part)]  # exactly the memory of one of them, which therefore fits
     assert capacity.denominator == 1
@@ -75,6 +80,7 @@ def test_what_fits_a_capacity_is_what_fits_by_hand(part):
     agrees(found, expected, capacity)
 
 
+@pytest.mark.long
 def test_attention_with_selective_recomputation_is_that_derived_by_hand():
     model, counts, again = attention(), (1, 2), ("selective",)
     expected = by_hand(model, 2, ("n_H",), ("data",), counts, again, sequence=True)

@@ -48,9 +48,8 @@ def by_hand(name: str, c, time: str = "overlap") -> tuple[Fraction, Fraction]:
     return step, max(held)
 
 
-@pytest.mark.parametrize(
-    ("name", "devices"), [("llama", 2), *(pytest.param(n, 4, marks=pytest.mark.long) for n in CONFIGURATIONS)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "devices"), [("llama", 2), *((n, 4) for n in CONFIGURATIONS)])
 def test_every_configuration_of_a_whole_model_is_that_derived_by_hand(name, devices):
     found = searched(name, devices, "zero-1 + tensor + pipeline", microbatches="1,2", schedules="1f1b,gpipe")
     shapes = {tuple(dict(c.mesh).get(axis, 1) for axis in ("data", "tensor", "pipeline")) for c in found.top}

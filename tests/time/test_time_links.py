@@ -158,7 +158,9 @@ def test_the_axes_of_a_mesh_fill_a_node_in_the_order_in_which_they_send(strategy
 # -- the same as one network -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("convention", ["overlap", "serial", "per_op"])
+@pytest.mark.parametrize(
+    "convention", ["overlap", *(pytest.param(c, marks=pytest.mark.long) for c in ("serial", "per_op"))]
+)
 @pytest.mark.parametrize(
     "strategy", ["data(4) + tensor(8)", "fsdp(4) + tensor(8) + sequence", "data(2) + context(4)", "hsdp(2, 4)"]
 )

@@ -243,6 +243,7 @@ def test_two_kinds_of_layers_are_cut_as_the_chain_that_they_are(text, layers):
         assert step == followed(find(schedule).ranks(len(layers), 4), times)
 
 
+@pytest.mark.long
 def test_the_stages_of_two_kinds_of_layers_hold_the_whole_model_between_them():
     deep = model("deepseek")
     for text, stages in (("pipeline(2, microbatches=4)", 2), ("pipeline(8, microbatches=4)", 8),

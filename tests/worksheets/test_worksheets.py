@@ -82,6 +82,7 @@ def test_the_chain_takes_what_its_messages_take(h, c, size, rate, latency):
     assert made.at().value == chain(h, c, size, rate, latency)
 
 
+@pytest.mark.long
 def test_the_best_number_of_chunks_is_that_of_the_simulated_chain():
     sheet = built_in()["pipelined_broadcast"]
     for h, size, latency in ((3, 1000, "1/2"), (5, 300, 2), (2, 64, 1)):
