@@ -230,7 +230,7 @@ def _length(tree: Any) -> int:
         return sum(map(_length, tree))
     if not isinstance(tree, dict):
         return 0
-    said = tree.get("c")
+    said: Any = tree.get("c")
     if tree.get("t") in ("Str", "Math", "Code"):
         return len(said if isinstance(said, str) else said[1])
     return 1 if tree.get("t") in ("Space", "SoftBreak") else _length(said)
