@@ -132,10 +132,15 @@ def nearest(word: str, known: list[str]) -> str:
 
     >>> nearest("gelo", ["relu", "gelu", "softmax"])
     "did you mean 'gelu'?"
+    >>> nearest("tensor parallel 8", ["data", "tensor"])
+    "did you mean 'tensor'?"
     """
     from difflib import get_close_matches
 
     near = get_close_matches(word, known, n=3, cutoff=0.6)
+    if not near and " " in word:  # several words: one of them may be meant
+        parts = {part for part in word.casefold().split() if len(part) > 2}
+        near = [name for name in known if parts & {*name.casefold().replace("-", "_").split("_")}][:3]
     if near:
         return "did you mean " + " or ".join(f"'{name}'" for name in near) + "?"
     return "known: " + ", ".join(sorted(known)) if known else ""

@@ -80,8 +80,8 @@ def _numbers(values: Mapping[str, object], graph: Graph) -> dict[str, Fraction]:
     found = {name: exact(value, name) for name, value in values.items()}
     sizes = Setting(graph).symbols
     for name, value in found.items():
-        if value < 0:
-            raise ValuesError(f"{name} is {value}, but it cannot be negative")
+        if value < 0 or (value == 0 and name in sizes):
+            raise ValuesError(f"{name} is {value}, but it {'cannot be negative' if value else 'must be positive'}")
         slip = next((size for size in sorted(sizes) if name not in sizes and _slip(name, size)), "")
         if slip:
             raise ValuesError(f"{graph.name} has no size '{name[:60]}'", hint=f"did you mean '{slip}'?")

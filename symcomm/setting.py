@@ -68,6 +68,15 @@ class Setting:
         check_divisible(self.graph, strategy, self.values)
         return replace(self, checks=(*self.checks, partial(_check_sizes, self.graph, strategy)))
 
+    def in_parts(self, size: Form, parts: Form, what: str) -> Setting:
+        """The same where a size falls into so many whole parts, now and in its derivations; ``what`` says who cuts it.
+
+        Raises ``ValuesError`` where it does not, both known.
+        """
+        check = partial(_check_parts, size, parts, what)
+        check(self.values)
+        return replace(self, checks=(*self.checks, check))
+
     def in_format(self, dtype: str | None) -> Setting:
         """The same in other number formats: one for all, ``X=fp8, Y=fp32``, or mixed, ``autocast(bf16)``.
 
@@ -201,6 +210,16 @@ def _check_sizes(graph: Graph, strategy: Strategy, known: Mapping[str, Fraction]
         form = Ratio(size, product(*parts))
         if {*forms.names(form)} <= known.keys() and forms.evaluate(form, known).denominator != 1:
             check_cuts(graph, strategy, known)  # says which tensor it is
+
+
+def _check_parts(size: Form, parts: Form, what: str, known: Mapping[str, Fraction]) -> None:
+    """Raises ``ValuesError`` where a size is not divisible by a number, both known."""
+    if {*forms.names(size), *forms.names(parts)} <= known.keys():
+        length, count = forms.evaluate(size, known), forms.evaluate(parts, known)
+        if length % count:
+            shown = f"{size.name} = {length}" if isinstance(size, Sym) else str(length)
+            raise ValuesError(f"{what.format(count)}, but {shown} is not divisible by {count}",
+                              hint=f"choose a divisor of {length}")  # fmt: skip
 
 
 @lru_cache(maxsize=64)

@@ -159,7 +159,7 @@ class Derivation:
 
     def values(self, /, **values: object) -> dict[str, Fraction]:
         """All known numbers: those given before, these, and what the relations imply."""
-        self.check_names(values, slips={*values, *(name for name, _ in self.given)})
+        self.check_names(values.keys() - dict(self.given).keys(), slips=values)
         given = {name: self.number(name, value) for name, value in values.items()}
         known = self.relations.complete(dict(self.given) | given)
         if given:
@@ -180,7 +180,7 @@ class Derivation:
             if name not in self._names:
                 lacking = sorted(self._names.difference(slips or ()))
                 hint = nearest(name, lacking)
-                if slips is None or (name not in dict(self.given) and hint.startswith("did you mean")):
+                if slips is None or hint.startswith("did you mean"):
                     raise ValuesError(f"{self.title} has no symbol '{name[:60]}'", hint=hint)
 
     @cached_property
@@ -198,8 +198,11 @@ class Derivation:
         unit = said.unit if isinstance(said, Quantity) else ONE
         if found < 0:
             raise ValuesError(f"{name} is {found}, but it cannot be negative")
+        counts = any(s.name == name and s.is_integer for s in self.expr.free_symbols)
+        if found == 0 and (counts or name in self.sizes or (name in self.named and name not in self._units)):
+            raise ValuesError(f"{name} is 0, but it counts things: it must be positive")
         other = not unit.is_count and unit != self.symbol_unit(name)
-        if other and any(s.name == name and s.is_integer for s in self.expr.free_symbols):
+        if other and counts:
             raise ValuesError(f"{name} is given in {unit}, but it is a number of things", hint=f"{name}: 8")
         return found
 

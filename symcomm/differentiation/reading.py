@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from lark import Tree
-
 from symcomm.differentiation.operations import SPELLED
 from symcomm.errors import FormulaError, Span, ValuesError, nearest
 from symcomm.text.context import Context, Scope
@@ -110,17 +108,17 @@ def _sides(cell: Cell) -> list[tuple[str, Branch, Span, Cell, tuple[str, ...]]]:
 
 def _name_of(context: Context, left: Branch) -> tuple[Branch, tuple[str, ...]]:
     """The tree of the name of a formula, ``y`` or ``f(x_1, x_2)``, and the names that stand in its parentheses."""
-    parts = [part for part in term_of(left) or () if isinstance(part, Tree)]
+    parts = [part for part in term_of(left) or () if isinstance(part, Branch)]
     if len(parts) == 2 and branches(parts[1])[0].data == "paren":
         of = [one.strip("()$ ") for one in context.source(parts[1]).split(",")]
         if all(re.fullmatch(r"[A-Za-z][\w{}]*", one) for one in of):
-            return Tree("sum", [Tree("term", [parts[0]])]), tuple(map(plain, of))
+            return Branch("sum", [Branch("term", [parts[0]])]), tuple(map(plain, of))
     return left, ()
 
 
 def _refuse_calls(context: Context, right: Branch, called: set[str]) -> None:
     """Where ``g(x) = x^2`` is a formula, ``g(x)`` elsewhere is no product of g and x."""
-    for term in right.find_data("term"):
+    for term in right.of("term"):
         parts = branches(term)
         for one, following in pairwise(parts):
             if plain(context.source(one).strip("$ ")) in called and branches(following)[0].data == "paren":

@@ -77,12 +77,16 @@ class _Builder(Reader):
     batched: frozenset[str] = frozenset()
     ranges: dict[str, sp.Expr] = field(default_factory=dict)
 
+    def size(self, node: tree.Node) -> sp.Expr:
+        """How long an axis is; raises ``ShapeError`` where that can be no count."""
+        size = forms.value(self.form(node))
+        if (size.is_number and not size.is_Integer) or size.is_positive is False or size.is_integer is False:
+            raise ShapeError(f"a size of {size}", node.span, "sizes are positive whole numbers")
+        return size
+
     def declare(self, declaration: tree.Declaration) -> DraftTensor:
         name = declaration.name
-        sizes = [forms.value(self.form(s)) for s in declaration.sizes]
-        for node, size in zip(declaration.sizes, sizes, strict=True):
-            if (size.is_number and not size.is_Integer) or size.is_positive is False or size.is_integer is False:
-                raise ShapeError(f"a size of {size}", node.span, "sizes are positive whole numbers")
+        sizes = [self.size(node) for node in declaration.sizes]
         known = self.tensors.get((name.key, bool(name.index)))
         shape = tuple(size_text(s) for s in sizes)
         if known:
@@ -127,7 +131,7 @@ class _Builder(Reader):
         self.ranges = {}
         for some in (equation.ranges, *(d.ranges for d in declared)):
             for r in some:
-                size = forms.value(self.form(r.count))
+                size = self.size(r.count)
                 if r.index in self.ranges and not self.same(self.ranges[r.index], size):
                     raise ShapeError(f"{r.index} goes to {self.ranges[r.index]} and to {size} in one row", r.span)
                 self.ranges[r.index] = size
@@ -136,7 +140,7 @@ class _Builder(Reader):
             if declaration.name.index and declaration.name.index not in self.ranges and key in self.tensors:
                 self.ranges[declaration.name.index] = self.tensors[key].dims[0].root().size
         if isinstance(equation.target, tree.Family):
-            counted = forms.value(self.form(equation.target.count))
+            counted = self.size(equation.target.count)
             for d in row.outputs:
                 if d.name.key == equation.target.name.key and d.name.index:
                     self.ranges.setdefault(d.name.index, counted)

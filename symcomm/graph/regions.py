@@ -6,6 +6,7 @@ of different regions are otherwise never one because of their names: what is one
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -141,14 +142,16 @@ def joined(
 
     names = _Names()
     axes: dict[str, Axis] = {}
+    counted: Counter[str] = Counter()
     of_axis: dict[tuple[str, str], str] = {}
     for graph in graphs:
         for axis in graph.axes.values():
             root = same.root((graph.name, axis.name))
             if root not in of_axis:
-                n, unique = 1, axis.label
+                unique = axis.label
                 while unique in axes:
-                    n, unique = n + 1, f"{axis.label}~{n + 1}"
+                    counted[axis.label] += 1
+                    unique = f"{axis.label}~{counted[axis.label] + 1}"
                 axes[unique] = replace(axis, name=unique)
                 of_axis[root] = unique
             of_axis[graph.name, axis.name] = of_axis[root]

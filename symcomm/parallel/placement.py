@@ -115,6 +115,11 @@ class Plan:
         """The collectives, in order."""
         return tuple(step for step in self.steps if isinstance(step, Collective))
 
+    @cached_property
+    def computed(self) -> dict[str, Compute]:
+        """The computation that makes each tensor."""
+        return {step.makes: step for step in self.steps if isinstance(step, Compute)}
+
     @property
     def sent(self) -> Expr:
         """The numbers that a rank sends, but for a factor of (k - 1)/k for each call between k ranks."""

@@ -342,7 +342,8 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "cut": Cut,
 }
 ALIASES = {"fsdp": "fully-sharded", "ddp": "data", "hsdp": "hybrid-sharded", "zero1": "zero-1", "zero2": "zero-2",
-         "zero3": "zero-3", "experts": "expert", "fullysharded": "fully-sharded", "zero": "zero-3"}  # fmt: skip
+         "zero3": "zero-3", "experts": "expert", "fullysharded": "fully-sharded", "zero": "zero-3", "dp": "data",
+         "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}  # fmt: skip
 
 
 def parse_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
@@ -399,10 +400,12 @@ def _read_strategy(said: str | Mapping[str, Any] | list[Any]) -> Strategy:
 def _make(name: str, named: dict[str, Any], placed: list[Any]) -> Strategy:
     from inspect import signature
 
-    key = name.strip().lower().replace("_", "-").replace(" ", "-")
+    key = (
+        name.strip().lower().replace("_", "-").replace(" ", "-").removesuffix("-parallelism").removesuffix("-parallel")
+    )
     key = ALIASES.get(key, key)
     if key not in STRATEGIES:
-        raise StrategyError(f"unknown strategy '{name[:60]}'", hint=nearest(key, [*STRATEGIES]))
+        raise StrategyError(f"unknown strategy '{name[:60]}'", hint=nearest(name.strip().lower(), [*STRATEGIES]))
     record = STRATEGIES[key]
     known = [*signature(record).parameters]
     for argument in named:

@@ -247,6 +247,11 @@ def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tupl
             other = answer_of(problem, below, model, extra).derivation
             compared = [field for field, _ in (*ask.conventions, *below.conventions)]
             derivation = ratio(derivation, other, compared=compared)
+        for item in ask.given:
+            try:
+                derivation.check_names([item.name], slips=[one.name for one in ask.given])
+            except ValuesError as error:
+                raise error.at(item.span) from None
         check_units(derivation, known)
         complete = derivation.values(**values)
         quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None

@@ -101,6 +101,8 @@ class Option:
         """Raises ``ValuesError`` where a value has another type, or something else is chosen than may be."""
         if self.takes is not None and self.kind != "choice":
             check(self.name, value, self.takes)
+        if self.kind == "size" and re.fullmatch(r"0+|-\d+", str(value)):
+            raise ValuesError(f"'{self.name}' is {value}, but it must be positive", hint=f"{self.name}: 8")
         if self.kind == "choice" and not isinstance(value, str):
             raise ValuesError(f"{self.name} is {said(value)}", hint=f"one of {', '.join(self.choices)}")
         if self.kind == "choice" and isinstance(value, str) and value not in self.choices:
@@ -181,6 +183,8 @@ class Registry(Mapping[str, DeclaredQuantity]):
         found = [name for name in self if name.startswith(low)] or [name for name in self if low in name]
         found = found or [name for name in self if re.search(rf"\b{re.escape(low)}", self[name].text, re.IGNORECASE)]
         named = [name for name in USUAL if name in found] + [name for name in found if name not in USUAL]
+        if not named and " " in low:  # of several words, the first may be the one that is meant
+            return self.hint(low.split()[0])
         if not named:
             return f"'symcomm quantities' lists them: {', '.join(USUAL)} and others"
         return "did you mean " + " or ".join(f"'{name}'" for name in named[:3]) + "? 'symcomm quantities' lists all"

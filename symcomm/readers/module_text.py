@@ -7,14 +7,13 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
-from importlib.resources import files
 
-from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark import Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from symcomm.errors import Span
 from symcomm.readers.blueprint import Blueprint, ReaderError
 from symcomm.readers.modules import Module, Setting, declare, from_tree, leaf
+from symcomm.text.grammars import MODULE
 from symcomm.text.table import check_text
 
 DEPTH_LIMIT = 60
@@ -61,12 +60,6 @@ def module_inside(text: str, file: str = "<text>") -> str | None:
     return "\n" * lines[0] + found[0][0]
 
 
-@lru_cache(maxsize=1)
-def _grammar() -> Lark:
-    source = files("symcomm.readers").joinpath("module.lark").read_text(encoding="utf-8")
-    return Lark(source, parser="lalr", propagate_positions=True, maybe_placeholders=False)
-
-
 @dataclass(frozen=True)
 class Printed:
     """A module tree as it literally stands, the repaired one where it is damaged, and what was noticed."""
@@ -110,7 +103,7 @@ def parse_module(text: str, file: str = "<module>") -> Printed:
     source = _Text(body, file)
     _balanced(source)
     try:
-        tree = _grammar().parse(body)
+        tree = MODULE.parser().parse(body)
     except UnexpectedInput as error:
         raise _translated(error, source) from None
     counted = [0]
@@ -248,10 +241,10 @@ def _wrapped(root: Tree[Token], source: _Text) -> list[int]:
             settings = [c for c in tree.children if isinstance(c, Tree) and c.data == "setting"]
             name = next(c for c in tree.children if isinstance(c, Token) and c.type == "NAME")
             childless = not any(isinstance(c, Tree) and c.data == "child" for c in tree.children)
-            places = [name.start_pos or 0, *(s.meta.start_pos for s in settings)] if childless else []
-            lines = [source.line(place) for place in places]
-            if lines and lines[-1] != lines[0]:
-                found.append(lines[0])
+            begins = [next(s.scan_values(lambda one: isinstance(one, Token)), name) for s in settings if childless]
+            first, *_, last = [source.line(token.start_pos or 0) for token in (name, name, *begins)]
+            if first != last:
+                found.append(first)
     return sorted(found)
 
 

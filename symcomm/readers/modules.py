@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import NoReturn
 
 from symcomm.errors import Span, nearest
-from symcomm.readers.blueprint import Blueprint, PartTable, ReaderError
+from symcomm.graph.graph import Axis, Graph, Op, Region, Role, Tensor
+from symcomm.notation import symbol
+from symcomm.readers.blueprint import Blueprint, PartGraph, ReaderError
 
 Setting = int | Fraction | str | tuple["Setting", ...]
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
@@ -236,7 +240,7 @@ def from_tree(module: Module, notes: tuple[str, ...] = ()) -> Blueprint:
 
     Weights that stand equally often make a part; a symbol says how often.
     """
-    parts: dict[int, list[str]] = {}
+    parts: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
     number = 0
     for _, one, times in module.walk():
         for letter, shape in weights(one):
@@ -244,34 +248,62 @@ def from_tree(module: Module, notes: tuple[str, ...] = ()) -> Blueprint:
             if number > WEIGHT_LIMIT:
                 hint = "repeated layers are printed as (0-11): 12 x Block("
                 raise ReaderError(f"more than {WEIGHT_LIMIT:,} different weights", one.span, hint)
-            rows = parts.setdefault(times, [])
-            rows += _use(number, letter, shape)
+            kind = _LETTERS.get(letter, letter[0] if letter[0] in "Wb" else "W")
+            parts.setdefault(times, []).append((f"{kind}^{{{number}}}", shape))
     if not parts:
         raise ReaderError(f"{module.kind} has no weights", module.span)
     repeats = sorted(times for times in parts if times > 1)
     symbols = {times: "N_layer" if len(repeats) == 1 else f"N_{n}" for n, times in enumerate(repeats, start=1)}
-    tables = tuple(
-        PartTable(f"{symbols[t]} times" if t > 1 else "once", "".join(rows), symbols.get(t, ""), ("z",))
-        for t, rows in sorted(parts.items())
-    )  # fmt: skip
+    made = tuple(
+        _used_once(f"{symbols[t]} times" if t > 1 else "once", symbols.get(t, ""), some)
+        for t, some in sorted(parts.items())
+    )
     values = {symbol: times for times, symbol in symbols.items()}
     meanings = dict.fromkeys(symbols.values(), "how often these weights stand")
     said = "a module tree says which weights there are, not what feeds what; each is used once on a batch of its own"
-    return Blueprint(module.kind, tables, values, meanings, (*notes, said), flow=False, one_axis=("B",))
+    return Blueprint(module.kind, made, values, meanings, (*notes, said), flow=False, one_axis=("B",))
 
 
 _LETTERS = {"gamma": r"\gamma", "beta": r"\beta", "weight": "W", "bias": "b"}
 
 
-def _use(number: int, letter: str, shape: tuple[int, ...]) -> list[str]:
-    """Two rows: an operand made of the part's one input, so that all share its batch axis, and the weight's use."""
-    rows = shape[0]
-    columns = 1
-    for n in shape[1:]:
-        columns *= n
-    kind = _LETTERS.get(letter, letter[0] if letter[0] in "Wb" else "W")
-    w, c, x, y = (f"{one}^{{{number}}}" for one in (kind, "C", "x", "y"))
-    made = f"{x} = z {c}\tz [B, 1], {c} \\in \\mathbb{{Z}}^{{1 \\times {rows}}}\t{x} [B, {rows}]\n"
-    if len(shape) == 1:
-        return [made, f"{y} = {x} \\odot {w}\t{x} [B, {rows}], {w} [{rows}]\t{y} [B, {rows}]\n"]
-    return [made, f"{y} = {x} {w}\t{x} [B, {rows}], {w} [{rows}, {columns}]\t{y} [B, {columns}]\n"]
+def _used_once(part: str, repeat: str, shapes: Iterable[tuple[str, tuple[int, ...]]]) -> PartGraph:
+    """The graph that uses each weight once, on an operand made of one input, so that all share its batch axis.
+
+    Of thousands of weights no table is written and read: their rows differ in names and numbers only.
+    """
+    from sympy import Integer
+
+    batch = Axis("B", "B", symbol("B"), "batch")
+    axes = {"B": batch, "1": Axis("1", "1", Integer(1))}
+    tensors = {"z": Tensor("z", ("B", "1"), "input", "z", ("B", "1"), parts=(1, 1))}
+    taken = Counter([*axes])
+    ops: list[Op] = []
+
+    def axis(size: int) -> str:
+        label = str(size)
+        taken[label] += 1
+        name = label if taken[label] == 1 else f"{label}~{taken[label]}"
+        axes[name] = Axis(name, label, Integer(size))
+        return name
+
+    def tensor(latex: str, role: Role, *of: str) -> str:
+        name = latex.replace("{", "").replace("}", "").lstrip("\\")
+        tensors[name] = Tensor(name, of, role, latex, tuple(axes[a].label for a in of), parts=(1,) * len(of))
+        return name
+
+    def product(left: str, right: str, latex: str) -> str:
+        *_, columns = tensors[right].axes
+        pointwise = len(tensors[right].axes) == 1
+        made = tensor(latex, "activation", "B", columns)
+        indices, written = (((0, 1), (1,)), (0, 1)) if pointwise else (((0, 1), (1, 2)), (0, 2))
+        ops.append(Op(made, "contraction", (left, right), made, indices, written, row=len(ops) + 1, region=part))
+        return made
+
+    for latex, shape in shapes:
+        number = latex.partition("^")[2]
+        rows = axis(shape[0])
+        operand = product("z", tensor(f"C^{number}", "constant", "1", rows), f"x^{number}")
+        columns = (axis(prod(shape[1:])),) if len(shape) > 1 else ()
+        product(operand, tensor(latex, "weight", rows, *columns), f"y^{number}")
+    return PartGraph(part, Graph(part, axes, tensors, tuple(ops), regions=(Region(part, repeat),)))

@@ -84,12 +84,14 @@ class Scope:
 class Context:
     """The cell that is read, the scope it stands in, and how much of its limits is used up.
 
-    ``sizes_found`` collects the sizes that stand in the cell where any name may be one.
+    ``sizes_found`` collects the sizes that stand in the cell where any name may be one; ``shapes`` are those whose
+    sizes were collected before, with the indices around them.
     """
 
     def __init__(self, cell: Cell, scope: Scope) -> None:
         self.cell, self.scope = cell, scope
         self.sizes_found: set[str] = set()
+        self.shapes: set[tuple[str, frozenset[str]]] | None = None
         self._depth = self._count = 0
 
     # -- places and errors -----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lark import Token, Tree
+from lark import Token
 
 from symcomm.text.context import SHAPE_HINT, Context
 from symcomm.text.expressions import added, read_family, read_size, read_term
@@ -105,8 +105,8 @@ def _shape_of(context: Context, item: Branch) -> tuple[Branch, str, tuple[Node, 
     sides = branches(item)
     if not relations:
         factors = term_of(sides[0]) or []
-        atom = only_atom(factors[-1]) if len(factors) == 2 and isinstance(factors[-1], Tree) else None
-        if atom is not None and atom.data in ("square", "paren") and isinstance(factors[0], Tree):
+        atom = only_atom(factors[-1]) if len(factors) == 2 and isinstance(factors[-1], Branch) else None
+        if atom is not None and atom.data in ("square", "paren") and isinstance(factors[0], Branch):
             return factors[0], "R", _shape(context, atom)
         return None
     if len(relations) > 1 or relations[0] not in ("in", ":"):
@@ -119,7 +119,7 @@ def _domain(context: Context, side: Branch, relation: Token) -> tuple[str, tuple
     """The domain and sizes right of a relation."""
     factors = term_of(side)
     factor = factors[0] if factors is not None and len(factors) == 1 else None
-    if not isinstance(factor, Tree):
+    if not isinstance(factor, Branch):
         if relation == ":" and factors is not None:
             return "R", _sizes(context, [side])
         raise context.wrong("a domain with a shape is wanted here", side, SHAPE_HINT)
@@ -138,7 +138,7 @@ def _domain(context: Context, side: Branch, relation: Token) -> tuple[str, tuple
     mark, *argument = scripts[0].children
     if len(scripts) > 1 or not isinstance(mark, Token) or mark.type != "CARET":
         raise context.wrong(f"`{context.source(scripts[-1])}` cannot stand at a domain", scripts[-1], SHAPE_HINT)
-    assert isinstance(argument[0], Tree)
+    assert isinstance(argument[0], Branch)
     return _DOMAINS[name], _shape(context, argument[0])
 
 
@@ -146,6 +146,11 @@ def _shape(context: Context, atom: Branch) -> tuple[Node, ...]:
     r"""The sizes in ``{B \times L}``, ``(B, L)``, ``[B, L]`` or a single size."""
     if atom.data not in ("braces", "paren", "square"):
         return (read_size(context, atom),)
+    if context.shapes is not None:
+        shape = (context.source(atom), context.scope.indices)
+        if shape in context.shapes:
+            return ()
+        context.shapes.add(shape)
     cells = branches(atom)
     if not cells:
         if atom.data != "braces":
@@ -219,8 +224,8 @@ def _crossed(context: Context, parts: Sequence[Part]) -> list[Part]:
             found.append(part)
             continue
         first, *middle, last = pieces = token.split("x")
-        inner = number > 0 and isinstance(parts[number - 1], Tree)
-        outer = number + 1 < len(parts) and isinstance(parts[number + 1], Tree)
+        inner = number > 0 and isinstance(parts[number - 1], Branch)
+        outer = number + 1 < len(parts) and isinstance(parts[number + 1], Branch)
         # Beside another size the x itself may begin or end the word.
         wanted = [*middle, *([first] if first or not inner else []), *([last] if last or not outer else [])]
         if not all(re.fullmatch(r"[A-Za-z]|\d+[A-Za-z]?", piece) for piece in wanted):

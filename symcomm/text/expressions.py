@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from lark import Token, Tree
+from lark import Token
 
 from symcomm.errors import FormulaError, Span
 from symcomm.text.bounds import degree
@@ -18,14 +18,15 @@ from symcomm.text.context import Context
 from symcomm.text.families import check_known, listed_family, plain_count
 from symcomm.text.names import read_names
 from symcomm.text.scripts import scripts_of, stem_of
-from symcomm.text.spelling import Script, Stem
-from symcomm.text.syntax import Branch, Part, branches, canonical, cut_short, start_of, stop_of
+from symcomm.text.spelling import Script, Stem, latex_word
+from symcomm.text.syntax import Branch, Part, branches, canonical, cut_short, lone_word, start_of, stop_of
 from symcomm.text.tokens import EXPONENT_LIMIT
 from symcomm.text.tree import (
     Exponentiation,
     Family,
     FunctionCall,
     Hadamard,
+    Identifier,
     Multiplication,
     Node,
     Number,
@@ -108,6 +109,8 @@ def read_term(context: Context, parts: Sequence[Part]) -> Node:
 
 def _product(context: Context, parts: Sequence[Part]) -> Node:
     """Factors side by side, with signs of multiplication or with slashes, from left to right."""
+    if len(parts) == 1:
+        return _multiplied(context, _factor(context, parts, 0)[0], context.over(parts[0]))
     factors: list[Node] = []
     begin = end = start_of(parts[0])
     operator: Token | None = None  # what stands before the next factor
@@ -179,14 +182,18 @@ def _ambiguous(context: Context, slash: Token, part: Part) -> FormulaError:
 def _factor(context: Context, parts: Sequence[Part], number: int) -> tuple[list[Node], int]:
     """The nodes of the factor at ``parts[number]``, and how many parts were used: 2 for a function's call."""
     factor = parts[number]
-    assert isinstance(factor, Tree)
+    assert isinstance(factor, Branch)
     following = parts[number + 1] if number + 1 < len(parts) else None
+    token = lone_word(factor)
+    if token is not None and context.scope.is_size(token) and not isinstance(following, Branch):  # most are
+        source = context.source(token)
+        return [context.counted(Identifier(context.over(factor), str(token), latex_word(token, source)))], 1
     atom = branches(factor)[0]
     scripts = scripts_of(context, factor)
     stem = stem_of(context, atom)
     if stem is None:
         return [_scripted(context, _atom(context, atom), scripts, start_of(factor))], 1
-    if isinstance(following, Tree) and is_call(context, stem, scripts, following):
+    if isinstance(following, Branch) and is_call(context, stem, scripts, following):
         beside = parts[number + 2] if number + 2 < len(parts) else None
         return [_call(context, factor, stem, scripts, following, beside)], 2
     return _names(context, factor, stem, scripts), 1
@@ -318,7 +325,7 @@ def _call(
     if not is_bracket(following):
         span = context.over(factor, following)
         [inside, *more] = _factor(context, [following], 0)[0]
-        if more or (isinstance(beside, Tree) and context.source(beside) not in BARE_FUNCTIONS):
+        if more or (isinstance(beside, Branch) and context.source(beside) not in BARE_FUNCTIONS):
             first = inside.span.word if more else context.source(following)
             rest = context.cell.text[start_of(following) + len(first) : stop_of(beside or following)].strip(" $")
             head = context.source(factor)

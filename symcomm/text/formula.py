@@ -15,7 +15,7 @@ from symcomm.text.context import Context, Scope
 from symcomm.text.declarations import read_declarations
 from symcomm.text.equations import Target, read_equation
 from symcomm.text.expressions import read_whole
-from symcomm.text.parsing import parse
+from symcomm.text.parsing import forget, parse
 from symcomm.text.ranges import read_ranges
 from symcomm.text.syntax import Branch
 from symcomm.text.table import Cell, Table, as_layer_table, layer_columns, single
@@ -163,15 +163,18 @@ class _Layer:
             raise TableError("this layer table has no rows", self.table.span, "write a row for each computation")
         cells = [{name: row[place] for name, place in self.columns.items()} for row in self.table.rows]
         self.sizes = self.given if self.given is not None else self.sizes_of(cells)
-        return tuple(self.row(number, row) for number, row in enumerate(cells, start=1))
+        read = tuple(self.row(number, row) for number, row in enumerate(cells, start=1))
+        forget()
+        return read
 
     def sizes_of(self, rows: list[dict[str, Cell]]) -> frozenset[str]:
         """Every size in a shape or range of the table; a word of known letters is their product."""
         found: set[str] = set()
+        shapes: set[tuple[str, frozenset[str]]] = set()
         for row in rows:
             for column in ("Input", "Output"):
                 if row[column].text not in _NOTHING:
-                    found |= _atoms(row[column])
+                    found |= _atoms(row[column], shapes)
             found |= _range_sizes(row["Computation"])
         return _distinct(found)
 
@@ -265,9 +268,10 @@ def _items(cell: Cell, scope: Scope = _OPEN) -> tuple[Context, list[Branch], tup
     return context, items, ranges
 
 
-def _atoms(cell: Cell) -> set[str]:
-    """The sizes a cell's shapes and ranges name."""
+def _atoms(cell: Cell, shapes: set[tuple[str, frozenset[str]]] | None = None) -> set[str]:
+    """The sizes a cell's shapes and ranges name; those of ``shapes`` are known already, and more are added there."""
     context, items, _ = _items(cell)
+    context.shapes = shapes
     read_declarations(context, items)
     return context.sizes_found
 

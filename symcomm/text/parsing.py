@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
-from importlib.resources import files
 from typing import NamedTuple
 
-from lark import Lark, Token, Tree, UnexpectedInput, UnexpectedToken
-from lark.lexer import Lexer
+from lark import Token, UnexpectedInput, UnexpectedToken
 
 from symcomm.errors import FormulaError
 from symcomm.text.context import Context
-from symcomm.text.syntax import Branch, branches, levels, placed, start_of, stop_of
-from symcomm.text.table import Cell
+from symcomm.text.grammars import FORMULA
+from symcomm.text.syntax import Branch, Part, branches, levels, start_of, stop_of
+from symcomm.text.table import ROW_LIMIT, Cell
 from symcomm.text.tokens import DEPTH_LIMIT, Scanner
 
 # A bracket is seven rules of the grammar within each other.
 _LEVEL_LIMIT = 8 * DEPTH_LIMIT
 
 
-class _Tokens(Lexer):
-    """Hands the tokens of :mod:`symcomm.text.tokens` to Lark."""
-
-    def __init__(self, lexer_conf: object) -> None:
-        pass
-
-    def lex(self, data: list[Token]) -> Iterator[Token]:  # type: ignore[override]  # Lark's custom lexers take one argument
-        """The tokens as they are."""
-        return iter(data)
-
-
-@lru_cache(maxsize=1)
-def grammar() -> Lark:
-    """The parser of ``formula.lark``, built once."""
-    source = files("symcomm.text").joinpath("formula.lark").read_text(encoding="utf-8")
-    return Lark(source, start="cell", parser="lalr", lexer=_Tokens, propagate_positions=False, maybe_placeholders=False)
+def _tree(tokens: list[Token]) -> Branch:
+    tree: object = FORMULA.parser().parse(tokens)  # our lexer takes tokens
+    assert isinstance(tree, Branch)
+    return tree
 
 
 def parse(context: Context, also: Iterable[str] = ()) -> list[Branch]:
@@ -58,7 +45,7 @@ def parse(context: Context, also: Iterable[str] = ()) -> list[Branch]:
     return branches(tree)
 
 
-@lru_cache(maxsize=2048)  # a cell is asked for its sizes first, and then for what it says
+@lru_cache(maxsize=3 * ROW_LIMIT)  # a cell is asked for its sizes first, and then for what it says
 def _read(
     cell: Cell, words_join: bool, known: frozenset[str]
 ) -> tuple[list[Token], Branch | UnexpectedInput, int, bool]:
@@ -66,50 +53,64 @@ def _read(
     scanner = Scanner(cell, words_join, known)
     tokens = scanner.tokens()
     if not tokens:
-        return tokens, Tree("cell", []), 0, False
+        return tokens, Branch("cell", []), 0, False
     kinds = tuple(token.type for token in tokens)
     shape = _shape(kinds)
     if shape is not None:
         return tokens, _filled(shape, tokens), shape.levels, scanner.hangs
     try:
-        tree = grammar().parse(tokens)  # a custom lexer takes any input
+        tree = _tree(tokens)
     except UnexpectedInput as error:
         return tokens, error.with_traceback(None), 0, scanner.hangs
     return tokens, tree, levels(tree), scanner.hangs
 
 
-class _Shape(NamedTuple):
-    """The tree of a row of tokens, whatever they say: its leaves are places in the row."""
+def forget() -> None:
+    """Lets go of the cells of a table that has been read."""
+    _read.cache_clear()
 
-    rule: str
-    children: tuple[_Shape | int, ...]
-    first: int
-    last: int
+
+class _Shape(NamedTuple):
+    """The tree of a row of tokens, whatever they say, from its ends up to its root.
+
+    Each branch has its rule, its first and last token, and what it is made of: places among the tokens and, counted on
+    from there, the branches before it.
+    """
+
+    branches: tuple[tuple[str, int, int, tuple[int, ...]], ...]
     levels: int
 
 
 @lru_cache(maxsize=2048)  # the cells of a long table look alike
 def _shape(kinds: tuple[str, ...]) -> _Shape | None:
     """The tree of tokens of these kinds; None where the grammar has none, or it is too deep."""
-    row = [Token(kind, "", start_pos=place) for place, kind in enumerate(kinds)]
     try:
-        tree = grammar().parse(row)
+        tree = _tree([Token(kind, "", start_pos=place) for place, kind in enumerate(kinds)])
     except UnexpectedInput:
         return None
-    return _copied(tree) if levels(tree) <= _LEVEL_LIMIT // 3 else None
+    deep = levels(tree)
+    if deep > _LEVEL_LIMIT // 3:
+        return None
+    found: list[tuple[str, int, int, tuple[int, ...]]] = []
 
+    def go(branch: Branch) -> tuple[int, int, int]:
+        """The place of a branch, its first token and its last one."""
+        parts = [go(one) if isinstance(one, Branch) else (one.start_pos or 0,) * 3 for one in branch.children]
+        found.append((str(branch.data), parts[0][1], parts[-1][2], tuple(place for place, _, _ in parts)))
+        return len(kinds) + len(found) - 1, parts[0][1], parts[-1][2]
 
-def _copied(tree: Branch) -> _Shape:
-    children = tuple(one.start_pos or 0 if isinstance(one, Token) else _copied(one) for one in tree.children)
-    head, tail = children[0], children[-1]
-    first, last = head if isinstance(head, int) else head.first, tail if isinstance(tail, int) else tail.last
-    below = max((one.levels for one in children if not isinstance(one, int)), default=0)
-    return _Shape(str(tree.data), children, first, last, below + 1)
+    go(tree)
+    return _Shape(tuple(found), deep)
 
 
 def _filled(shape: _Shape, tokens: list[Token]) -> Branch:
-    children = [tokens[one] if isinstance(one, int) else _filled(one, tokens) for one in shape.children]
-    return placed(Tree(shape.rule, children), start_of(tokens[shape.first]), stop_of(tokens[shape.last]))
+    made: list[Part] = [*tokens]
+    starts, stops = [one.start_pos or 0 for one in tokens], [one.end_pos or 0 for one in tokens]
+    for rule, first, last, parts in shape.branches:
+        made.append(Branch(rule, [made[place] for place in parts], starts[first], stops[last]))
+    root = made[-1]
+    assert isinstance(root, Branch)
+    return root
 
 
 def _translated(context: Context, error: UnexpectedToken, tokens: list[Token]) -> FormulaError:

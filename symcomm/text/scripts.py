@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lark import Token, Tree
+from lark import Token
 
 from symcomm.text.context import Context
 from symcomm.text.spelling import Script, Stem
@@ -54,7 +54,7 @@ def scripts_of(context: Context, factor: Branch) -> list[Script]:
             found.append(Script("'" if mark.type == "PRIME" else "T", str(mark), start, stop))
             continue
         tree = script.children[1]
-        assert isinstance(tree, Tree)
+        assert isinstance(tree, Branch)
         text = canonical(tree)
         if len(text) > NAME_LIMIT and stem_of(context, tree) is not None:
             raise context.wrong(f"this script has more than {NAME_LIMIT} characters", tree, "shorten the name")

@@ -2,32 +2,61 @@
 
 from __future__ import annotations
 
-from lark import Token, Tree
+from collections.abc import Iterator
+from typing import Union
 
-Branch = Tree[Token]
-Part = Branch | Token
+from lark import Token
+
+
+class Branch:
+    """A rule of the grammar, what it is made of, and where it stands: columns of its cell, -1 where they are not known.
+
+    Lark's own tree keeps places in an object of its own for every branch, which takes longer than the parsing.
+    """
+
+    __slots__ = ("children", "data", "start", "stop")
+
+    def __init__(self, data: str, children: list[Part], start: int = -1, stop: int = -1) -> None:
+        self.data, self.children, self.start, self.stop = data, children, start, stop
+
+    def tokens(self) -> Iterator[Token]:
+        """The tokens at the ends of the branch, from left to right."""
+        for child in self.children:
+            if isinstance(child, Token):
+                yield child
+            else:
+                yield from child.tokens()
+
+    def of(self, rule: str) -> Iterator[Branch]:
+        """The branches of a rule in it, the inner ones first."""
+        for child in self.children:
+            if isinstance(child, Branch):
+                yield from child.of(rule)
+        if self.data == rule:
+            yield self
+
+
+Part = Union[Branch, Token]  # noqa: UP007  (the class is not there yet where its own annotation names it)
 
 
 def start_of(part: Part) -> int:
-    while isinstance(part, Tree):
-        start = getattr(part.meta, "start_pos", None)
-        if start is not None:
-            return int(start)
+    while isinstance(part, Branch):
+        if part.start >= 0:
+            return part.start
         part = part.children[0]
     return part.start_pos or 0
 
 
 def stop_of(part: Part) -> int:
-    while isinstance(part, Tree):
-        stop = getattr(part.meta, "end_pos", None)
-        if stop is not None:
-            return int(stop)
+    while isinstance(part, Branch):
+        if part.stop >= 0:
+            return part.stop
         part = part.children[-1]
     return part.end_pos or 0
 
 
 def branches(tree: Branch) -> list[Branch]:
-    return [child for child in tree.children if isinstance(child, Tree)]
+    return [child for child in tree.children if isinstance(child, Branch)]
 
 
 def levels(tree: Branch) -> int:
@@ -44,7 +73,7 @@ def levels(tree: Branch) -> int:
 def canonical(tree: Branch) -> str:
     """The text of a script without braces, fonts and spaces."""
     pieces: list[str] = []
-    for token in tree.scan_values(lambda value: isinstance(value, Token)):
+    for token in tree.tokens():
         if token.type not in ("LBRACE", "RBRACE", "FONT", "SQRT", "FRAC"):
             pieces.append(f"_{token}" if token.type == "ACCENT" else str(token))
     return "".join(pieces)
@@ -52,7 +81,7 @@ def canonical(tree: Branch) -> str:
 
 def ends_transposed(tree: Branch) -> bool:
     last = None
-    for token in tree.scan_values(lambda value: isinstance(value, Token)):
+    for token in tree.tokens():
         if token.type not in ("RBRACE",):
             last = token
     return last is not None and last.type == "TRANSPOSED"
@@ -62,7 +91,7 @@ def term_of(tree: Branch) -> list[Part] | None:
     """The parts of the one term a chain or sum consists of."""
     while tree.data in ("cell", "chain", "sum") and len(tree.children) == 1:
         inner = tree.children[0]
-        if not isinstance(inner, Tree):
+        if not isinstance(inner, Branch):
             return None
         tree = inner
     return list(tree.children) if tree.data == "term" else None
@@ -73,7 +102,7 @@ def only_factor(tree: Branch) -> Branch | None:
     if tree.data == "factor":
         return tree
     parts = term_of(tree)
-    if parts is None or len(parts) != 1 or not isinstance(parts[0], Tree):
+    if parts is None or len(parts) != 1 or not isinstance(parts[0], Branch):
         return None
     return parts[0]
 
@@ -87,15 +116,15 @@ def only_atom(tree: Branch) -> Branch | None:
     if factor is None or len(factor.children) != 1:
         return None
     atom = factor.children[0]
-    return atom if isinstance(atom, Tree) else None
+    return atom if isinstance(atom, Branch) else None
 
 
 def lone_word(part: Part) -> Token | None:
     """The word a factor consists of."""
-    if not isinstance(part, Tree) or part.data != "factor" or len(part.children) != 1:
+    if not isinstance(part, Branch) or part.data != "factor" or len(part.children) != 1:
         return None
     atom = part.children[0]
-    if not isinstance(atom, Tree) or atom.data != "word":
+    if not isinstance(atom, Branch) or atom.data != "word":
         return None
     token = atom.children[0]
     return token if isinstance(token, Token) else None
@@ -105,18 +134,12 @@ def bare_atom(text: str, place: int) -> Branch:
     """A word or number made of a few letters or digits of a longer word, which stand at ``place``."""
     kind = "NUMBER" if text.isdigit() else "WORD"
     token = Token(kind, text, start_pos=place, end_pos=place + len(text))
-    return placed(Tree(kind.lower(), [token]), place, place + len(text))
+    return Branch(kind.lower(), [token], place, place + len(text))
 
 
 def leaf(text: str, place: int) -> Branch:
     """The same as a factor."""
-    return placed(Tree("factor", [bare_atom(text, place)]), place, place + len(text))
-
-
-def placed(tree: Branch, start: int, stop: int) -> Branch:
-    """The tree, told where it stands."""
-    tree.meta.start_pos, tree.meta.end_pos, tree.meta.empty = start, stop, False
-    return tree
+    return Branch("factor", [bare_atom(text, place)], place, place + len(text))
 
 
 def letter_of(tree: Branch) -> str:

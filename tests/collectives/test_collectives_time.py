@@ -274,7 +274,7 @@ BAD = [
     ({"latency": "-5 us"}, "the latency is -1/200000, but it must be positive"),
     ({"payload": "0 B"}, "the payload is 0, but it must be positive"),
     ({"ranks": 1}, "one rank has nobody to exchange with: it moves 0 bytes\nhint: give at least two ranks"),
-    ({"ranks": 0}, "the ranks is 0, but it must be positive"),
+    ({"ranks": 0}, "'ranks' is 0, but it must be positive"),
     ({"ranks": Fraction(5, 2)}, "ranks is 5/2, but it must be a whole number"),
     ({"payload": 5, "ranks": 8}, "8 chunks are more than the 5 bytes that are to be cut"),
     ({"payload": 16, "ranks": 8, "dtype": "fp32"}, "8 chunks are more than the 4 elements that are to be cut"),

@@ -38,6 +38,27 @@ def test_a_size_that_may_be_a_count_is_read(size: str):
     assert sc.load(TABLE.format(size=size)).parameters().expr is not None
 
 
+@pytest.mark.parametrize("end", ["-n", "sqrt(-1) n", "n-2n", "0", "2.5"])
+def test_an_index_runs_over_a_count(end: str):
+    row = f"Q_i = xW_i, i = 1, \\dots, {end}\tx [B, D], W_i [D, H]\tQ_i [B, H]\n"
+    with pytest.raises(sc.SymcommError, match="column Computation: a size of") as caught:
+        sc.load("Computation\tInput\tOutput\n" + row)
+    assert caught.value.span is not None
+    assert caught.value.span.word == end
+
+
+def test_a_long_chain_is_read_as_a_short_one_is():
+    rows = [
+        f"x_{{{n + 1}}} = x_{{{n}}} W_{{{n}}}\tx_{{{n}}} [B, D], W_{{{n}}} [D, D]\tx_{{{n + 1}}} [B, D]\n"
+        for n in range(60)
+    ]
+    made = sc.load("Computation\tInput\tOutput\n" + "".join(rows))
+    assert str(made.parameters().at(D=3)) == "540 parameter"
+    broken = [*rows[:40], rows[40].replace("W_{40} [D, D]", "W_{40} [D, E]"), *rows[41:]]
+    with pytest.raises(sc.SymcommError, match=r"<text>:42, column Output: x_41 is declared as B × D, but its formula"):
+        sc.load("Computation\tInput\tOutput\n" + "".join(broken))
+
+
 def test_blanks_without_end_are_no_module():
     from symcomm.readers.module_text import is_module_text
 

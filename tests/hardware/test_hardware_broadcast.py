@@ -156,7 +156,7 @@ WRONG = {
     "FLOPs": (lambda: broadcast("serial", size="4 GFLOP"), "size is given in FLOP, but must be in B"),
     "no seconds": (lambda: host_copy("4 GB", 3), "before is given in B, but must be in s"),
     "half a chunk": (lambda: broadcast("pipelined", chunks="1/2"), "chunks = 1/2: a whole number is needed"),
-    "no chunk": (lambda: broadcast("pipelined", chunks=0), "chunks = 0: it must be positive"),
+    "no chunk": (lambda: broadcast("pipelined", chunks=0), "'chunks' is 0, but it must be positive"),
     "chunks of a serial plan": (
         lambda: broadcast("serial", chunks=3),
         "chunks makes no difference to 'Time of the broadcast, serial plan'",

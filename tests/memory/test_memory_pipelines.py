@@ -247,7 +247,7 @@ REFUSED = [
     ("pipeline(2, microbatches=100000)", {}, "are too many to be followed one by one"),
     ("", {"every": 4}, "6 layers are no whole number of groups of 4"),
     ("", {"every": 7}, "groups of 7 layers, but there are 6"),
-    ("", {"every": 0}, "every is 0"),
+    ("", {"every": 0}, "'every' is 0, but it must be positive"),
     ("", {"every": "1/2"}, "every is 1/2"),
     ("", {"every": 2, "recomputation": "selective"}, "'every' goes with full recomputation"),
     ("pipeline(2, microbatches=4)", {"every": 2}, "3 layers that run one after the other on a stage are no whole"),

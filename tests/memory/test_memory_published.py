@@ -46,8 +46,8 @@ def test_the_activations_of_the_layer_of_2205_05198_are_those_of_its_table_2(str
 
 def test_a_pipeline_s_first_stage_holds_the_activations_of_all_layers_and_interleaving_adds_to_them():
     """Section 4.2.3: L layers' worth on the first stage, times 1 + (p - 1)/(p m) with m interleaved chunks."""
-    layer = tables.load(tables.PAPER, repeat="L").activation_memory().at(b=4, s=8, h=16, a=2, L=1, H=8).value
-    at = {"b": 4, "s": 8, "h": 16, "a": 2, "H": 8, "L": 24}
+    layer = tables.load(tables.PAPER, repeat="L").activation_memory().at(b=16, s=8, h=16, a=2, L=1, H=8).value
+    at = {"b": 16, "s": 8, "h": 16, "a": 2, "H": 8, "L": 24}
     for m in (8, 16):
         first = paper().activation_memory(f"pipeline(4, microbatches={m})").at(**at).value
         assert first == 24 * layer / m

@@ -365,3 +365,26 @@ def test_every_weight_of_a_tree_with_repeats_is_reduced() -> None:
     text = printed("Net", "(a): Linear(in_features=2, out_features=3)", "(b): ModuleList(\n"
                    "    (0-3): 4 x Linear(in_features=5, out_features=7)\n  )")  # fmt: skip
     assert load(text).communication("data(2)").at().value == 2 * (9 + 4 * 42)
+
+
+def test_a_print_exchanges_what_a_table_with_its_weights_does():
+    rows = (
+        "x = z C\tz [B, 1], C \\in \\mathbb{Z}^{1 \\times 8}\tx [B, 8]\n"
+        "y = x W\tx [B, 8], W [8, 4]\ty [B, 4]\n"
+        "u = z A\tA \\in \\mathbb{Z}^{1 \\times 4}\tu [B, 4]\n"
+        "v = u \\odot b\tu [B, 4], b [4]\tv [B, 4]\n"
+    )
+    table = load("Computation\tInput\tOutput\n" + rows)
+    printed = load("Net(\n  (fc): Linear(in_features=8, out_features=4)\n)")
+    for strategy in ("data(k)", "fsdp(k)", "zero-1(k)"):
+        for accounting in ("payload", "sent_per_rank"):
+            made = printed.communication(strategy, accounting=accounting)
+            assert made.expr == table.communication(strategy, accounting=accounting).expr != 0
+        assert printed.state_memory(strategy, "mixed_adam").expr == table.state_memory(strategy, "mixed_adam").expr
+
+
+def test_a_thousand_different_layers_are_read():
+    layers = "".join(f"  (fc{n}): Linear(in_features=8, out_features={n + 1})\n" for n in range(1000))
+    made = load(f"Net(\n{layers})")
+    assert made.parameters().at().value == sum(8 * n + n for n in range(1, 1001))
+    assert len(made.graph.weights) == 2000

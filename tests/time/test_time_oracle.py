@@ -174,10 +174,10 @@ def simulate(stages: int, microbatches: int, forward: Fraction, backward: Fracti
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(1, 1), (2, 3), (4, 8), (4, 2)])
 def test_a_pipelined_step_ends_when_the_last_event_of_a_simulation_does(stages: int, microbatches: int) -> None:
-    at = {"N": 8, "B": 16, "L": 8, "D": 32, "F": 128}
+    at = {"N": 8, "B": 24, "L": 8, "D": 32, "F": 128}
     rates = {"peak": 10**12, "memory": 10**15, "network": 10**18}
     step = block().step_time(f"pipeline({stages}, microbatches={microbatches})", **rates).at(**at).value
-    layer = block().at(**{**at, "B": Fraction(16, microbatches)})
+    layer = block().at(**{**at, "B": Fraction(24, microbatches)})
     forward = layer.time(phase="forward", **rates).at().value * 8 / stages
     backward = layer.time(phase="backward", **rates).at().value * 8 / stages
     assert step == simulate(stages, microbatches, forward, backward)

@@ -87,8 +87,7 @@ def _counted(made: Program, turn: Turn, work: Collective | Send, gradient_dtype:
 
 def summed_parts(made: Program, name: str, meshes: Sequence[str]) -> tuple[str, ...]:
     """The tensors that are summed: of a residual sum, the branches that are incomplete."""
-    computed = {step.makes: step for step in made.plan.steps if isinstance(step, Compute)}
-    step = computed.get(name)
+    step = made.plan.computed.get(name)
     if step is None or step.op.kind != "add":
         return (name,)
     pending = [n for n, layout in zip(step.inputs, step.layouts, strict=True)

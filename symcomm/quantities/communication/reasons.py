@@ -203,8 +203,7 @@ def _why(made: Program, members: Sequence[Call]) -> str:
 
 def _terms(made: Program, name: str, meshes: Sequence[str]) -> list[tuple[Compute, str]]:
     """The products that leave a part of a sum on each rank, and the axis over which it is cut."""
-    computed = {step.makes: step for step in made.plan.steps if isinstance(step, Compute)}
-    graph = made.plan.graph
+    computed, graph = made.plan.computed, made.plan.graph
 
     def go(at: str, mesh: str) -> list[tuple[Compute, str]]:
         step = computed.get(at)

@@ -203,6 +203,10 @@ def microbatched(setting: Setting, microbatches: Form) -> Setting:
     """The same setting with the batch divided into microbatches, wherever a size is that of the batch."""
     if microbatches == num(1):
         return setting
+    (batch,) = batch_axes(setting.graph)
+    setting = setting.in_parts(
+        setting.written(setting.graph.axes[batch].size), microbatches, "the batch is cut into {} microbatches"
+    )
     return replace(setting, graph=_in_microbatches(Same(setting.graph), microbatches))
 
 

@@ -63,6 +63,9 @@ def derive(
     cut = strategy.pipeline if strategy is not None else None
     order = find(schedule or USUAL_SCHEDULE) if cut is not None else None
     held = pipeline.held(setting.graph, cut, stage, setting.values, order)
+    for region in setting.regions:
+        if every is not None and region.times and region.name in held.regions:
+            setting = setting.in_parts(held.times(region), degree(every), "groups of {} layers are computed again")
     if cut is not None:  # what is kept is counted for one microbatch at a time
         setting = microbatched(setting, cut.microbatches)
     regions = saved_regions(setting, strategy, again)

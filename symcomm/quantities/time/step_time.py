@@ -88,7 +88,8 @@ def write(
         raise StrategyError("'schedule' and 'chunks' belong to a pipeline", hint="such as pipeline(8, microbatches=32)")
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
     setting = setting.divided(chosen)
-    micro = microbatched(setting, m)
+    micro = microbatched(setting, m).divided(chosen)
+    setting = replace(setting, checks=micro.checks)
     every = load(micro, chosen, gradient_dtype)
     between = [(p, c) for p, c in every.calls if c.meshes == ("pipe",)]
     every = replace(every, calls=tuple(one for one in every.calls if one not in between))
