@@ -7,7 +7,7 @@ and its value cannot disagree. ``from_expr`` writes a SymPy expression as a form
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -163,6 +163,12 @@ class Worked:
     def number(self, arguments: tuple[Fraction, ...]) -> Fraction:
         """The exact number of the function."""
         raise NotImplementedError
+
+    def numbers(self, arguments: Sequence[Any]) -> Any:
+        """Its numbers for arrays of floating-point arguments, all of one length."""
+        import numpy as np
+
+        return np.array([float(self.number(tuple(map(Fraction, row)))) for row in zip(*arguments, strict=True)])
 
 
 @dataclass(frozen=True)

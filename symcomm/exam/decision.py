@@ -168,7 +168,7 @@ class _Decision:
         """The number of a known answer."""
         cached: dict[int, Fraction | None] = self.key.__dict__.setdefault("_worths", {})
         if id(wrong) not in cached:
-            cached[id(wrong)] = number_of(wrong.form, self.key.values)
+            cached[id(wrong)] = wrong.number.at(self.key.values)
         return cached[id(wrong)]
 
     def _says(self, literal: Literal | None, number: Fraction, worth: Fraction) -> bool:

@@ -6,9 +6,10 @@ by a scan of whole numbers or by bisection with fractions. No float takes part i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -218,22 +219,47 @@ def envelope(
         worth = [forms.evaluate(f, {**g, over: x}) for f, g in zip(written, given, strict=True)]
         return worth.index(min(worth))
 
+    cuts, unsure = {low, high}, set[tuple[Fraction, Fraction]]()
+    with patience(f"the search for the least over {over[:40]}", "give a narrower range (between)"):
+        for (a, first), (b, second) in combinations(zip(costs, written, strict=True), 2):
+            if over in {*forms.names(first), *forms.names(second)}:
+                two = Pair.of(a, b, over)
+                known = {name: value for name, value in two.given.items() if name != over}
+                met = changes(two.sign(known), two.numbers(known), two.variable, low, high, two.whole)
+                cuts |= {x for c in met.crossings for x in (c.low, c.high)}
+                unsure |= {*met.unsure}
+        for start, stop in unsure:
+            cuts |= _changes_seen(best, points(start, stop, pair.whole), pair.whole)
     found: list[CheapestInterval] = []
-    start, before, now = low, low, best(low)
-    for point in points(low, high, pair.whole)[1:]:
-        while best(point) != now:
-            here = now
+    step = 1 if pair.whole else 0
+    for left, right in pairwise(sorted(cuts)):  # between two cuts nothing changes places
+        inside = (left + right) / 2
+        inside = Fraction(inside.__floor__()) if pair.whole else inside
+        found += [CheapestInterval(left, left, best(left))] * step
+        found += [CheapestInterval(left + step, right - step, best(inside))] * (right - left > step)
+    found += [CheapestInterval(high, high, best(high))] * step
+    joined: list[CheapestInterval] = []
+    for one in found:
+        if joined and joined[-1].best == one.best:
+            joined[-1] = CheapestInterval(joined[-1].low, one.high, one.best)
+        else:
+            joined.append(one)
+    return tuple(joined)
 
-            def same(x: Fraction, here: int = here) -> int:
+
+def _changes_seen(best: Callable[[Fraction], int], tried: Sequence[Fraction], whole: bool) -> set[Fraction]:
+    """Where the best of several costs is seen to change between numbers that are tried."""
+    cuts: set[Fraction] = set()
+    for before, point in pairwise(tried):
+        while best(before) != best(point):
+
+            def same(x: Fraction, here: int = best(before)) -> int:
                 return 1 if best(x) == here else -1
 
-            end = bisect(same, before, point, 1, pair.whole)
-            found.append(CheapestInterval(start, end.low, now))
-            start = before = end.high
-            now = best(start)
-        before = point
-    found.append(CheapestInterval(start, high, now))
-    return tuple(found)
+            end = bisect(same, before, point, 1, whole)
+            cuts |= {end.low, end.high}
+            before = end.high
+    return cuts
 
 
 def _said(value: Fraction, unit: Unit) -> str:

@@ -259,6 +259,17 @@ def held(
     return mine
 
 
+def messages_of(
+    graph: Graph, cut: PipelineCut, stage: object, values: Mapping[str, Fraction]
+) -> dict[str, tuple[int, int]]:
+    """How many messages a stage sends and receives in each direction, for each microbatch."""
+    known, stages = graph.relations.complete(values), stage_count(cut, graph)
+    count = evaluate(stages, known) if {*names(stages)} <= known.keys() else None
+    number = _stage_number(stage, count)
+    before, behind = int(number != 0), int(number != -1 and (count is None or number != count - 1))
+    return {"forward": (behind, before), "backward": (before, behind)}
+
+
 def _stage_number(stage: object, count: Fraction | None) -> int:
     """The number of a stage, -1 for the last of an unknown number; raises ``StrategyError`` for one there is not."""
     said = str(0 if stage is None else stage).strip()

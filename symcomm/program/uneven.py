@@ -12,9 +12,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 from math import gcd
-from operator import mul
+from operator import add, mul
+from typing import Any
 
 from symcomm import form as forms
 from symcomm.derivation import Condition
@@ -50,7 +51,30 @@ class Makespan(Worked):
         """The makespan. Raises ``ValuesError`` and ``StrategyError`` for sizes that the schedule does not take."""
         if any(size.denominator != 1 for size in arguments[:3]):
             raise ValuesError(f"{', '.join(map(str, arguments[:3]))} are no numbers of stages, microbatches and chunks")
-        p, m, v = map(int, arguments[:3])
+        return self.events(self.orders(*map(int, arguments[:3])), arguments[3:])
+
+    def numbers(self, arguments: Sequence[Any]) -> Any:
+        """The makespans of many times: for each number of stages, microbatches and chunks the events once.
+
+        >>> import numpy as np
+        >>> rule = Makespan("1f1b", SECOND, "1f1b", "FD", 3)
+        >>> columns = [np.array([n, n]) for n in (4, 8, 1)] + [np.array([1.0, n]) for n in (1, 2, 3, 2, 1, 4)]
+        >>> rule.numbers(columns).tolist() == [float(rule.number(tuple(map(Fraction, r)))) for r in zip(*columns)]
+        True
+        """
+        import numpy as np
+
+        sizes, where = np.unique(np.stack(arguments[:3]), axis=1, return_inverse=True)
+        found = np.full(len(arguments[0]), np.nan)
+        for n, column in enumerate(sizes.T):
+            if np.isfinite(column).all() and (column == np.floor(column)).all():
+                mine = np.flatnonzero(where.ravel() == n)
+                each = self.several(self.orders(*map(int, column)), [a[mine] for a in arguments[3:]])
+                found[mine] = each
+        return found
+
+    def orders(self, p: int, m: int, v: int) -> Sequence[Sequence[Item]]:
+        """The order of each rank. Raises ``ValuesError`` and ``StrategyError`` for sizes that there are none for."""
         record = find(self.said)
         record.fitting(p, m, v)
         if p > RANK_LIMIT or 3 * p * m * v > EVENT_LIMIT:
@@ -58,7 +82,31 @@ class Makespan(Worked):
                 f"{p} stages and {m} microbatches are too many to be followed one by one",
                 hint=f"at most {RANK_LIMIT} stages and {EVENT_LIMIT:,} pieces of work",
             )
-        return self.events(record.ranks(p, m, v), arguments[3:])
+        return record.ranks(p, m, v)
+
+    def several(self, orders: Sequence[Sequence[Item]], times: Sequence[Any]) -> Any:
+        """The makespan of orders for arrays of times."""
+        import numpy as np
+
+        stages = 1 + max(a.stage for order in orders for item in order for a in item)
+
+        def columns(kind: str, stage: int) -> list[int]:
+            letters = "BW" if kind == "D" and self.letters == APART else kind
+            return [self.letters.index(letter) * self.kinds + kind_of(stage, stages, self.kinds) for letter in letters]
+
+        ways = _Ways(orders, columns)
+        lengths = {key: reduce(add, (times[n] for n in key)) for key in {*map(tuple, ways.columns)}}
+        ends: list[Any] = [None] * len(ways.order)
+        for node in ways.order:
+            before = [ends[other] for other in ways.before[node]]
+            start = reduce(np.maximum, before) if before else 0.0
+            ends[node] = start + lengths[tuple(ways.columns[node])]
+        last, longest, tails = -1, [], times[-self.kinds :]
+        for order in orders:
+            last += len(order)
+            held = sorted({a.stage for item in order for a in item}) if self.tails else []
+            longest.append(reduce(add, (tails[kind_of(s, stages, self.kinds)] for s in held), ends[last]))
+        return reduce(np.maximum, longest)
 
     def events(self, orders: Sequence[Sequence[Item]], times: Sequence[Fraction]) -> Fraction:
         """The makespan of orders."""

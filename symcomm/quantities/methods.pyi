@@ -172,6 +172,7 @@ class DerivedQuantities:
         of: Literal["all", "weights", "gradients", "states"] = "all",
         rounding: Literal["requests", "none"] = "none",
         units: Literal["weight", "model"] = "weight",
+        microbatches: int | str | None = None,
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

@@ -346,9 +346,7 @@ def arrays(form: forms.Form, columns: Mapping[str, Any]) -> Any:
                 return np.log(go(inside)) / (np.log(float(base)) if base else 1.0)
             case forms.Applied(rule, arguments):
                 each = np.broadcast_arrays(*map(go, arguments))
-                rows = zip(*(a.flat for a in each), strict=True)
-                found = [float(rule.number(tuple(map(Fraction, row)))) for row in rows]
-                return np.array(found).reshape(each[0].shape)
+                return rule.numbers([a.ravel() for a in each]).reshape(each[0].shape)
         raise TypeError(f"no array for {type(f).__name__}")
 
     return go(form)

@@ -14,13 +14,14 @@ from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph
 from symcomm.model import Model
 from symcomm.parallel.strategy import Strategy, resolve
+from symcomm.program import pipeline
 from symcomm.program.closed_forms import slots
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.program.schedules import schedules as all_schedules
 from symcomm.quantities.memory.capacity import MEANINGS, capacity_of
 from symcomm.searching.ranges import divisors, whole_numbers
 from symcomm.searching.result import SECOND
-from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, check_stages_searched
+from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft
 from symcomm.searching.template import PIPELINE, TemplatePiece, pieces, shared_axes
 from symcomm.units import Quantity
 
@@ -44,6 +45,9 @@ def check(devices: int, top: int, jobs: int | None, accounting: Accounting) -> N
         raise ValuesError(f"jobs = {str(jobs)[:40]}: a whole number from 1 to 1,000")
     if accounting.recomputation != "activations_kept":
         raise AccountingError("a search goes over recomputation itself", hint="say recomputation='full'")
+    if accounting.shards == "padded_shards":
+        raise AccountingError("a search counts the mean of the parts of a weight, not parts that are filled up",
+                              hint="leave shards at mean_shard")  # fmt: skip
     if getattr(accounting, "rings", "one_way") != "one_way":
         raise AccountingError("rings that run both ways have no one formula for odd and even degrees",
                               hint="leave rings at one_way")  # fmt: skip
@@ -209,7 +213,8 @@ def _applicable(parts: tuple[TemplatePiece, ...], graph: Graph, notes: list[str]
         try:
             resolve(part.strategy, graph)
             if PIPELINE in part.axes:
-                check_stages_searched(graph)
+                for region in pipeline.stacked(graph):
+                    pipeline.messages(graph.region(region.name))
         except StrategyError as error:
             if (note := f"No {part.key}: {error.message}.") not in notes:
                 notes.append(note)

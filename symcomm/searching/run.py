@@ -15,15 +15,17 @@ from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.form import Sym
 from symcomm.model import Model
 from symcomm.quantities.recipes import recipe_of
-from symcomm.quantities.time.links import HIERARCHY, PIPE, links_of, pairs
+from symcomm.quantities.time.links import HIERARCHY, LEVELS, NODE, PIPE, links_of, pairs
 from symcomm.quantities.time.machine import RATES
 from symcomm.searching import evaluate, explain
+from symcomm.searching.cases import apart, cases
 from symcomm.searching.options import batch_symbol, capacity_and_meaning, check, drafts_of, free_sizes, read_sizes, said
 from symcomm.searching.ranges import whole_numbers
 from symcomm.searching.result import SECOND, Configuration, SearchResult
 from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
 from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, SearchQuestion, Structure, structures
 from symcomm.searching.template import PIPELINE, composed, written
+from symcomm.setting import Setting
 from symcomm.units import BYTE, Quantity
 
 Progress = Callable[[int, int, str], None]
@@ -45,6 +47,7 @@ def search(
     buckets: object = None,
     call_overhead: object = None,
     recipe: str | Mapping[str, object] = "mixed_adam",
+    frozen: str | Sequence[str] | None = None,
     gradient_dtype: str | None = None,
     accounting: AccountingLike = None,
     top: int = 10,
@@ -60,7 +63,7 @@ def search(
     of the model; ``microbatches`` are all divisors of the batch unless listed. ``buckets`` need the ``call_overhead``
     of one call. Rates come from a ``device``, or are given as for ``Model.step_time``. ``jobs`` processes work through
     joblib, or whatever backend ``joblib.parallel_config`` has chosen. What the memory of a device holds has to be said:
-    ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``.
+    ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``. ``frozen`` weights are not trained.
 
     Raises ``ValuesError`` or ``StrategyError`` for what cannot be searched, and where it takes more than ``seconds``.
     """
@@ -82,6 +85,7 @@ def search(
         model, varied, recipe_of(recipe).name, gradient_dtype,
         Fraction(0) if call_overhead is None else exact(call_overhead), chosen,
         tuple((name, rate) for name, rate in given.items() if rate is not None), tuple(said_links.items()),
+        Setting(model.graph).freeze(frozen).frozen,
     )  # fmt: skip
     if BUCKETS in lists and chosen.gradient_sync != "end_of_batch":
         raise AccountingError("buckets say when gradients are reduced", hint="leave gradient_sync at end_of_batch")
@@ -98,7 +102,7 @@ def search(
             )
     seen: set[object] = set()
     grids = [grid(devices, draft, allowed, lists, seen) for draft in drafts]
-    kept = [(draft, g) for draft, g in zip(drafts, grids, strict=True) if g.size]
+    kept = [*cases(question, ((draft, g) for draft, g in zip(drafts, grids, strict=True) if g.size))]
     if BUCKETS in lists and not any(draft.bucketed for draft, _ in kept):
         raise StrategyError("no gradients are reduced between ranks", hint="buckets go with data parallelism")
     total = sum(g.size for _, g in kept)
@@ -118,15 +122,14 @@ def search(
 
 
 def _check_links(said: Mapping[str, object], drafts: Iterable[Draft]) -> None:
-    """Raises ``ValuesError`` for links of an axis that no strategy has, and for those of nodes."""
+    """Raises ``ValuesError`` for links of an axis that no strategy has."""
     meshes = [one for draft in drafts if (one := composed(draft.pieces)) is not None]
     known = {name for one in meshes for name in links_of(dict.fromkeys(said), one)}
+    if NODE not in said and {*LEVELS} & {*said}:
+        raise ValuesError("links say how fast it is inside or between nodes, but not how many ranks a node has",
+                          hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
     for name in said:
-        if name in HIERARCHY:
-            raise ValuesError("which axes lie inside a node hangs on degrees that a search goes over",
-                              hint="give the links of each axis, and keep one in a node by its sizes: "
-                              "tensor=900 GB/s, data=50 GB/s")  # fmt: skip
-        if name not in known:
+        if name not in known and name not in HIERARCHY:
             axes = {axis if axis != PIPELINE else PIPE for draft in drafts for axis in draft.axes}
             raise ValuesError(f"no strategy has an axis '{name[:60]}' for links", hint=nearest(name, sorted(axes)))
 
@@ -164,10 +167,14 @@ def _derived(
     for wave in _waves(families, 4 * workers if workers > 1 else 1):
         tasks = (delayed(structures)(question, [draft for draft, _ in family]) for family in wave)
         for family, found in zip(wave, parallel(tasks), strict=True):
-            for (_, g), one in zip(family, found, strict=True):
+            for (draft, g), one in zip(family, found, strict=True):
+                several = [*apart(draft, g, one.mixed)]
+                drafts = [inner for inner, _ in several]
+                each = [one] if drafts == [draft] else structures(question, drafts)
                 varied = tuple((name, name) for name in question.varied)
-                evaluate.check_whole(one.core, g, (*one.symbols, *varied))
-                made.append((one, g))
+                for made_of, (_, some) in zip(each, several, strict=True):
+                    evaluate.check_whole(made_of.core, some, (*made_of.symbols, *varied))
+                    made.append((made_of, some))
         tell(len(made), len(kept), "closed forms")
     return made
 
@@ -221,12 +228,16 @@ def _outcome(
             least = one.memory.value
     touched = [name for s, _ in made for name in s.touched if name != "recomputation"]
     unused = question.accounting.unused(question.accounting.asked, (*touched, "capacity")) if made else ()
-    limits = _LIMITS[: 1 if question.links else 2]
+    still = sorted(question.frozen)
+    frozen = (f"Not trained, so without gradient and update: {', '.join(f'`{n}`' for n in still)}.",) if still else ()
+    limits = [_LIMITS[0], *([] if question.links else [_LIMITS[1]])]
+    if NODE in dict(question.links):
+        limits.append("The axes of a mesh fill a node in their order, those of neighbouring ranks first.")
     return SearchResult(
         question.model.name, devices, Quantity(size, BYTE), meaning, known.tried if known else 0,
         known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
         tuple(top), tuple(near), question.accounting.statements(tuple(touched)),
-        tuple(dict.fromkeys((*notes, *unused, *(note for s, _ in made for note in s.notes), *limits))),
+        tuple(dict.fromkeys((*notes, *frozen, *unused, *(note for s, _ in made for note in s.notes), *limits))),
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Largest, Ratio, Sym, Total, num, product
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.parallel.placement import cut_axes
-from symcomm.parallel.strategy import Strategy
+from symcomm.parallel.strategy import PipelineCut, Strategy
 from symcomm.program import pipeline
 from symcomm.program.program import Same
 from symcomm.program.rewrites.recomputation import RERUN
@@ -34,7 +34,7 @@ from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time import time as layer_time
-from symcomm.quantities.time.links import links_of
+from symcomm.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
 from symcomm.setting import Setting, mark
 from symcomm.units import Unit
@@ -61,21 +61,26 @@ class SearchQuestion:
     accounting: Accounting = field(default_factory=Accounting)
     rates: tuple[tuple[str, Any], ...] = ()
     links: tuple[tuple[str, Any], ...] = ()
+    frozen: frozenset[str] = frozenset()
 
-    def rates_of(self, strategy: Strategy | None) -> dict[str, object]:
+    def rates_of(self, strategy: Strategy | None, nesting: Nesting | None = None) -> dict[str, object]:
         """The rates, and the links of the axes of the mesh that a strategy has."""
         links = links_of(dict(self.links), strategy) if strategy is not None else {}
+        if nesting is not None:
+            links |= {name: value for name, value in self.links if name in HIERARCHY} | {NODE: nesting}
         return {**dict(self.rates), **({"links": links} if links else {})}
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A structure before its closed forms are derived: the parts of its strategy, and how it runs."""
+    """A structure before its closed forms are derived: the parts of its strategy, how it runs, how it fills nodes."""
 
     pieces: tuple[TemplatePiece, ...]
     recomputation: str = "none"
     schedule: str = ""
     bucketed: bool = False
+    nesting: Nesting | None = None
+    single: bool = False  # one microbatch: there are no gradients to be added
 
     @property
     def degrees(self) -> dict[str, Form]:
@@ -127,6 +132,7 @@ class Structure:
     ``symbols`` names the symbol of each varied axis, of the microbatches and of the buckets. ``told`` are the steps
     that a reader is told of. ``network`` lists calls: what they are, whether they come at the end of the batch, of
     which region, and their seconds in one repetition. ``stages`` are those of a pipeline that differ, or the only one.
+    ``mixed`` are axes of the mesh that one call goes over and that have different links.
     """
 
     draft: Draft
@@ -137,6 +143,7 @@ class Structure:
     stages: tuple[SearchStage, ...]
     known: tuple[tuple[str, Fraction], ...]
     touched: tuple[str, ...]
+    mixed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def at(self, values: Mapping[str, int]) -> dict[str, Fraction]:
@@ -194,13 +201,12 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     Raises ``StrategyError`` where its strategy cannot be applied to the model, ``ValuesError`` for missing numbers.
     """
     model, strategy = question.model, composed(draft.pieces)
-    if strategy is not None and strategy.pipeline is not None:
-        check_stages_searched(model.graph)
+    strategy = None if strategy is None else strategy.at({})
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
-    setting = _Terse(model.graph, accounting, model.dtype, model.notation, known)
+    setting = _Terse(model.graph, accounting, model.dtype, model.notation, known, question.frozen)
     m = _fresh("m", setting, strategy)
-    rates = question.rates_of(strategy)
+    rates = question.rates_of(strategy, draft.nesting)
     made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None)
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
@@ -211,16 +217,24 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     whole, kept = (setting if cut is not None else micro), (made.strategy if strategy is not None else None)
     flying: dict[str, Any] = {"schedule": draft.schedule} if cut is not None else {}
     regions = {region.name: f"_{mark(region)}" if len(made.load.regions) > 1 else "" for region in made.load.regions}
-    for number in ("first", "last") if cut is not None and len(setting.regions) > 1 else (None,):
-        before = f"{number} stage, " if number else ""
-        activations = activation_memory.derive(
-            whole, kept, recomputation=draft.recomputation, **flying, **({"stage": number} if number else {})
+    times = [region.times for region in model.graph.regions if region.times]
+    adds = num(1) if draft.single else m
+    layers = tuple((name, known[name]) for name in times if len(times) > 1 and name in known)
+    for kind, number in _kinds(setting, cut):
+        before = f"{kind} stage, " if kind else ""
+        key = replace(draft, nesting=None, bucketed=False), number
+        activations = _activations(Same(question)).get(key) or activation_memory.derive(
+            whole, kept, recomputation=draft.recomputation, **flying, **({"stage": number} if kind else {})
         )
+        _activations(Same(question))[key] = activations
         touched += activations.touched
         held = pipeline.held(setting.graph, cut, number, setting.values)
         mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
         stages.append(SearchStage(mine, before))
-        states = _states(Same(model.graph), kept, question.recipe, number, before + STATES)
+        states = _states(
+            Same(model.graph), kept, question.recipe, question.frozen, number, before + STATES, layers, adds,
+            question.accounting,
+        )  # fmt: skip
         steps += [*states, *_named(before + KEPT, activations.steps)]
         total = Sym(states[-1][0]), Sym(before + KEPT + activations.answer.name)
         steps += [(f"{before}activations", total[1]), (f"{before}memory", Total(total))]
@@ -230,7 +244,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     if draft.bucketed:
         b = _fresh("n_b", setting, strategy)
         varied.append((BUCKETS, b.name))
-        steps += _bucketed(question, setting, micro, made, b)
+        steps += _bucketed(question, draft, setting, micro, made, b)
         time = Total((made.time, forms.negative(Sym(f"{BUCKET}sync")), Sym(f"{BUCKET}{_last(steps)}")))
     steps.append(("time", time))
     if len(stages) > 1:
@@ -242,12 +256,12 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     _check_known(steps, collected.names - {*variables})
     rules = tuple(
         Constraint(c[0], *(terms for _, terms in collect(enumerated, ("size", "divisor"), numbers).sums))
-        for c in _constraints(Same(micro.graph), made.strategy, m)
+        for c in (*_constraints(Same(micro.graph), made.strategy, m), *_places(draft, made.strategy))
         for enumerated in [(("size", c[1]), ("divisor", c[2]))]
     )
     return Structure(
         draft, Core(variables, collected, rules), tuple(varied), told, tuple(_network(made, regions)),
-        tuple(stages), tuple(numbers.items()), tuple(dict.fromkeys(touched)), made.notes,
+        tuple(stages), tuple(numbers.items()), tuple(dict.fromkeys(touched)), _mixed(made), made.notes,
     )  # fmt: skip
 
 
@@ -273,15 +287,27 @@ def _last(steps: list[tuple[str, Form]]) -> str:
     return steps[-1][0].removeprefix(BUCKET)
 
 
-def check_stages_searched(graph: Graph) -> None:
-    """Raises ``StrategyError`` where the stages of a pipeline cannot be searched."""
-    layers = pipeline.stacked(graph)
-    if len(layers) > 1:
-        raise StrategyError(
-            f"{' and '.join(region.name for region in layers)} are stacked behind one another, and stages that hold "
-            "several kinds of layers are not searched", hint="derive each quantity under pipeline(4) instead",
-        )  # fmt: skip
-    pipeline.messages(graph.region(layers[0].name))
+def _kinds(setting: Setting, cut: PipelineCut | None) -> list[tuple[str, str | None]]:
+    """The kinds of stages that may hold the most, each with a stage of its kind; of one kind a name for none.
+
+    Of the stages between, the second one has the most microbatches in flight; where the layers are of one kind, the
+    first one holds no less.
+    """
+    found = pipeline.kinds(setting.graph, cut, setting.values)
+    if cut is None or len(setting.regions) < 2 or "only" in found:
+        return [("", None)]
+    if "first" not in found:
+        return [(kind, str(int(kind) - 1)) for kind in found]
+    alike = len(pipeline.stacked(setting.graph)) == 1
+    return [("first", "first"), *([] if alike else [("middle", "1")]), ("last", "last")]
+
+
+def _places(draft: Draft, strategy: Strategy) -> Iterator[tuple[str, Form, Form]]:
+    """What must divide for the axes of a mesh to share out the places of a node."""
+    if draft.nesting is not None:
+        sizes = {name if name != PIPELINE else PIPE: size for name, size in degrees(strategy).items()}
+        for top, bottom in draft.nesting.divisions(sizes):
+            yield f"the places of a node of {draft.nesting.ranks} ranks", top, bottom
 
 
 def _fresh(name: str, setting: Setting, strategy: Strategy | None) -> Sym:
@@ -308,15 +334,27 @@ def _where(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _states(
-    held: Same[Graph], strategy: Strategy | None, recipe: str, stage: str | None, mark: str
-) -> list[tuple[str, Form]]:
+    held: Same[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None, mark: str,
+    layers: tuple[tuple[str, Fraction], ...], microbatches: Form, accounting: Accounting,
+) -> list[tuple[str, Form]]:  # fmt: skip
     """The steps to the states, the last one of them all; nothing that is computed changes them."""
-    return _named(mark, state_memory.derive(_Terse(held.it), strategy, recipe, stage=stage).steps)
+    several: Any = microbatches
+    if strategy is not None and strategy.pipeline is not None:
+        strategy = replace(strategy, pipeline=replace(strategy.pipeline, microbatches=microbatches))
+        several = None
+    setting = _Terse(held.it, accounting, values=dict(layers), frozen=frozen)
+    return _named(mark, state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several).steps)
 
 
 @lru_cache(maxsize=8)
 def _shared(held: Same[SearchQuestion]) -> Shared:
     """What the structures of a search share of their monomials: all have the same numbers."""
+    return {}
+
+
+@lru_cache(maxsize=8)
+def _activations(held: Same[SearchQuestion]) -> dict[tuple[Draft, str | None], Derivation]:
+    """What drafts keep on a stage: the same however the axes of their mesh fill nodes."""
     return {}
 
 
@@ -360,6 +398,16 @@ def _network(made: step_time.StepTime, tags: Mapping[str, str]) -> Iterator[tupl
         yield *key, Total(tuple(_seconds(made, calls)))
 
 
+def _mixed(made: step_time.StepTime) -> tuple[str, ...]:
+    """The axes that calls over several links go over: such a call is as slow as the links of those with two ranks."""
+    found: dict[str, None] = {}
+    for _, call in made.load.calls:
+        links = [link for link, _ in levels(made.writer.machine, made.strategy, call.meshes)]
+        if len(links) > 1 and not any(link.over for link in links):
+            found |= dict.fromkeys(call.meshes)
+    return tuple(found)
+
+
 def _ranks(made: step_time.StepTime, call: Call) -> Form | None:
     """How many ranks a call has; None for one rank, and for messages between stages."""
     k = None if call.kind == "send" else call.ranks(made.strategy)
@@ -394,7 +442,7 @@ def _seconds(made: step_time.StepTime, calls: Iterable[Call], latency: bool = Tr
 
 
 def _bucketed(
-    question: SearchQuestion, setting: Setting, micro: Setting, made: step_time.StepTime, b: Sym
+    question: SearchQuestion, draft: Draft, setting: Setting, micro: Setting, made: step_time.StepTime, b: Sym
 ) -> list[tuple[str, Form]]:
     """The steps to the reduction of the gradients at the end of the batch, and to what is left of it in buckets.
 
@@ -409,7 +457,7 @@ def _bucketed(
         raise StrategyError("no gradients are reduced between ranks", hint="buckets go with data parallelism")
     count: Form = Sym("n_stage") if made.strategy.pipeline is not None else setting.repeat
     chosen = replace(made.strategy, pipeline=None)
-    rates = question.rates_of(chosen)
+    rates = question.rates_of(chosen, draft.nesting)
     _, work, writer, terms, *_ = layer_time.write(micro, chosen, "backward", None, None, question.gradient_dtype, rates)
     one = writer.time("t", terms, "The backward pass")
     assert isinstance(one, Sym)

@@ -724,7 +724,7 @@ def test_the_command_writes_what_it_tells(tmp_path):
     assert code == 0, told
     assert "moodle.xml: 3 questions, 2 variants of each, 0.0 MB" in told
     assert "prairielearn/ (9 files): 3 questions" in told
-    assert sorted(p.name for p in out.iterdir()) == ["moodle.xml", "prairielearn"]
+    assert sorted(p.name for p in out.iterdir()) == ["manifest.json", "moodle.xml", "prairielearn"]
     assert (out / "prairielearn" / "formula" / "server.py").exists()
 
 

@@ -94,7 +94,7 @@ def _by_hand(text: str, m: int, how: str, name: str, time: str) -> tuple[Fractio
     convention = {"none": "activations_kept", "full": "full_recomputation", "selective": "selective_recomputation"}[how]
     said = None if text == "one device" else text.replace("MB", str(m))
     step = model.step_time(said, microbatches=m, accounting={"recomputation": convention, "time": time}, **RATES)
-    states = model.state_memory(said).at().value
+    states = model.state_memory(said, **({} if "pipeline" in text else {"microbatches": m})).at().value
     # One microbatch is alive, unless a pipeline counts its own.
     batch = int(model.values["B"]) if "pipeline" in text else Fraction(model.values["B"], m)
     whole = {"block": block, "attention": attention}[name](B=int(batch)) if batch == int(batch) else None

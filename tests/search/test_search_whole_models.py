@@ -14,6 +14,12 @@ CONFIGURATIONS = {
         "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 120,
     },
     "gpt2": {"model_type": "gpt2", "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 16, "vocab_size": 120},
+    "deepseek": {
+        "model_type": "deepseek_v2", "hidden_size": 8, "num_hidden_layers": 8, "num_attention_heads": 2,
+        "num_key_value_heads": 2, "intermediate_size": 96, "moe_intermediate_size": 16, "vocab_size": 40,
+        "q_lora_rank": None, "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4,
+        "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 2,
+    },
 }  # fmt: skip
 CONVENTION = {"none": "activations_kept", "full": "full_recomputation", "selective": "selective_recomputation"}
 
@@ -29,7 +35,7 @@ def searched(name: str, devices: int, strategies: str, **options):
 
 
 def by_hand(name: str, c, time: str = "overlap") -> tuple[Fraction, Fraction]:
-    """The time and the memory of one configuration: of its first or its last stage, whichever holds more."""
+    """The time and the memory of one configuration: of the stage that holds most."""
     model, m = whole(name).at(B=8, L=16), c.microbatches
     said = None if c.strategy == "one device" else c.strategy
     how = {"recomputation": CONVENTION[c.recomputation], "time": time}
@@ -38,18 +44,18 @@ def by_hand(name: str, c, time: str = "overlap") -> tuple[Fraction, Fraction]:
     if stages == 1:
         small = whole(name).at(B=Fraction(8, m), L=16)
         held = [small.activation_memory(said, recomputation=c.recomputation).at().value
-                + model.state_memory(said).at().value]  # fmt: skip
+                + model.state_memory(said, microbatches=m).at().value]  # fmt: skip
     else:
         held = [
             model.activation_memory(said, recomputation=c.recomputation, schedule=c.schedule, stage=stage).at().value
             + model.derive("state_memory", strategy=said, stage=stage).at().value
-            for stage in (0, stages - 1)
+            for stage in (range(stages) if name == "deepseek" else (0, stages - 1))
         ]
     return step, max(held)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "devices"), [("llama", 2), *((n, 4) for n in CONFIGURATIONS)])
+@pytest.mark.parametrize(("name", "devices"), [("llama", 2), *((n, 4) for n in ("llama", "gpt2"))])
 def test_every_configuration_of_a_whole_model_is_that_derived_by_hand(name, devices):
     found = searched(name, devices, "zero-1 + tensor + pipeline", microbatches="1,2", schedules="1f1b,gpipe")
     shapes = {tuple(dict(c.mesh).get(axis, 1) for axis in ("data", "tensor", "pipeline")) for c in found.top}
@@ -59,8 +65,27 @@ def test_every_configuration_of_a_whole_model_is_that_derived_by_hand(name, devi
         assert (c.time.value, c.memory.value) == by_hand(name, c), c.strategy
 
 
+@pytest.mark.parametrize("devices", [2, pytest.param(8, marks=pytest.mark.long)])
+def test_stages_of_two_kinds_of_layers_are_those_derived_by_hand(devices):
+    every = {"microbatches": "1,2", "schedules": "1f1b,gpipe"} if devices > 2 else {"microbatches": "2"}
+    found = searched("deepseek", devices, "data + tensor + pipeline" if devices > 2 else "pipeline", **every)
+    stages = {dict(c.mesh).get("pipeline", 1) for c in found.top}
+    assert stages == ({1, 2, 4, 8} if devices > 2 else {2})  # eight stages have one layer each: two have a dense one
+    for c in found.top:
+        assert (c.time.value, c.memory.value) == by_hand("deepseek", c), c.strategy
+        assert sum(s.amount for s in c.shares) == c.time.value
+        assert sum(s.amount for s in c.held) == c.memory.value
+
+
+def test_how_many_layers_of_each_kind_there_are_has_to_be_one_number():
+    with pytest.raises(
+        sc.SymcommError, match="which layers a stage holds hangs on N_dense, which has to be one number"
+    ):
+        searched("deepseek", 2, "pipeline", sizes={"N_dense": "1,2"})
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", [*CONFIGURATIONS])
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
 @pytest.mark.parametrize("how", ["selective", "full"])
 def test_every_way_to_train_a_whole_model_is_that_derived_by_hand(name, how):
     for kind in ("data", "fully-sharded"):

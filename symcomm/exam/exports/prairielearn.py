@@ -16,7 +16,7 @@ from typing import Any
 
 from symcomm.errors import DocumentError
 from symcomm.exam.exports.item import Item, QuestionPart, number_text
-from symcomm.exam.exports.markup import with_tex
+from symcomm.exam.exports.markup import carried, unpacked, with_tex
 from symcomm.exam.exports.spelled import check_names, tree
 from symcomm.form import Sym
 
@@ -81,20 +81,31 @@ def grade(data):
 '''
 
 
-def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
-    """The folders below ``prairielearn``. Raises ``DocumentError`` for names that PrairieLearn takes for others."""
+def piece(title: str, item: Item) -> dict[str, Any]:
+    """What is drawn for a variant, and the page that all share.
+
+    Raises ``DocumentError`` for names that PrairieLearn takes for others.
+    """
+    return {
+        "id": item.id, "folder": f"prairielearn/{item.group}", "drawn": _variant(item), "media": carried(item),
+        "shape": [list(_shape(block)) for block in item.blocks], "info": _info(title, item), "page": _page(item),
+    }  # fmt: skip
+
+
+def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+    """The folders below ``prairielearn``. Raises ``DocumentError`` where variants cannot share their page."""
     made: dict[str, bytes] = {}
-    for _, variants in groupby(items, key=lambda item: item.id):
-        every = list(variants)
-        folder = f"prairielearn/{every[0].group}"
-        if len({tuple(_shape(block) for block in item.blocks) for item in every}) > 1:
-            raise DocumentError(f"{every[0].id}: its variants have other parts, and share one page", every[0].span)
-        drawn = ",\n".join(f"        {_variant(item)!a}" for item in every) + ","
+    for name, group in groupby(pieces, key=lambda one: one["id"]):
+        every = list(group)
+        folder = every[0]["folder"]
+        if any(one["shape"] != every[0]["shape"] for one in every):
+            raise DocumentError(f"{name}: its variants have other parts, and share one page")
+        drawn = ",\n".join(f"        {one['drawn']!a}" for one in every) + ","
         made |= {
-            f"{folder}/info.json": _info(title, every[0]), f"{folder}/question.html": _page(every[0]).encode(),
+            f"{folder}/info.json": every[0]["info"].encode(), f"{folder}/question.html": every[0]["page"].encode(),
             f"{folder}/server.py": _SERVER.format(variants=drawn).encode(),
         }  # fmt: skip
-        made |= {f"{folder}/clientFilesQuestion/{m.name}": m.data for item in every for m in item.media}
+        made |= {f"{folder}/clientFilesQuestion/{picture}": data for picture, data in unpacked(every).items()}
     return made
 
 
@@ -102,14 +113,14 @@ def _shape(block: str | QuestionPart) -> tuple[str, ...]:
     return ("text",) if isinstance(block, str) else (block.kind, *block.symbols)
 
 
-def _info(title: str, item: Item) -> bytes:
+def _info(title: str, item: Item) -> str:
     name = uuid.uuid5(uuid.NAMESPACE_URL, f"symcomm:{title}:{item.id}")  # the same question, the same uuid
     told = {
         "uuid": str(name), "title": item.title, "topic": title or "symcomm",
         "tags": ["symcomm", *dict.fromkeys(part.kind for part in item.parts)], "type": "v3", "partialCredit": True,
         "comment": "Made by symcomm; change the document it was made from.",
     }  # fmt: skip
-    return (json.dumps(told, indent=2, ensure_ascii=False) + "\n").encode()
+    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
 
 
 def _html(text: str) -> str:

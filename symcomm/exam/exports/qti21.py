@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 from xml.etree.ElementTree import Element
 
-from symcomm.exam.exports.item import Item, QuestionPart, number_text
-from symcomm.exam.exports.markup import element, with_mathml, xml, zipped
+from symcomm.exam.exports.item import Item, Medium, QuestionPart, number_text
+from symcomm.exam.exports.markup import carried, element, unpacked, with_mathml, xml, zipped
 
 _SPACE = "http://www.imsglobal.org/xsd/imsqti_v2p1"
 _PACKAGE = "http://www.imsglobal.org/xsd/imscp_v1p1"
@@ -21,12 +22,22 @@ _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _TYPES = {"numeric": "float", "choice": "identifier", "symbolic": "string"}
 
 
-def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
+def piece(title: str, item: Item) -> dict[str, Any]:
+    """The file of an item, and what the manifest and the test say of it."""
+    return {"id": item.id, "variant": item.variant, "title": item.title, "file": xml(_item(item)).decode(),
+            "media": carried(item)}  # fmt: skip
+
+
+def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """The zip file."""
-    media = {f"media/{medium.name}": medium.data for item in items for medium in item.media}
-    made = {f"items/{item.name}.xml": xml(_item(item)) for item in items}
+    media = unpacked(pieces)
+    items = [
+        Item(one["id"], one["variant"], one["title"], (), tuple(Medium(name, media[name], "") for name in one["media"]))
+        for one in pieces
+    ]
+    made = {f"items/{item.name}.xml": one["file"].encode() for item, one in zip(items, pieces, strict=True)}
     told = {"imsmanifest.xml": xml(_manifest(items)), "test.xml": xml(_test(title, items))}
-    return {"qti21.zip": zipped({**told, **made, **media})}
+    return {"qti21.zip": zipped({**told, **made, **{f"media/{name}": data for name, data in media.items()}})}
 
 
 def _root(tag: str, *inside: Element, **attributes: str) -> Element:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import groupby
 from xml.etree.ElementTree import Element
 
 from symcomm.exam.exports.item import Item, QuestionPart, number_text
-from symcomm.exam.exports.markup import element, with_tex, xml
-from symcomm.exam.exports.moodle import PICTURE, category, head, html, worked
+from symcomm.exam.exports.markup import as_text, element, with_tex
+from symcomm.exam.exports.moodle import PICTURE, category, head, html, quiz, worked
 from symcomm.exam.exports.spelled import maxima
 
 _VERSION = "2026010500"
@@ -21,15 +20,14 @@ _OPTIONS = (("decimals", "."), ("scientificnotation", "*10"), ("multiplicationsi
             ("isbroken", "0"), ("variantsselectionseed", ""))  # fmt: skip
 
 
-def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
-    """One file with all questions. Raises ``DocumentError`` for names and functions that STACK does not know."""
-    quiz = element("quiz")
-    for _, variants in groupby(items, key=lambda item: item.id):
-        for n, item in enumerate(variants):
-            if n == 0:
-                quiz.append(category(title, item))
-            quiz.append(_question(item))
-    return {"stack.xml": xml(quiz)}
+def piece(title: str, item: Item) -> list[str]:
+    """A question and its category. Raises ``DocumentError`` for names and functions that STACK does not know."""
+    return [as_text(category(title, item)), as_text(_question(item))]
+
+
+def whole(title: str, pieces: Sequence[list[str]]) -> dict[str, bytes]:
+    """One file with all questions."""
+    return {"stack.xml": quiz(pieces)}
 
 
 def _question(item: Item) -> Element:

@@ -27,7 +27,8 @@ def _rewritten(program: Program) -> Program:
 def _ties(program: Program) -> Iterator[Turn]:
     """What weights need that the first and the last stage of a pipeline share.
 
-    Each of the two stages finishes its own part of the gradient over the data, and then the two add them.
+    Each of the two stages gathers its own copy of them where they are sharded, and finishes its own part of the
+    gradient over the data; then the two add them.
     """
     graph, layers = program.graph, pipeline.stacked(program.graph)
     at, behind = graph.regions.index(layers[0]), graph.regions.index(layers[-1]) + 1
@@ -39,8 +40,15 @@ def _ties(program: Program) -> Iterator[Turn]:
             continue
         last, gradient = next(r for r in graph.regions[behind:] if r.name in homes), gradient_name(weight.name)
         for turn in program.turns:
-            if isinstance(turn.work, Collective) and turn.finishes and program.tensor(turn.work).of == weight.name:
+            if not isinstance(turn.work, Collective):
+                continue
+            moved = program.tensor(turn.work)
+            gathers = moved.name == weight.name and turn.phase == "forward"
+            if gathers or (turn.finishes and moved.of == weight.name):
                 yield replace(turn, region=last)
+            if gathers and program.accounting.gathered_weights == "whole_units":  # the last stage has its own already
+                again = replace(turn.work, phase="backward", why="the unit it belongs to is gathered as a whole")
+                yield replace(turn, work=again, phase="backward")
         # Cut as the weight is: the gradients of both stages are placed alike.
         layout = program.plan.placements[gradient]
         tie = Collective("all-reduce", gradient, _on_rank(program, gradient), BETWEEN_STAGES, "backward", gradient, why,

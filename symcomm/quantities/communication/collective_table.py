@@ -167,4 +167,6 @@ def _payloads(call: parts.TimedCall) -> tuple[int, int]:
 
 def _stretch(stretch: CheapestInterval) -> str:
     low, high = (Quantity(value, BYTE).reading for value in (stretch.low, stretch.high))
-    return f"from {low}" if stretch.high == _LARGEST else f"{low} to {high}"
+    if stretch.high == _LARGEST:
+        return f"from {low}"
+    return low if low == high else f"{low} to {high}"

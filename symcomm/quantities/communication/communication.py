@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -17,6 +17,7 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Total, num, product
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program import pipeline
+from symcomm.program.instructions import BETWEEN_STAGES
 from symcomm.program.program import program, unstaged
 from symcomm.quantities.communication.call import SHORT, Call, calls, joint
 from symcomm.quantities.communication.reasons import lead, reasons
@@ -79,15 +80,22 @@ def derive(
         hint = "accounting: sent_per_rank"
         raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
     held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
+    mine = {w.name for _, weights in held.weights(setting.graph) for w in weights}
+    # A stage that is named sends on what it makes, and receives what it needs.
+    sent: dict[str, int] = {}
+    if cut is not None and stage is not None:
+        both = setting.accounting.communication != "sent_per_rank"
+        counts = pipeline.messages_of(setting.graph, cut, stage, setting.values)
+        sent = {way: out + both * into for way, (out, into) in counts.items()}
     chosen = [
         c
         for c in every
         if collective in (None, c.kind)
         and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
-        and (c.kind == "send" or c.region.name in held.regions)
+        and (sent.get(c.phase, 1) > 0 if c.kind == "send" else _takes_part(c, held, mine))
     ]
     work = Work(setting, *strategy.forms, m)
-    touched = _touched(setting, strategy, chosen, every, gradient_dtype)
+    touched = _touched(setting, strategy, chosen, every, gradient_dtype, bool(sent))
     if m != num(1) and any(c.accumulates for c in chosen):
         touched.append("accumulation")
     title = (
@@ -121,12 +129,17 @@ def derive(
                         _rule(kind), _text(members, many), witness=partial(sizes_of, members))  # fmt: skip
         made = volume(work, name, n, members, held, m)
         if kind == "send":
-            sends.append(made.volume)
+            sends.append(product(num(sent.get(p, 1)), made.volume))
         else:
             payloads.append(made)
     counted = shares(work, strategy, payloads)
     if sends:
-        counted.append(sent_over_boundaries(work, strategy, sends, phase))
+        if sent:
+            counted.append(work.define("V_stage", Total(tuple(sends)) if len(sends) > 1 else sends[0], BYTE, "messages",
+                                       "What this stage sends, and receives where that is counted.",
+                                       witness=together(sends)))  # fmt: skip
+        else:
+            counted.append(sent_over_boundaries(work, strategy, sends, phase))
     if len(counted) > 1:
         work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.", witness=together(counted))
     notes = (*held.notes, *_cheapest(setting, strategy))
@@ -137,6 +150,11 @@ def derive(
         shown.insert(0, reasons(setting, plan, chosen, times))
     told = lead(plan, strategy, every, chosen)
     return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where, lead=told)
+
+
+def _takes_part(call: Call, held: pipeline.Held, weights: Collection[str]) -> bool:
+    """Whether a rank with some regions takes part in a call: stages add up the weights that both of them have."""
+    return call.tensor in weights if call.meshes == BETWEEN_STAGES else call.region.name in held.regions
 
 
 def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
@@ -159,8 +177,9 @@ def _title(strategy: Strategy) -> str:
 
 
 def _touched(
-    setting: Setting, strategy: Strategy, chosen: list[Call], every: tuple[Call, ...], gradient_dtype: str | None
-) -> list[str]:
+    setting: Setting, strategy: Strategy, chosen: list[Call], every: tuple[Call, ...], gradient_dtype: str | None,
+    staged: bool,
+) -> list[str]:  # fmt: skip
     found = ["communication"]
     if setting.accounting.communication not in ("payload", "contributed"):
         found.append("algorithm")
@@ -168,7 +187,7 @@ def _touched(
         found.append("gathered_weights")
     if any(c.kind in ("all-gather", "all-to-all") and not c.what.startswith(("weight", "updated")) for c in chosen):
         found.append("gathered_activations")
-    if any(c.kind == "send" for c in chosen):
+    if any(c.kind == "send" for c in chosen) and not staged:
         found.append("pipeline")
     if any(rule.axis == "paired" for _, rule in strategy.rules):
         found.append("input_gradient")

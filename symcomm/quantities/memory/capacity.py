@@ -122,6 +122,7 @@ def derive(
     touched: list[str] = []
     if "states" in include:
         states = state_memory.derive(setting, strategy, recipe, frozen)
+        touched += states.touched
         parts.append(("M_state", "weights, gradients and optimizer states", Fraction(1), states))
     if "activations" in include:
         kept = activation_memory.derive(setting, strategy, frozen=frozen, recomputation=recomputation)

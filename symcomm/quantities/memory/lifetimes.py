@@ -10,11 +10,13 @@ from functools import cached_property
 from symcomm import form as forms
 from symcomm.dtypes import element_bytes
 from symcomm.form import Form, Num, product
+from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Tensor, bare
 from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.alive import Free, Instruction, Keep, OpRun
+from symcomm.program.rewrites.accumulation import summed
 from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.recomputed_steps import PassStep, RecomputedSteps, phase_of
@@ -154,17 +156,19 @@ class Lifetimes:
         tensor, key = self.graph.tensors[name], self.key(name, layout)
         if tensor.virtual or (tensor.role == "constant" and name not in self.graph.producers):
             return
-        if key[0] != name and key in self.current:
+        if key[0] != name and (key in self.current or self.graph.tensors[key[0]].role == "weight"):
             return
         if name in self.finished:
             if not self.elsewhere(name):  # else the part is added to the gradient that is there already
                 self.finish(tensor.of, key, at)
             return
         if self.leaving(tensor):
+            if tensor.of in self.added:
+                self.put(key, PASSING, at, at)
+                return
             width = self.recipe.gradient
             size = bytes_of_weight(self.setting, self.strategy, self.graph.tensors[tensor.of], key[1], width)
-            added = tensor.of in self.added
-            self.put(key, PASSING if added else GRADIENT, at, at if added else len(self.steps), size)
+            self.put(key, GRADIENT, at, len(self.steps), size)
             return
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
         # The gradient of an input goes on to what made the input: it is there until the pass ends.
@@ -217,8 +221,7 @@ class Lifetimes:
         if self.single_unit:
             return ()
         if self.unreduced:
-            return next((self.part(step.output) for step in self.plan.steps if isinstance(step, Compute)
-                         and step.op.output == f"d({weight})" and step.part != "statistics"), ())  # fmt: skip
+            return self.part(summed(self.plan, weight))
         return self.part(place(self.graph.tensors[weight], self.setting.graph, self.rules, "gradient"))
 
     def reduces(self, step: Collective | Compute) -> bool:
@@ -235,6 +238,8 @@ class Lifetimes:
         if tensor.role == "statistic" or (tensor.role in ("weight", "constant") and not copy) or self.elsewhere(base):
             return
         key = self.key(stored, layout)
+        if self.graph.tensors[key[0]].role == "weight" and not copy:
+            return  # a view of it
         if key not in self.current:  # it was there before the first step: an input, or the gradient of an output
             born = self.start if tensor.role == "gradient" else -1
             self.put(key, PASSING, born, born)
@@ -282,6 +287,10 @@ class Lifetimes:
         for item in self.kept:
             if item in self.given:
                 continue
+            if item.tensor in self.shared:  # it is there before the first repetition, and after the last one
+                for one in self.storages:
+                    one.dies = -1 if self.owner(one.root) == item.tensor else one.dies
+                continue
             size = bytes_of(self.setting, item)
             known = [s for s in self.storages if self.owner(s.root) == item.tensor and s.born < self.start
                      and forms.value(s.size) == forms.value(size)]  # fmt: skip
@@ -309,6 +318,24 @@ class Lifetimes:
             if not isinstance(step, Collective) and (item.tensor in step.op.inputs or step.op.output == item.tensor):
                 return at
         return -1
+
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """What every repetition of the region reads."""
+        return self.graph.shared(self.graph.regions[0]) if len(self.graph.regions) == 1 else frozenset()
+
+    @property
+    def shared_sizes(self) -> list[Form]:
+        """What is kept of that, once for all repetitions."""
+        return [bytes_of(self.setting, item) for item in self.kept if item.tensor in self.shared]
+
+    @property
+    def shared_gradients(self) -> list[Form]:
+        """The gradients of that, to which each repetition adds its own."""
+        names = [gradient_name(name) for name in sorted(self.shared)]
+        work = [s.work for s in self.steps]
+        made = [w for w in work if isinstance(w, Compute) and w.op.output in names]
+        return [self.size(self.graph.tensors[w.op.output], self.part(w.output)) for w in made]
 
     @cached_property
     def given(self) -> tuple[Saved, ...]:

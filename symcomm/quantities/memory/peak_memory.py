@@ -12,7 +12,7 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact, rational
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Sym, Total, evaluate
-from symcomm.parallel.strategy import PipelineCut, degree
+from symcomm.parallel.strategy import PipelineCut, Size, degree
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.pipeline import stage_count
 from symcomm.program.program import ONE_RANK
@@ -25,7 +25,7 @@ from symcomm.quantities.memory.lifetimes import PASSING, SAVED
 from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.saved import conventions
 from symcomm.quantities.memory.stage_memory import StageMemory, accumulated, snapshots, whole
-from symcomm.quantities.memory.state_memory import recipe_of
+from symcomm.quantities.memory.state_memory import batches, recipe_of, sharded_gradients
 from symcomm.quantities.memory.step_program import Snapshot, StepProgram
 from symcomm.quantities.options import (
     Amount,
@@ -161,18 +161,13 @@ def derive(
     touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy, asked)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         touched.append("gathered_weights")
-    several = microbatches is not None or (strategy is not None and strategy.pipeline is not None)
-    if (
-        several
-        and strategy is not None
-        and any(rule.axis == "first" and "gradient" in rule.on for _, rule in strategy.rules)
-    ):
+    if sharded_gradients(strategy) and (microbatches is not None or (strategy and strategy.pipeline)):
         touched.append("accumulation")
     return setting.derivation(title, work.steps, touched, [exhibit], notes)
 
 
 def follow(
-    setting: Setting, run: StepOptions, schedule: str | None, stage: object, chunks: object, microbatches: object
+    setting: Setting, run: StepOptions, schedule: str | None, stage: object, chunks: object, microbatches: Size | None
 ) -> list[Snapshot]:
     """The snapshots of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
     cut = run.strategy.pipeline
@@ -189,9 +184,7 @@ def follow(
             raise StrategyError(f"'{option}' is of a model that is not cut into stages", hint="leave one of them out")
     if cut is None:
         return accumulated(setting, run, degree(str(microbatches)))
-    if microbatches is not None:
-        hint = f"pipeline(..., microbatches={microbatches})"
-        raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
+    batches(run.strategy, microbatches)
     name = schedule or USUAL_SCHEDULE
     pieces = evaluate(chunks_of(find(name), None if chunks is None else _number(chunks, "chunks", 1)), {})
     at = StageMemory(name, _number(stage or 0, "stage", 0), int(pieces))

@@ -12,6 +12,7 @@ from symcomm.form import Form, Ratio, Sym, evaluate, names, num
 from symcomm.parallel.strategy import PipelineCut
 from symcomm.program import pipeline
 from symcomm.program.alive import Amounts, Fold, Instruction
+from symcomm.program.rewrites.accumulation import unreduced
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.passes import StepOptions
@@ -115,7 +116,7 @@ def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: StageMem
         raise StrategyError(f"chunks of {record.name} would hold different kinds of layers", hint="schedule: 1f1b")
     counts = held.counts or tuple((region.name, Sym(region.times)) for region in pipeline.stacked(graph))
     each = tuple((name, Ratio(count, num(share)) if share > 1 else count) for name, count in counts)
-    run = replace(run, layers=each, chunks=at.chunks, unreduced=unreduced(setting, count))
+    run = replace(run, layers=each, chunks=at.chunks, unreduced=unreduced(setting.accounting, num(count)))
     ends = tuple(mine.index(end) if end in mine else None for end in (0, int(stages * share) - 1))
     step = StepProgram(microbatched(setting, cut.microbatches), run, held.regions)
     return _Walk(step, values, ends, "microbatch" if at.chunks == 1 else "chunk").snapshots(tasks)
@@ -128,14 +129,9 @@ def accumulated(setting: Setting, run: StepOptions, microbatches: Form) -> list[
     """
     values = setting.graph.relations.complete(setting.values)
     count = whole(microbatches, values, "microbatches")
-    run = replace(run, unreduced=unreduced(setting, count))
+    run = replace(run, unreduced=unreduced(setting.accounting, num(count)))
     tasks = [[Task(kind, n)] for n in range(min(count, 2)) for kind in "FD"]
     return _Walk(StepProgram(microbatched(setting, microbatches), run), values).snapshots(tasks)
-
-
-def unreduced(setting: Setting, microbatches: int) -> bool:
-    """Whether the gradients of several microbatches are added on a rank before they are reduced."""
-    return microbatches > 1 and setting.accounting.accumulation == "reduced_once"
 
 
 def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:

@@ -9,18 +9,21 @@ from functools import partial
 from typing import Annotated, Literal
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Numbers
-from symcomm.errors import ValuesError
-from symcomm.form import Ceiling, Form, Num, Ratio, Total, num, product
+from symcomm.derivation import Condition, Derivation, Numbers
+from symcomm.errors import StrategyError, ValuesError
+from symcomm.form import Ceiling, Form, Num, Ratio, Total, evaluate, names, num, product
 from symcomm.graph.graph import Graph, Tensor
+from symcomm.parallel.layouts import Layout
 from symcomm.parallel.placement import place
-from symcomm.parallel.strategy import Placed, Strategy, resolve
+from symcomm.parallel.strategy import Placed, Size, Strategy, degree, resolve
 from symcomm.program import pipeline
+from symcomm.program.program import program, unstaged
+from symcomm.program.rewrites.accumulation import summed, unreduced
 from symcomm.program.schedules import find
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory.allocated_memory import REQUEST, block
 from symcomm.quantities.memory.asked import computed, placed
-from symcomm.quantities.options import Frozen, RecipeName, ScheduleName, StageNumber, StrategyOption
+from symcomm.quantities.options import Frozen, Microbatches, RecipeName, ScheduleName, StageNumber, StrategyOption
 from symcomm.quantities.recipes import Recipe as Recipe
 from symcomm.quantities.recipes import recipe_of as recipe_of
 from symcomm.quantities.witnesses import number, passes
@@ -41,13 +44,15 @@ def derive(
     units: Annotated[
         Literal["weight", "model"], Meaning("what is one tensor to the allocator: each weight, or all of them flat")
     ] = "weight",
+    microbatches: Microbatches | None = None,
 ) -> Derivation:
     """The bytes of weights, gradients and optimizer states on one rank.
 
     ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one;
-    its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``). With ``rounding: requests``
-    an allocator rounds every tensor up to 512 bytes: each of a rank's weights, gradients and states, or one of each
-    kind where the model is one flat unit (``units: model``).
+    its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``). The gradients of several
+    ``microbatches`` that are reduced once are added as they are computed, whole, also where each rank keeps a shard of
+    them in the end. With ``rounding: requests`` an allocator rounds every tensor up to 512 bytes: each of a rank's
+    weights, gradients and states, or one of each kind where the model is one flat unit (``units: model``).
     """
     setting = setting.freeze(frozen)
     kept, work, graph, still = recipe_of(recipe), Work(setting), setting.graph, setting.frozen
@@ -55,6 +60,17 @@ def derive(
     setting = setting.divided(computed(strategy, activations=False)) if strategy is not None else setting
     rules = resolve(strategy, graph) if strategy else ()
     cut = strategy.pipeline if strategy else None
+    several = batches(strategy, microbatches)
+    known = graph.relations.complete(setting.values)
+    several = num(evaluate(several, known)) if {*names(several)} <= known.keys() else several
+    whole, adds = unreduced(setting.accounting, several), bool(rules) and sharded_gradients(strategy)
+    plan = program(graph, unstaged(strategy), setting.accounting, still).plan if strategy and whole and adds else None
+
+    def layout(weight: Tensor, role: str) -> Layout:
+        if plan is not None and role == "gradient":
+            return summed(plan, weight.name)
+        return place(weight, graph, rules, role)
+
     order = find(schedule) if schedule is not None else None
     held = pipeline.held(graph, cut, stage, setting.values, order)
     copies = num(order.placement.copies(2, order.chunks or 1)) if order is not None else num(1)
@@ -72,22 +88,23 @@ def derive(
         counts: list[Form] = []
         blocks: list[Form] = []
         every: list[tuple[Form, list[Tensor]]] = []
-        shard = partial(_shard, setting, strategy, rules, role)
+        shard = partial(_shard, setting, strategy, rules, role, layout)
         held_here.append(partial(_kept, shard, role, every, size, units if rounding == "requests" else None))
         for region, weights in held.weights(graph) if size else ():
             chosen = [w for w in weights if role == "weight" or w.name not in still]
-            elements = _elements(setting, strategy, rules, role, chosen)
+            elements = _elements(setting, strategy, rules, role, chosen, layout)
             if elements is None:
                 continue
             every.append((product(copies, held.times(region)) if region.times else num(1), chosen))
             if rounding == "requests" and units == "weight":
-                each = [_elements(setting, strategy, rules, role, [w]) for w in chosen]
+                each = [_elements(setting, strategy, rules, role, [w], layout) for w in chosen]
                 given_out = Total(tuple(_rounded(role, size, one) for one in each if one is not None))
                 blocks.append(product(copies, held.times(region), given_out) if region.times else given_out)
                 continue
             whose = " of one layer" if region.times and alone else f" of the {region.name}" if not alone else ""
             text = f"The {what}{whose} that one rank keeps"
             text += f", which has {copies.number} stages" if copies != num(1) and region.times else ""
+            text += ", whole while those of several microbatches are added" if role == "gradient" and plan else ""
             text += "; frozen weights have none." if still and role != "weight" else "."
             name = f"P_{letter}" if alone else f"P_{letter},{mark(region)}"
             n = work.define(name, elements, PARAMETER, "place", text, witness=partial(_all, shard, chosen))
@@ -108,8 +125,27 @@ def derive(
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.",
                 witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
     title = "State memory" + (f" under {strategy.name}" if strategy else "")
-    made = setting.derivation(title, work.steps, ["shards"] if rules else [], notes=held.notes)
-    return replace(made, where=held.where)
+    touched = [*(["shards"] if rules else []), *(["accumulation"] if adds and several != num(1) else [])]
+    made = setting.derivation(title, work.steps, touched, notes=held.notes)
+    more = (Condition(several, ">=", num(2)),) if plan is not None and names(several) else ()
+    return replace(made, where=(*held.where, *more))
+
+
+def batches(strategy: Strategy | None, microbatches: Size | None) -> Form:
+    """How many microbatches are added: those of a pipeline, or as many as are said.
+
+    Raises ``StrategyError`` where both say it.
+    """
+    cut = strategy.pipeline if strategy is not None else None
+    if cut is not None and microbatches is not None:
+        hint = f"pipeline(..., microbatches={str(microbatches)[:20]})"
+        raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
+    return cut.microbatches if cut is not None else degree(1 if microbatches is None else microbatches)
+
+
+def sharded_gradients(strategy: Strategy | None) -> bool:
+    """Whether a strategy cuts the gradients of weights that every rank computes whole."""
+    return strategy is not None and any(r.axis == "first" and "gradient" in r.on for _, r in strategy.rules)
 
 
 _KINDS = ("weights", "gradients", "states")
@@ -137,13 +173,14 @@ def _rows(graph: Graph, weight: Tensor) -> frozenset[int]:
 
 
 def _elements(
-    setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str, weights: list[Tensor]
-) -> Form | None:
+    setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str, weights: list[Tensor],
+    layout: Callable[[Tensor, str], Layout],
+) -> Form | None:  # fmt: skip
     """The elements of some weights on one rank, those with the same cuts together."""
     ways: dict[Form, list[Form]] = {}
     sizes = strategy.sizes if strategy else {}
     for weight in weights:
-        places, lengths = place(weight, setting.graph, rules, role), [setting.graph.axes[a].size for a in weight.axes]
+        places, lengths = layout(weight, role), [setting.graph.axes[a].size for a in weight.axes]
         split = {placed.rule.mesh for placed in rules if placed.rule.axis == "first"}
         cut = product(*(sizes[m] for m, _ in places if m in split))
         if setting.accounting.shards == "padded_shards" and cut != num(1):
@@ -164,14 +201,15 @@ def _elements(
 
 
 def _shard(
-    setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str, weight: Tensor, numbers: Numbers
-) -> Fraction:
+    setting: Setting, strategy: Strategy | None, rules: tuple[Placed, ...], role: str,
+    layout: Callable[[Tensor, str], Layout], weight: Tensor, numbers: Numbers,
+) -> Fraction:  # fmt: skip
     """What one rank holds of a weight, each axis cut by itself, or all rows in equal parts that are padded."""
     graph, sizes = setting.graph, strategy.sizes if strategy else {}
     lengths = [length(graph.axes[a].size, numbers) for a in weight.axes]
     padded = {placed.rule.mesh for placed in rules if placed.rule.axis == "first"}
     parts = Fraction(1)
-    for mesh, position in place(weight, graph, rules, role):
+    for mesh, position in layout(weight, role):
         if setting.accounting.shards == "padded_shards" and mesh in padded:
             parts *= number(sizes[mesh], numbers)
         else:

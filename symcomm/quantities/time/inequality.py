@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -317,14 +317,7 @@ class _Comparison:
         number = self._number(expr)
         if number is not None:
             return (number > 0) - (number < 0)
-        import sympy as sp
-
-        if expr.is_zero:
-            return 0
-        for way in (expr, sp.factor_terms(sp.together(expr))):  # X - 1 is a sign, X/N - 1/N is none
-            if way.is_nonnegative or way.is_nonpositive:
-                return 1 if way.is_nonnegative else -1
-        return None
+        return _sign_of(expr)
 
     def _number(self, expr: Expr) -> Fraction | None:
         form = forms.from_expr(expr)
@@ -384,10 +377,8 @@ class _Sides:
     @property
     def part(self) -> Expr:
         """The same over computing: factors of both, which the answer need not have, cancel."""
-        import sympy as sp
-
         assert self.compute is not None
-        return sp.cancel(self.worth / forms.value(self.compute, self.known))
+        return cancelled(self.worth / forms.value(self.compute, self.known))
 
     def difference(self, sense: int) -> Form:
         """Computing less what is sent, or (``sense`` -1) the other way round, as it is written."""
@@ -396,6 +387,28 @@ class _Sides:
         return parts[0] if len(parts) == 1 else Total(tuple(parts))
 
 
+@lru_cache(maxsize=1024)  # the same expressions are compared under other conventions and numbers
+def _sign_of(expr: Expr) -> int | None:
+    """The sign that the symbols of an expression tell, which are positive."""
+    import sympy as sp
+
+    if expr.is_zero:
+        return 0
+    for way in (expr, sp.factor_terms(sp.together(expr))):  # X - 1 is a sign, X/N - 1/N is none
+        if way.is_nonnegative or way.is_nonpositive:
+            return 1 if way.is_nonnegative else -1
+    return None
+
+
+@lru_cache(maxsize=1024)
+def cancelled(expr: Expr) -> Expr:
+    """One fraction of polynomials without common factors."""
+    import sympy as sp
+
+    return sp.cancel(expr)
+
+
+@lru_cache(maxsize=1024)
 def _limit(gap: Expr, size: Expr) -> Expr | None:
     """The size at which a gap closes that is open below it; None where it is no straight line that falls."""
     import sympy as sp

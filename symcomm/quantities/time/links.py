@@ -7,13 +7,13 @@ This is the one place that reads ``links``. Text and mappings say the same: ``te
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from symcomm.derivation import Condition
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
-from symcomm.form import Form, Largest, Smallest, Sym, evaluate, names, num, product
+from symcomm.form import Form, Largest, Ratio, Smallest, Sym, evaluate, names, num, product
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program import pipeline
 from symcomm.quantities.time.machine import ONE_LINK, RATES, Machine, MachineLink, Rate, checked, machine
@@ -189,6 +189,46 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
 # -- a hierarchy -----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Nesting:
+    """How the axes of a mesh fill a node, for degrees that are symbols: some lie ``inside``, the next one may go
+    ``across`` (it has ranks inside and between nodes), and the others lie between nodes.
+
+    >>> Nesting.of(8, {"tensor": 4, "data": 6, "pipe": 2})
+    Nesting(ranks=8, inside=('tensor',), across='data')
+    """
+
+    ranks: int
+    inside: tuple[str, ...] = ()
+    across: str = ""
+
+    @classmethod
+    def of(cls, ranks: int, sizes: Mapping[str, int]) -> Nesting:
+        """The way of numbers of ranks, in the order of the mesh."""
+        inside: list[str] = []
+        filled = 1
+        for axis, size in sizes.items():
+            if filled * size > ranks:
+                return cls(ranks, tuple(inside), axis if filled < ranks else "")
+            inside, filled = [*inside, axis], filled * size
+        return cls(ranks, tuple(inside))
+
+    def shares(self, axis: str, sizes: Mapping[str, Form]) -> tuple[Form, Form]:
+        """How many ranks of an axis are together in a node, and how many of these groups it has."""
+        if axis != self.across:
+            return (sizes[axis], num(1)) if axis in self.inside else (num(1), sizes[axis])
+        filled = product(*(sizes[one] for one in self.inside))
+        return Ratio(num(self.ranks), filled), Ratio(product(filled, sizes[axis]), num(self.ranks))
+
+    def divisions(self, sizes: Mapping[str, Form]) -> Iterator[tuple[Form, Form]]:
+        """What has to be divided, and by what: axes that share out the places of a node evenly."""
+        filled = product(*(sizes[one] for one in self.inside))
+        if self.inside:
+            yield num(self.ranks), filled
+        if self.across:
+            yield product(filled, sizes[self.across]), num(self.ranks)
+
+
 def _laid(
     setting: Setting, strategy: Strategy, node: object, inside: MachineLink, between: MachineLink
 ) -> tuple[dict[str, tuple[tuple[MachineLink, Form], ...]], tuple[str, ...], tuple[Condition, ...]]:
@@ -196,14 +236,23 @@ def _laid(
 
     Besides, what is told of it, and the numbers of the degrees for which it holds.
     """
-    if not re.fullmatch(r"[1-9]\d{0,11}", str(node).strip()):
-        raise ValuesError(f"'{str(node)[:40]}' is no number of ranks of a node", hint="for instance node=8")
-    whole = left = int(str(node))
     sizes = {mesh: strategy.sizes[mesh] for mesh in strategy.mesh_order}
     if strategy.pipeline is not None:
         stages = pipeline.stage_count(strategy.pipeline, setting.graph)
         sizes[PIPE] = stages
     routes: dict[str, tuple[tuple[MachineLink, Form], ...]] = {}
+
+    def route(axis: str, there: Form, out: Form) -> None:
+        if axis == PIPE:
+            routes[axis] = ((inside if out == num(1) else between, num(2)),)
+        else:
+            routes[axis] = tuple((link, n) for link, n in ((inside, there), (between, out)) if n != num(1))
+
+    if isinstance(node, Nesting):
+        for axis in sizes:
+            route(axis, *node.shares(axis, sizes))
+        return routes, (), ()
+    whole = left = node_ranks(node)
     told: list[str] = []
     where: list[Condition] = []
     for axis, size in sizes.items():
@@ -224,14 +273,18 @@ def _laid(
                                   f"its {count} ranks evenly", hint="one has to divide the other")  # fmt: skip
             there = min(count, left)
             left, out = left // there, num(count // there)
-        if axis == PIPE:
-            routes[axis] = ((inside if out == num(1) else between, num(2)),)
-        else:
-            routes[axis] = tuple((link, n) for link, n in ((inside, num(there)), (between, out)) if n != num(1))
+        route(axis, num(there), out)
         if size != num(1):
             partly = f"has {there} ranks inside and goes between nodes" if there > 1 else "goes between nodes"
             told.append(f"`{axis}`{many} {'lies inside' if out == num(1) else partly}")
     return routes, (f"A node has {whole} ranks: {', '.join(told)}.",) if told else (), tuple(where)
+
+
+def node_ranks(said: object) -> int:
+    """How many ranks a node has; raises ``ValuesError`` for what is no such number."""
+    if not re.fullmatch(r"[1-9]\d{0,11}", str(said).strip()):
+        raise ValuesError(f"'{str(said)[:40]}' is no number of ranks of a node", hint="for instance node=8")
+    return int(str(said))
 
 
 # -- the way of a call -----------------------------------------------------------------------------------

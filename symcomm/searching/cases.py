@@ -1,0 +1,115 @@
+"""The cases of a structure: where its closed forms hang on the numbers of its degrees, one structure for each of them.
+
+Which layers a stage of several kinds holds hangs on the number of stages, and which links a collective goes over on how
+the axes of the mesh fill a node. In each case the other degrees stay symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from symcomm.errors import ValuesError
+from symcomm.form import num
+from symcomm.program import pipeline
+from symcomm.program.rewrites.accumulation import unreduced
+from symcomm.quantities.memory.state_memory import sharded_gradients
+from symcomm.quantities.time.links import NODE, PIPE, Nesting, node_ranks
+from symcomm.searching.space import Grid
+from symcomm.searching.structure import MICROBATCHES, Draft, SearchQuestion
+from symcomm.searching.template import PIPELINE, composed
+
+if TYPE_CHECKING:
+    from symcomm.model import Model
+
+Lists = tuple[tuple[str, tuple[int, ...]], ...]  # of a grid: names with their values
+
+
+def cases(question: SearchQuestion, pairs: Iterable[tuple[Draft, Grid]]) -> Iterator[tuple[Draft, Grid]]:
+    """Each structure with the shapes of its mesh that share their closed forms.
+
+    Raises ``ValuesError`` for kinds of layers whose numbers are not known.
+    """
+    node = dict(question.links).get(NODE)
+    ranks = None if node is None else node_ranks(node)
+    for draft, found in pairs:
+        groups: dict[tuple[int, Nesting | None], list[tuple[int, ...]]] = {}
+        for shape in found.shapes:
+            sizes = dict(zip(found.axes, shape, strict=True))
+            nesting = None if ranks is None else _nesting(draft, ranks, sizes)
+            groups.setdefault((_stages(question, sizes.get(PIPELINE, 1)), nesting), []).append(shape)
+        for (stages, nesting), some in groups.items():
+            for single, lists in _microbatches(question, draft, found):
+                made = replace(_fixed(draft, {PIPELINE: stages} if stages else {}), nesting=nesting, single=single)
+                yield made, replace(found, shapes=tuple(some), lists=lists)
+
+
+def _microbatches(question: SearchQuestion, draft: Draft, found: Grid) -> Iterator[tuple[bool, Lists]]:
+    """The lists of a grid; those with one microbatch apart where the gradients of several are added whole."""
+    if not sharded_gradients(composed(draft.pieces)) or not unreduced(question.accounting, num(2)):
+        yield False, found.lists
+        return
+    for single in (True, False):
+        lists = tuple(
+            (name, tuple(n for n in values if name != MICROBATCHES or (n == 1) == single))
+            for name, values in found.lists
+        )
+        if all(values for _, values in lists):
+            yield single, lists
+
+
+def _nesting(draft: Draft, ranks: int, sizes: dict[str, int]) -> Nesting | None:
+    strategy = composed(draft.pieces)
+    if strategy is None:
+        return None
+    ordered = {axis: sizes[axis] for axis in strategy.mesh_order}
+    return Nesting.of(ranks, ordered | ({PIPE: sizes[PIPELINE]} if PIPELINE in sizes else {}))
+
+
+def _stages(question: SearchQuestion, stages: int) -> int:
+    """The number of stages where it settles which kinds of layers each of them holds; else 0.
+
+    It does not where the first stage holds all kinds but the last one; a number that does not divide is refused anyway.
+    """
+    model = question.model
+    layers = pipeline.stacked(model.graph) if stages > 1 else ()
+    if len(layers) < 2:
+        return 0
+    counts = _counts(model, [r.times for r in layers], question.varied)
+    share, rest = divmod(sum(counts), stages)
+    return 0 if rest or sum(counts[:-1]) <= share else stages
+
+
+def _counts(model: Model, names: list[str], varied: tuple[str, ...]) -> list[int]:
+    known = model.graph.relations.complete(model.values)
+    for name in names:
+        if name in varied or name not in known:
+            raise ValuesError(f"which layers a stage holds hangs on {name}, which has to be one number in a search",
+                              hint=f"for instance {name}=3")  # fmt: skip
+    return [int(known[name]) for name in names]
+
+
+def apart(draft: Draft, found: Grid, axes: tuple[str, ...]) -> Iterator[tuple[Draft, Grid]]:
+    """A structure and its shapes by which of some axes have one rank only."""
+    groups: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
+    for shape in found.shapes:
+        alone = tuple(axis for axis, n in zip(found.axes, shape, strict=True) if n == 1 and axis in axes)
+        groups.setdefault(alone, []).append(shape)
+    for alone, some in groups.items():
+        yield _fixed(draft, dict.fromkeys(alone, 1)), replace(found, shapes=tuple(some))
+
+
+def _fixed(draft: Draft, numbers: Mapping[str, int]) -> Draft:
+    """A draft with numbers for the sizes of some axes of its mesh."""
+    pieces = []
+    for one in draft.pieces:
+        strategy = one.strategy
+        mesh = tuple(
+            (axis, num(numbers[axis]) if axis in numbers and size is not None else size) for axis, size in strategy.mesh
+        )
+        cut = strategy.pipeline
+        if cut is not None and PIPELINE in numbers:
+            cut = replace(cut, stages=num(numbers[PIPELINE]))
+        pieces.append(replace(one, strategy=replace(strategy, mesh=mesh, pipeline=cut)))
+    return replace(draft, pieces=tuple(pieces))

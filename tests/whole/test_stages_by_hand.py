@@ -1,0 +1,85 @@
+"""What single stages of a pipeline send and hold, by hand; a weight that the first and the last share is on both."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+import symcomm as sc
+
+D, F, N, HEADS, V, L, B = 12, 24, 4, 6, 18, 6, 24
+
+
+@cache
+def gpt2(tied: bool) -> sc.Model:
+    config = {
+        "model_type": "gpt2", "n_embd": D, "n_layer": N, "n_head": HEADS, "n_inner": F, "vocab_size": V,
+        "n_positions": L, "tie_word_embeddings": tied,
+    }  # fmt: skip
+    return sc.load(config, dtype="fp32", loss=True, values={"B": B, "L": L})
+
+
+def sent(tied: bool, strategy: str, stage: int, how: str = "sent_per_rank", **options: str) -> Fraction:
+    asked = {"strategy": strategy, "stage": stage, "accounting": how, **options}
+    return gpt2(tied).communication(**asked).at().value / 4  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "cut"),
+    [
+        ("pipeline(2, microbatches=4)", 1),
+        ("fsdp(3) + pipeline(4, microbatches=4)", 3),
+        pytest.param("zero-1(3) + pipeline(2, microbatches=4)", 3, marks=pytest.mark.long),
+        pytest.param("tensor(3) + pipeline(2, microbatches=2)", 3, marks=pytest.mark.long),
+        pytest.param(
+            "fsdp(2) + tensor(3) + sequence + pipeline(layers=1:3, microbatches=2)", 6, marks=pytest.mark.long
+        ),
+    ],
+)
+def test_a_tied_table_costs_both_stages_what_two_tables_do_and_their_sum(strategy: str, cut: int) -> None:
+    last = 3 if "pipeline(4" in strategy else 1
+    for stage in (0, last):
+        one, two = (sent(tied, strategy, stage) for tied in (True, False))
+        assert one - two == Fraction(V * D, cut), "an all-reduce between two stages sends each number once"
+        for quantity in ("state_memory", "activation_memory", "peak_memory"):
+            held = [getattr(gpt2(tied), quantity)(strategy, stage=stage).at() for tied in (True, False)]
+            assert held[0] == held[1], (quantity, stage)
+    if last > 1:
+        assert sent(True, strategy, 1) == sent(False, strategy, 1)
+
+
+@pytest.mark.parametrize("units", ["reshard", "whole_units", pytest.param("keep", marks=pytest.mark.long)])
+def test_what_is_gathered_of_a_tied_table_is_what_is_gathered_of_two(units: str) -> None:
+    how = {"communication": "sent_per_rank", "gathered_weights": units}
+    for stage in (0, 1):
+        one, two = (
+            gpt2(tied).communication("fsdp(3) + pipeline(2, microbatches=4)", stage=stage, collective="all-gather",
+                                     accounting=how).at()
+            for tied in (True, False)
+        )  # fmt: skip
+        assert one == two
+
+
+def test_a_sharded_tied_table_is_gathered_on_both_stages() -> None:
+    strategy, layer = "fsdp(3) + pipeline(2, microbatches=4)", 4 * D * D + 2 * D * F + 9 * D + F
+    for stage, ends in ((0, V * D + L * D), (1, V * D + 2 * D)):
+        forward = sent(True, strategy, stage, collective="all-gather", phase="forward")
+        assert forward == 4 * Fraction(2, 3) * (N // 2 * layer + ends)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["data(2) + pipeline(4, microbatches=3)", "data(2) + pipeline(layers=1:1:2, microbatches=3)"]
+)
+def test_the_first_stage_sends_nothing_back_and_the_last_one_nothing_on(strategy: str) -> None:
+    across, last = B // 2 * L * D, 3 if "pipeline(4" in strategy else 2
+    for stage in range(last + 1):
+        on, back = (sent(False, strategy, stage, collective="send", phase=way) for way in ("forward", "backward"))
+        assert (on, back) == (across * (stage < last), across * (stage > 0))
+        neighbours = (stage > 0) + (stage < last)
+        assert sent(False, strategy, stage, collective="send") == neighbours * across
+        both = sent(False, strategy, stage, "sent_and_received_per_rank", collective="send")
+        assert both == 2 * neighbours * across
+    whole = gpt2(False).communication(strategy, collective="send", accounting="all_boundaries").at().value / 4
+    assert whole == sum(sent(False, strategy, stage, collective="send") for stage in range(last + 1))
