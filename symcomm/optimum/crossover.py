@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
+from symcomm.derivation.tables import Short
 from symcomm.errors import ValuesError
 from symcomm.form import Num
 from symcomm.optimum.cost import Formula, derived, used
@@ -24,6 +25,8 @@ from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
     from sympy import Expr
+
+_ENDS = (Fraction(1, 2**60), Fraction(2**60))  # between which is searched where no range is given
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def _range(pair: Pair, between: tuple[object, object] | None) -> tuple[Fraction,
         counts = pair.whole and pair.over not in pair.units
         if counts:
             return Fraction(2), Fraction(4096)
-        return (Fraction(1) if pair.whole else Fraction(1, 2**60)), Fraction(2**60)
+        return (Fraction(1) if pair.whole else _ENDS[0]), _ENDS[1]
     low, high = (exact(v, f"a limit of {pair.over}", pair.units.get(pair.over, ONE)) for v in between)
     if not 0 < low < high:
         raise ValuesError(f"the range of {pair.over} from {low} to {high} is empty or not positive")
@@ -162,7 +165,11 @@ def _table(pair: Pair, crossings: Sequence[Crossing], less: Sequence[int], low: 
     names = {-1: pair.titles[0], 0: "equal", 1: pair.titles[1]}
     ends = [low, *(x for c in crossings for x in (c.low, c.high)), high]
     rows = tuple(
-        (Quantity(left, unit), Quantity(right, unit), names[side])
+        (
+            "any less" if left in _ENDS and left == low else Short(left, unit),  # where a search ends says nothing
+            "any more" if right in _ENDS and right == high else Short(right, unit),
+            names[side],
+        )
         for left, right, side in zip(ends[::2], ends[1::2], less, strict=True)
     )
     return Exhibit(f"Which is less, by {pair.over}", ("from", "to", "less"), rows)

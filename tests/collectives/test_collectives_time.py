@@ -360,3 +360,10 @@ def test_the_simulation_and_the_table_agree_on_rounds() -> None:
     SIMULATED["scatter_allgather", "broadcast"](setup)
     assert rounds["scatter allgather"] == num(setup.net.rounds) == num(3 + 5)
     assert ex.power_below(6) == 4
+
+
+@pytest.mark.parametrize(("time", "told"), [("75 ms", True), ("76 ms", False)])  # 7/4 of 12 GiB at 300 GB/s: 75.16 ms
+def test_a_bus_bandwidth_above_its_link_is_told(time: str, told: bool) -> None:
+    made = no_model().derive("collective_bandwidth", payload="12 GiB", ranks=8, time=time, bandwidth="300 GB/s")
+    notes = [note for note in made.notes if "above the 300 GB/s of the link" in note]
+    assert bool(notes) == told

@@ -11,7 +11,7 @@ from symcomm import form as forms
 from symcomm.dtypes import element_bytes
 from symcomm.form import Form, Num, product
 from symcomm.graph.gradient import gradient_name
-from symcomm.graph.graph import Tensor
+from symcomm.graph.graph import Tensor, bare
 from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
@@ -456,10 +456,12 @@ class Lifetimes:
             base = graph.tensors[step.tensor.split(" @ ")[0]]
             if base.role == "statistic":
                 return f"the {step.kind} of `{base.name}`{again}"
-            of = f"the gradient of `{base.of.split('·')[0]}`" if base.of else f"`{base.name.split('·')[0]}`"
+            name = bare((base.of or base.name).split("·")[0])
+            of = f"the gradient of `{name}`" if base.of else f"`{name}`"
             return f"the {step.kind} of {of}{again}"
         made = graph.tensors[step.op.output]
-        return f"the gradient of `{made.of.split('·')[0]}`" if made.of else f"`{made.name.split('·')[0]}`{again}"
+        name = bare((made.of or made.name).split("·")[0])
+        return f"the gradient of `{name}`" if made.of else f"`{name}`{again}"
 
 
 def bytes_of_weight(

@@ -90,7 +90,7 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Bound]]:
         text = f"Computing takes no less than {reads}, solved for `{over}`: compute bound for `{over}` {side} `{name}`."
     if isinstance(form, Sym) and several:
         size = "large" if kind == "at_least" else "small"
-        text = f"Only this asks for a {size} `{over}`: compute bound for `{over}` {side} `{name}`."
+        text = f"No other communication asks for a {size} `{over}`: compute bound for `{over}` {side} `{name}`."
     answer = work.define(name, form, ONE, "solve", text, witness=partial(_met, terms, over))
     if isinstance(form, Sym):
         last = next(step for step in reversed(work.steps) if step.name == form.name)
@@ -243,11 +243,11 @@ class _Comparison:
             return pieces[0]
         form = pieces[0] if len(pieces) == 1 else Total(tuple(pieces))
         if shift == 1:
-            label, text = f"tau_{tag}", f"The time of {what} for one of `{self.over}`, in proportion to which it grows."
+            label, text = f"tau_{tag}", f"What each of `{self.over}` adds to the time of {what}."
         elif e == -1:
-            label, text = f"s_{tag}", f"What of {what} is shared by `{self.over}`, as a whole."
+            label, text = f"s_{tag}", f"The part of the time of {what} that `{self.over}` divides, as a whole."
         else:
-            label, text = f"t_{tag},fixed", f"What of {what} does not depend on `{self.over}`."
+            label, text = f"t_{tag},fixed", f"The part of the time of {what} that does not depend on `{self.over}`."
         if label in self.work.known and self.work.known[label] == forms.value(form, self.work.known):
             return Sym(label)  # computing is compared with several times
         before = len(self.work.steps)
@@ -291,7 +291,7 @@ class _Comparison:
             top, bottom = lower.difference(1), higher.difference(-1)
         form: Form = Ratio(top, bottom)
         if self.several:
-            text = f"Computing takes as long as `t_{self.name}` there."
+            text = f"There computing takes as long as `t_{self.name}`."
             form = self.work.define(f"{self.over}_{self.name}", form, ONE, "solve", text)
         return self._open(kind, form, gap, growth) if gap is not None else Bound(kind, form)
 
@@ -300,10 +300,14 @@ class _Comparison:
         equal = kind == "either"
         if isinstance(growth, Sym):
             least = "at least" if equal else "above"
-            condition = f"This takes `{growth.name}` {least} 1: otherwise no `{self.over}` is enough."
+            ratio = next(step.form for step in self.work.steps if step.name == growth.name)
+            needs = f"`{growth.name}` {least} 1"
+            if isinstance(ratio, Ratio) and isinstance(ratio.top, Sym) and isinstance(ratio.bottom, Sym):
+                needs = f"`{ratio.top.name}` {'≥' if equal else '>'} `{ratio.bottom.name}`"
+            condition = f"This needs {needs}: otherwise no `{self.over}` is enough."
             why = f"the communication grows {'faster than' if equal else 'no slower than'} computing does"
         else:
-            condition = f"This takes a positive answer: otherwise no `{self.over}` is enough."
+            condition = f"This needs a positive answer: otherwise no `{self.over}` is enough."
             why = "the communication alone takes longer"
         return Bound(kind, form, gap, growth, equal, condition, _NEVER.format(self.over, why))
 
