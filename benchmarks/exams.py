@@ -1,24 +1,35 @@
-"""Makes the papers of a class from the midterm of the examples, as ``symcomm exam`` does: keys, and solved pages."""
+"""Makes the exam of a class from the midterm of the examples, as the command line does: keys, pages, exports, grades.
+
+``python benchmarks/exams.py`` prints seconds and processor seconds, all processes and their start included; ``--quick``
+takes a smaller class, and names of rows (``keys md html moodle grades``) only these.
+"""
 
 from __future__ import annotations
 
+import resource
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MIDTERM = ROOT / "examples" / "midterm" / "midterm.md"
+FOLDER = ROOT / "examples" / "midterm"
+EXPORTS = ("moodle", "stack", "qti12", "qti21", "prairielearn")
+CLASS = 40  # students whose answers are graded
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One measurement: what was made of how many papers, in seconds, all processes and their start included."""
+    """One measurement: what was made of how many papers, in seconds and processor seconds, with its limit."""
 
     name: str
     papers: int
     seconds: float
+    processor: float
+    limit: float | None = None  # seconds on two cores
 
     @property
     def rate(self) -> float:
@@ -26,26 +37,35 @@ class Measured:
         return self.papers / self.seconds
 
 
-def measure(quick: bool = False, processes: int | None = None) -> list[Measured]:
-    """The keys of a class, and its solutions in Markdown; ``quick`` takes a smaller class."""
-    from symcomm import __version__
-    from symcomm.exam.roster import Student
-    from symcomm.exam.writing import Order, make
-    from symcomm.problems.problem import read_template
+def _orders(papers: int) -> dict[str, tuple[str, int, float | None, tuple[str, ...]]]:
+    variants = ("exam", "midterm.md", "--variants", str(papers), "--seed", "7", "-o", "OUT", "--to")
+    graded = ("grade", "midterm.md", "--roster", "roster.csv", "--seed", "7", "--answers", "answers.csv", "-o", "OUT")
+    return {
+        "keys": ("keys", papers, 3, (*variants, "json", "--edition", "key")),
+        "md": ("solutions in Markdown", papers, 15, (*variants, "md", "--edition", "solution")),
+        "html": ("solutions in HTML", papers, 15, (*variants, "html", "--edition", "solution")),
+        **{name: (f"variants for {name}", papers, 10, (*variants, name)) for name in EXPORTS},
+        "grades": ("students graded", CLASS, None, graded),
+    }
 
-    papers = 60 if quick else 500
-    students = [Student(f"{number + 1:03}") for number in range(papers)]
-    orders = (("keys", Order(("json",), "paper", version=__version__)),
-              ("solutions in Markdown", Order(("md",), "solution", version=__version__)))  # fmt: skip
-    found = []
-    for name, order in orders:
+
+def measure(quick: bool = False, rows: tuple[str, ...] = ()) -> Iterator[Measured]:
+    """The rows that are named, or all; ``quick`` takes a smaller class."""
+    for key, (name, papers, limit, words) in _orders(60 if quick else 500).items():
+        if rows and key not in rows:
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            start = time.perf_counter()
-            make(read_template(MIDTERM), students, "7", order, Path(folder), processes=processes)
-            found.append(Measured(name, papers, time.perf_counter() - start))
-    return found
+            command = [sys.executable, "-m", "symcomm", *(folder if word == "OUT" else word for word in words)]
+            before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            subprocess.run(command, cwd=FOLDER, check=True, capture_output=True)  # noqa: S603  (our own command)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        yield Measured(name, papers, time.perf_counter() - start, processor, None if quick else limit)
 
 
 if __name__ == "__main__":
-    for row in measure("--quick" in sys.argv):
-        print(f"{row.papers} {row.name}: {row.seconds:.2f} s, {row.rate:,.1f}/s")
+    words = sys.argv[1:]
+    for row in measure("--quick" in words, tuple(word for word in words if not word.startswith("--"))):
+        most = f" (at most {row.limit:g} s on two cores)" if row.limit else ""
+        print(f"{row.papers} {row.name}: {row.seconds:.1f} s, {row.processor:.1f} s of processors, "
+              f"{row.rate:,.1f}/s{most}", flush=True)  # fmt: skip

@@ -33,8 +33,10 @@ TESTS = {
     "parallel/placement": ["tests/proof/test_proof_ranks.py", "tests/proof/test_proof_expectations.py"],
     "quantities/counting/flops": ["tests/passes"],
     "quantities/communication/communication": ["tests/passes", "tests/proof/test_proof_expectations.py"],
-    "quantities/time/terms": ["tests/time/test_time_golden.py", "tests/time/test_time_oracle.py"],
-    "quantities/memory/saved": ["tests/passes", "tests/memory/test_memory_published.py"],
+    "quantities/time/terms": ["tests/time/test_time_golden.py", "tests/time/test_time_oracle.py",
+                              "tests/time/test_time_links.py", "tests/core/test_core_witnesses.py"],
+    "quantities/memory/saved": ["tests/passes", "tests/memory/test_memory_published.py",
+                                "tests/memory/test_memory_asked.py", "tests/memory/test_memory_strategies.py"],
     "optimum/whole_number": ["tests/optimum/test_minimise.py"],
     "optimum/closed_form": ["tests/optimum/test_minimise.py", "tests/optimum/test_hard_costs.py"],
 }  # fmt: skip

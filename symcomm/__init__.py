@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from symcomm.derivation import Derivation, Reason, Step, symbols
     from symcomm.differentiation.trace import trace
     from symcomm.errors import SymcommError
+    from symcomm.exam.classes import grade
     from symcomm.exam.key import Key, check, key_of, mistakes_of
     from symcomm.exam.verdict import Verdict
     from symcomm.fitting import fit
@@ -90,6 +91,7 @@ _HOMES = {
     "device": "symcomm.hardware.devices",
     "devices": "symcomm.hardware.devices",
     "fit": "symcomm.fitting",
+    "grade": "symcomm.exam.classes",
     "judge": "symcomm.quantities.time.bound",
     "key_of": "symcomm.exam.key",
     "load": "symcomm.problems.load",
@@ -145,6 +147,7 @@ __all__ = [
     "device",
     "devices",
     "fit",
+    "grade",
     "judge",
     "key_of",
     "load",

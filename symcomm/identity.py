@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ class UndecidedError(DerivationError):
     """Neither a proof nor a counterexample was found."""
 
 
+@lru_cache(maxsize=8192)  # the same rewrite stands in many derivations
 def identical(left: Expr, right: Expr) -> bool:
     """Whether two expressions are equal wherever their symbols are positive, and whole where they count.
 

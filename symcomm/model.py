@@ -15,7 +15,7 @@ from symcomm.accounting import Accounting, AccountingLike
 from symcomm.derivation import Derivation, exact
 from symcomm.doors import door
 from symcomm.dtypes import USUAL_DTYPE, autocast_of, formats
-from symcomm.errors import StrategyError, TableError, ValuesError
+from symcomm.errors import AccountingError, StrategyError, TableError, ValuesError
 from symcomm.files import read_text
 from symcomm.form import evaluate, names
 from symcomm.graph.build import build
@@ -43,6 +43,16 @@ def _whole_ranks(setting: Setting, strategy: object) -> None:
             ranks = evaluate(size, setting.values)
             if ranks.denominator != 1:
                 raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
+
+
+def _check_padding(quantity: str, accounting: Accounting, strategy: object) -> None:
+    """Raises ``AccountingError`` where parts of weights are filled up, and a quantity would count their mean."""
+    if accounting.shards != "padded_shards" or quantity in OF_PADDED:
+        return
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+    if isinstance(strategy, Strategy) and any(rule.axis == "first" for _, rule in strategy.rules):
+        raise AccountingError(f"{quantity} counts the mean of the parts of a weight, not parts that are filled up",
+                              hint="state_memory and capacity know padded_shards")  # fmt: skip
 
 
 def _telling(
@@ -100,6 +110,8 @@ def _slip(name: str, size: str) -> bool:
     return min(len(a), len(b)) > 1 and (a == b or SequenceMatcher(None, a, b).ratio() > 1 - 2 / len(a + b))
 
 
+# What knows parts of weights that are filled up, or has no part of a weight in it.
+OF_PADDED = ("state_memory", "capacity", "activation_memory", "recomputation")
 # What the weights alone tell, where a module tree does not say what feeds what.
 OF_WEIGHTS = ("parameters", "state_memory", "communication")
 
@@ -188,6 +200,7 @@ class Model(DerivedQuantities):
             said["strategy"] = whole.at(known)
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
+            _check_padding(quantity, chosen, said.get("strategy"))
             if not self.graph.flow and (quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy"))):
                 raise ValuesError(
                     f"{quantity} cannot be derived: of {self.name} it is known which weights there are, but not what "

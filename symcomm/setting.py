@@ -189,7 +189,7 @@ class Setting:
 
         worth = forms.value(form, known)
         if not worth.has(sp.Max, sp.Min, AppliedUndef):
-            return forms.from_expr(_collected(worth, self.graph.relations.gather))
+            return _collected_form(Same(self.graph.relations), worth)
         return form
 
 
@@ -264,6 +264,11 @@ def _pieces(form: Form) -> list[str]:
     if isinstance(form, forms.Total):
         return sorted("+" + "·".join(_pieces(term)) for term in form.terms)
     return [repr(form)]
+
+
+@lru_cache(maxsize=4096)  # the same value is asked for under other conventions and numbers
+def _collected_form(held: Same[Relations], expr: Expr) -> Form:
+    return forms.from_expr(_collected(expr, held.it.gather))
 
 
 def _collected(expr: Expr, gather: Callable[[Expr], Expr]) -> Expr:

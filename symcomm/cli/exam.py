@@ -36,12 +36,13 @@ EXPORTS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn",
     "--engine", type=click.Choice(["typst", "latex"]), default="typst", show_default=True, help="What makes the PDF."
 )
 @click.option("--processes", type=click.IntRange(1, 256), help="How many processes (one for each core by default).")
+@click.option("--qr", is_flag=True, help="A QR code with the paper's code and the student's id (pdf, html, tex).")
 @click.option("--tolerance", default="0.001", show_default=True, help="Of a number in an export, as a share of it.")
 @click.option("--test", "tested", is_flag=True, help="Test the template on hundreds of draws; nothing is written.")
 @click.option("--draws", type=click.IntRange(1, 100_000), default=300, show_default=True, help="Draws of the test.")
 def exam(
     file: Path, variants: int | None, roster: Path | None, seed: str, formats: tuple[str, ...], edition: str,
-    output: Path, templates: Path | None, engine: str, processes: int | None, tolerance: str,
+    output: Path, templates: Path | None, engine: str, processes: int | None, qr: bool, tolerance: str,
     tested: bool, draws: int,
 ) -> None:  # fmt: skip
     """Make the papers of a class from a problem FILE: each student's own values, questions and order.
@@ -75,7 +76,7 @@ def exam(
         if variants is None:
             raise DocumentError("a question is exported in so many variants, which a quiz draws from",
                                 hint="--variants 30 in place of --roster")  # fmt: skip
-        _export(template, exports, variants, seed, tolerance, output)
+        _export(template, exports, variants, seed, tolerance, output, processes)
         if not formats:
             return
     from symcomm.exam.writing import PAGES, Order, make
@@ -83,7 +84,7 @@ def exam(
     students = numbered(variants) if variants is not None else read_roster(roster or Path())
     if edition == "key":
         formats = tuple(f for f in formats if f not in PAGES) or ("json", "csv")
-    order = Order(formats, edition, templates, engine, __version__)  # type: ignore[arg-type]  # click checked both
+    order = Order(formats, edition, templates, engine, __version__, qr)  # type: ignore[arg-type]  # click checked both
     with progress_bar("papers:") as progress:
         paths = make(template, students, seed, order, output, processes=processes, progress=progress)
     shown = [path for path in paths if path.suffix in (".json", ".csv") or len(students) <= 5]
@@ -93,25 +94,20 @@ def exam(
         click.echo(f"{len(paths) - len(shown)} pages in {output}")
 
 
-def _export(template: Template, names: tuple[str, ...], variants: int, seed: str, tolerance: str, output: Path) -> None:
+def _export(
+    template: Template, names: tuple[str, ...], variants: int, seed: str, tolerance: str, output: Path,
+    processes: int | None,
+) -> None:  # fmt: skip
     """Writes all questions in so many variants for other systems, and tells what is large."""
-    from symcomm.exam.exports import EXPORTERS
-    from symcomm.exam.exports.drawing import draw_items
-    from symcomm.files import write_files
+    from symcomm import __version__
+    from symcomm.exam.exports.writing import export
     from symcomm.units import Quantity
 
-    if variants < 1:
-        from symcomm.errors import DocumentError
-
-        raise DocumentError(f"--variants is {variants}; at least 1 is drawn")
     share = Quantity.parse(tolerance).value
-    title = template.problem().title
     with progress_bar("variants:") as progress:
-        items = draw_items(template, seed, variants, share, progress)
-    made = [EXPORTERS[export].files(title, items) for export in names]
-    write_files({name: data for mine in made for name, data in mine.items()}, output)
-    for mine in made:
-        first = next(iter(mine))
-        shown = first if len(mine) == 1 else f"{first.split('/')[0]}/ ({len(mine)} files)"
-        click.echo(f"{output / shown}: {len({i.id for i in items})} questions, {variants} variants of each, "
-                   f"{sum(map(len, mine.values())) / 1e6:.1f} MB")  # fmt: skip
+        made = export(template, names, variants, seed, output, tolerance=share, version=__version__,
+                      processes=processes, progress=progress)  # fmt: skip
+    for one in made:
+        several = f"/ ({one.files} files)" if one.files > 1 else ""
+        click.echo(f"{one.path}{several}: {one.questions} questions, {variants} variants of each, "
+                   f"{one.size / 1e6:.1f} MB")  # fmt: skip

@@ -32,26 +32,13 @@ def grade(
     symcomm grade midterm.md --keys out/keys.json --answers answers.csv -o grades/
     symcomm grade midterm.md --keys out/keys.json --answers answers.csv --decisions grades/look-at.csv -o grades/
     """
-    from symcomm.errors import DocumentError
     from symcomm.exam import summary
-    from symcomm.exam.grading import grade as graded
-    from symcomm.exam.papers import Exam
-    from symcomm.exam.roster import numbered, read_roster
-    from symcomm.exam.sheets import papers_of, read_sheets
+    from symcomm.exam.classes import grade as graded
     from symcomm.files import write_files
-    from symcomm.problems.problem import read_template
 
-    if sum(given is not None for given in (keys, roster, variants)) != 1:
-        raise DocumentError("say which papers: --keys out/keys.json, or the --roster or --variants they were made with")
-    template, sheets = read_template(file), read_sheets(answers)
-    decided = summary.read_decisions(decisions) if decisions else ()
-    if keys is not None:
-        exam, papers = papers_of(template, keys)
-    else:
-        exam = Exam(template, seed)
-        papers = exam.settle(read_roster(roster) if roster is not None else numbered(variants or 0))
     with progress_bar("grading") as progress:
-        made = graded(exam, papers, sheets, decided, progress)
+        made = graded(file, answers, keys=keys, roster=roster, variants=variants, seed=seed, decisions=decisions,
+                      progress=progress)  # fmt: skip
     files = {
         "grades.csv": summary.grades_csv(made).encode(), "grades.json": summary.grades_json(made).encode(),
         "summary.csv": summary.summary_csv(made).encode(), "summary.md": summary.markdown(made).encode(),

@@ -25,6 +25,7 @@ _searching = (
     click.option("--buckets", help="Numbers of gradient buckets, such as 1..64*2."),
     click.option("--call-overhead", help="The overhead of one bucket's call: '20 us'."),
     click.option("--recipe", default="mixed_adam", show_default=True, help="What a parameter keeps."),
+    click.option("--frozen", help="Weights that are not trained: 'W^E, W^Q'."),
     click.option("--top", default=10, show_default=True, help="How many of the fastest are told."),
     click.option("--jobs", type=int, help="Worker processes."),
     click.option("--seconds", default=600.0, show_default=True, help="The longest that it may take."),

@@ -67,3 +67,10 @@ def solve(
     for path in rendered(document, formats, output, editions=editions, templates=templates, engine=engine,  # type: ignore[arg-type]  # click checked them
                          name=file.stem):  # fmt: skip
         click.echo(str(path))
+    from symcomm.render.words import words
+
+    missing = [*words(document.language.strip() or "en", templates).catalogue.missing]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        click.echo(f"note: {document.file}: no translation into '{document.language}' of \"{missing[0]}\"{more}: they "
+                   "stay in English; add them to the sentences of the language's file", err=True)  # fmt: skip

@@ -280,13 +280,14 @@ def _halving_reduce_scatter(case: Case) -> Exchange:
 
 
 def _bruck_all_gather(case: Case) -> Exchange:
-    what = "In round j each rank sends the chunks it has, at most 2^j, to the rank 2^j places before."
+    what = "In round j each rank sends the chunks it has to a rank twice as far away as in the round before."
     return alike(case, Phase(what, log_up(case.k), times(minus(case.k, 1), case.split(case.n, case.k))))
 
 
 def _bruck_all_to_all(case: Case) -> Exchange:
     block = case.split(case.n, Power(case.k, TWO))
-    what = "In round j each rank sends the blocks whose way has the binary digit 2^j that far."
+    what = "In round j each rank sends the blocks whose way to go has a one at binary digit j, as far as it is worth. "
+    what += "There are ones(k) of them: the ones in all numbers below k."
     return alike(case, Phase(what, log_up(case.k), times(binary_ones(case.k), block)))
 
 
@@ -378,9 +379,7 @@ def _beside(exchanges: list[Exchange]) -> Exchange:
         every = tuple(dict.fromkeys(forms))
         return every[0] if len(every) == 1 else Largest(every)
 
-    what = "Each part of the tensor along an axis of its own, at once. " + " ".join(
-        sorted(p.what for p in phases)
-    )
+    what = "Each part of the tensor along an axis of its own, at once. " + " ".join(sorted(p.what for p in phases))
     reduced = [p.reduced for p in phases if p.reduced != ZERO]
     phase = Phase(what, longest(p.rounds for p in phases), longest(p.path for p in phases),
                   longest(reduced) if reduced else ZERO)  # fmt: skip

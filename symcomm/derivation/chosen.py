@@ -89,7 +89,7 @@ def _chosen(held: _SameSteps, limit: int) -> tuple[ChosenLine, ...]:
     while (shorter := _shorter(order, answer, len(order) > limit)) is not None:
         order = shorter
     worth = {line.name: line.last for line in order}
-    return tuple(_tidy(_written_out(line, worth)) for line in order)
+    return tuple(_factored(_tidy(_written_out(line, worth)), worth) for line in order)
 
 
 def _needed(lines: list[ChosenLine], answer: str) -> list[ChosenLine]:
@@ -361,6 +361,24 @@ def _sorted(form: Form) -> tuple[str, ...]:
     if isinstance(form, Num):
         return ("·", repr(form.number)) if form.number != 1 else ("·",)
     return ("·", repr(forms.substitute(form, lambda s: Sym(s.name))))
+
+
+def _factored(line: ChosenLine, worth: dict[str, Form]) -> ChosenLine:
+    """A line whose last form was multiplied out as what its definition says, where that is shorter: ``2 (k - 1) a``."""
+    first, last = line.forms[0][1], line.last
+    if len(line.forms) < 2 or not isinstance(last, Total):
+        return line
+
+    def one(symbol: Sym) -> Form:
+        return (
+            forms.substitute(worth[symbol.name], one) if symbol.name in worth and symbol.name != line.name else symbol
+        )
+
+    told = _plain(forms.substitute(first, one))
+    told = _flat(told) if _nested(told) else told
+    if width(told) >= width(last) or len(told.terms if isinstance(told, Total) else ()) < 2:
+        return line
+    return replace(line, forms=tuple((r, told if f == last else f) for r, f in line.forms))
 
 
 def _physical(line: ChosenLine, derivation: Derivation) -> ChosenLine:

@@ -15,13 +15,18 @@ from symcomm.printing.forms import inline
 from symcomm.printing.quantities import amounts, said, short
 from symcomm.units import Quantity
 
-_NUMBER = re.compile(r"[-+−]?\d[\d\s]*(\.\d+)?(\s?%)?")
+NUMBER = re.compile(r"[-+−]?\d[\d\s]*(\.\d+)?(\s?%)?")
 _LONG = re.compile(r"\d{5,40}")
 
 
 @dataclass(frozen=True)
 class Short(Quantity):
     """A quantity that a cell says in one way: with a prefix, exact where it can be."""
+
+    @staticmethod
+    def of(quantity: Quantity) -> Short:
+        """The same amount, said in one way."""
+        return Short(quantity.value, quantity.unit)
 
 
 def cell_maths(dialect: DialectName, cell: object, notation: Notation | None = None) -> str | None:
@@ -72,7 +77,7 @@ def to_the_right(exhibit: Exhibit) -> tuple[bool, ...]:
             return True
         if isinstance(cell, Quantity):
             return len(_ways("text", cell)) == 1
-        return isinstance(cell, str) and (not cell or _NUMBER.fullmatch(cell) is not None)
+        return isinstance(cell, str) and (not cell or NUMBER.fullmatch(cell) is not None)
 
     columns = list(zip(*exhibit.rows, strict=True)) or [()] * len(exhibit.columns)
     return tuple(bool(any(column)) and all(number(cell) for cell in column) for column in columns)

@@ -18,7 +18,7 @@ from symcomm.errors import SymcommError
 from symcomm.exam.asking import Asking, worth
 from symcomm.exam.changes import Attempt, same_names
 from symcomm.exam.mistakes import Misconception
-from symcomm.exam.numbers import number_of
+from symcomm.exam.numbers import FormNumber, number_of
 from symcomm.exam.points import NoNumberError, Probe, Residues, points
 from symcomm.exam.reading.formula import AnswerReader
 from symcomm.form import Form
@@ -54,9 +54,14 @@ class Wrong:
         """The wrong expression."""
         return worth(self.form)
 
+    @cached_property
+    def number(self) -> FormNumber:
+        """Its number at given values; None where a number is missing or there is none."""
+        return FormNumber(self.form)
+
     def at(self, values: Mapping[str, Fraction]) -> Quantity | None:
-        """Its number; None where a number is missing or there is none."""
-        number = number_of(self.form, values)
+        """Its number with its unit."""
+        number = self.number.at(values)
         return None if number is None else Quantity(number, self.unit)
 
 

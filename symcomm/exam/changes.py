@@ -7,7 +7,7 @@ answer that was derived; no formula is ever given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
@@ -261,6 +261,7 @@ class PerRank(Change):
             for size in range(1, len(divided) + 1):
                 for some in combinations(divided, size):
                     yield draft.put(_inside(draft.form, lambda f, some=some: product(*(syms[n] for n in some), f)))  # type: ignore[misc]
+                    yield draft.put(_undivided(draft.form, {syms[n] for n in some}))
         elif self.turned:
             for name in ranks:
                 twice = (syms[name], syms[name]) if name in divided else (syms[name],)
@@ -269,6 +270,19 @@ class PerRank(Change):
             for name in ranks:
                 if name not in divided:
                     yield draft.put(_inside(draft.form, lambda f, name=name: Ratio(f, syms[name])))  # type: ignore[misc]
+
+
+def _undivided(form: Form, by: Set[Form]) -> Form:
+    """A form without the division by some symbols where it stands: in one term of a sum alone."""
+
+    def left_out(f: Form) -> Form | None:
+        if not isinstance(f, Ratio):
+            return None
+        below = f.bottom.factors if isinstance(f.bottom, Product) else (f.bottom,)
+        kept = [_undivided(one, by) for one in below if one not in by]
+        return Ratio(_undivided(f.top, by), product(*kept)) if kept else _undivided(f.top, by)
+
+    return _mapped(form, left_out)
 
 
 def _divisors(form: Form) -> set[str]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from fractions import Fraction
 
 from symcomm.errors import DocumentError
+from symcomm.exam.candidates import Wrong
 from symcomm.exam.key import Key
 from symcomm.problems.problem import Ask
 from symcomm.problems.randomness import Stream
 from symcomm.render.document import Answer
-from symcomm.units import Quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from symcomm.units import ONE, Quantity, decimal_text, group
 
 
 @dataclass(frozen=True)
@@ -35,48 +34,83 @@ class DrawAgainError(DocumentError):
     """A drawn paper that breaks a bound, or has too few wrong answers that differ; another one is drawn."""
 
 
+_FAR = 100  # times larger or smaller than the right number: what is further off, nobody believes
+_EXACT = 10**15  # a whole number below it is written with all of its digits
+
+
 def choices_of(key: Key, answer: Answer, ask: Ask, stream: Stream) -> tuple[OfferedAnswer, ...]:
     """The options of a question in a random order, one of them right; no two are equal, or read alike.
 
-    The wrong ones are what common mistakes and other conventions come to at the numbers of the paper. Raises
-    ``DrawAgainError`` where there are too few of them.
+    The wrong ones are what common mistakes come to at the numbers of the paper, then other conventions and pairs of
+    mistakes, then other numbers of the same mistakes and numbers that are further off, at last those that nobody would
+    believe. All are written in the unit of the right one. Raises ``DrawAgainError`` where there are too few.
     """
     right = answer.quantity
     if right is None:
         raise DocumentError("a question without a number has no options", ask.span, "leave choices out")
     values = dict(key.given)
-    wrong: dict[object, OfferedAnswer] = {}
-    for one in stream.shuffled((*key.mistakes, *key.conventions)):
-        found = one.at(values)
-        if found is None or found.unit != right.unit or found.value == right.value or found.value <= 0:
-            continue
-        wrong.setdefault(found.value, OfferedAnswer("", found, one.names, one.says))
-    single = sorted(wrong.values(), key=lambda choice: len(choice.names))  # mistakes alone before pairs
-    picked: list[OfferedAnswer] = []
-    for choice in single:
-        if len(picked) + 1 < ask.exam.choices and _distinct([right, *(c.quantity for c in picked), choice.quantity]):
-            picked.append(choice)
-    if len(picked) + 1 < ask.exam.choices:
-        said = f"{ask.exam.choices} options need {ask.exam.choices - 1} wrong answers, and there are {len(picked)}"
+    unit = ask.answer.unit or _unit_of(right)
+    picked: list[OfferedAnswer] = [OfferedAnswer(option_text(right, unit), right)]
+    for wrongs, far, again in (
+        (key.mistakes, _FAR, False), (key.conventions, _FAR, False), ((), _FAR, False), (key.mistakes, _FAR**2, True),
+        (key.mistakes, 0, True),
+    ):  # fmt: skip
+        for one in stream.shuffled(wrongs or key.candidates.pairs if len(picked) < ask.exam.choices else ()):
+            found = one.at(values)
+            known = not again and any(one.names == other.names for other in picked)
+            if len(picked) < ask.exam.choices and found is not None and not known:
+                made = OfferedAnswer(option_text(found, unit), found, one.names, one.says)
+                if _is_plausible(one, found, right, far) and not any(_reads_alike(made, other) for other in picked):
+                    picked.append(made)
+    if len(picked) < ask.exam.choices:
+        said = f"{ask.exam.choices} options need {ask.exam.choices - 1} wrong answers, and there are {len(picked) - 1}"
         raise DrawAgainError(said, ask.section.span_of("choices"), "fewer choices")
-    every = [OfferedAnswer("", right), *picked]
-    texts = _texts([choice.quantity for choice in every])
-    return stream.shuffled(OfferedAnswer(t, c.quantity, c.names, c.says) for t, c in zip(texts, every, strict=True))
+    return stream.shuffled(picked)
 
 
-def _texts(quantities: Iterable[Quantity]) -> list[str]:
-    return [option_text(quantity) for quantity in quantities]
+def _reads_alike(one: OfferedAnswer, other: OfferedAnswer) -> bool:
+    """Whether two options could be taken for one another: the same text, or rounded numbers within a hundredth."""
+    a, b = one.quantity.value, other.quantity.value
+    rounded = a.denominator != 1 or b.denominator != 1 or "." in one.text + other.text
+    return one.text == other.text or (rounded and abs(a - b) * 100 < max(a, b))
 
 
-def _distinct(quantities: list[Quantity]) -> bool:
-    return len({*_texts(quantities)}) == len(quantities)
+def _is_plausible(wrong: Wrong, found: Quantity, right: Quantity, far: int) -> bool:
+    """Whether somebody could take a wrong number for the right one.
 
-
-def option_text(quantity: Quantity) -> str:
-    """How an option is written: in the unit that needs fewest digits.
-
-    >>> option_text(Quantity.parse("12 GiB")), option_text(Quantity.parse("0.32 s"))
-    ('12 GiB', '0.32 s')
+    A share of a whole stays below one, what has a unit is not upside down, a confused prefix is that of the number, and
+    the two are within a factor ``far``; where that is 0, every number will do.
     """
-    ways = [text for relation, text in quantity.lines() if relation != "≈"] or [quantity.reading]
-    return min(ways, key=lambda text: (len(text.replace(" ", "")), text))
+    if found.unit != right.unit or found.value <= 0 or right.value <= 0 or not far:
+        return not far and found.unit == right.unit and found.value > 0
+    ratio = found.value / right.value
+    natural = 0
+    while right.value >= 1000 ** (natural + 1):
+        natural += 1
+    return (
+        ratio != 1 and Fraction(1, far) <= ratio <= far
+        and (right.unit != ONE or right.value >= 1 or found.value < 1)
+        and (right.unit == ONE or found.value * right.value != 1)
+        and wrong.prefix in (0, natural)
+    )  # fmt: skip
+
+
+def _unit_of(quantity: Quantity) -> str:
+    """The unit, with its prefix, in which a number needs fewest digits."""
+    ways = [text for relation, text in quantity.lines() if relation != "≈"]
+    if len(ways) < 2 and len(ways[0]) > 12:  # an exact number that nobody writes
+        ways = [quantity.reading]
+    best = min(ways, key=lambda text: (len(text.replace(" ", "")), text))
+    return re.sub(r"^[-\d\s./]+", "", best)
+
+
+def option_text(quantity: Quantity, unit: str) -> str:
+    """How an option is written in a unit: whole numbers exactly, others with four digits.
+
+    >>> option_text(Quantity.parse("12 GiB"), "GiB"), option_text(Quantity.parse("12 GB"), "GiB")
+    ('12 GiB', '11.18 GiB')
+    """
+    value = quantity.value / (Quantity.parse(f"1 {unit}").value if unit else 1)
+    whole = value.denominator == 1 and value < _EXACT
+    number = group(str(value)) if whole else decimal_text(value, 4)
+    return f"{number} {unit}".rstrip()

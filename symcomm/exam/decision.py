@@ -2,12 +2,13 @@
 
 Residues at random points decide formulas of sums, products and whole powers, one way and the other. Where roots,
 rounding or logarithms are in it, equal residues are still equal formulas; different ones are held against real numbers,
-and what is equal there has to be proved by cases (``identity``), or is undecided.
+which certified intervals have to tell apart; what is equal there has to be proved by cases (``identity``), or is
+undecided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.errors import SymcommError
 from symcomm.exam.candidates import AnswerKey, Wrong, residues
-from symcomm.exam.numbers import number_of
+from symcomm.exam.deadline import TimeUpError, deadline
+from symcomm.exam.numbers import are_apart, is_exact, number_of
 from symcomm.exam.points import NoNumberError, Probe, Residues, is_rational, points, real_points
 from symcomm.exam.reading.formula import Side, degree
 from symcomm.exam.reading.measures import counts
@@ -32,16 +34,21 @@ if TYPE_CHECKING:
 _SYMPY_NODES = 200  # of a formula that is proved by cases, and the highest power in it
 _SYMPY_DEGREE = 20
 _EXACT = Fraction(1, 10**30)
+SECONDS = 2.0  # that the answer itself may take, at each of the places where its size decides
+_TIME_UP = "a person has to look at this: it takes too long to decide"
 
 
 def decide(answer: str, key: AnswerKey) -> Verdict:
     """The verdict on an answer, decided anew."""
     try:
-        parts = key.reader.read(answer)
+        with deadline(SECONDS):
+            parts = key.reader.read(answer)
     except UnreadError as why:
         return Verdict("refused" if why.refused else "unreadable", hint=why.hint)
     except RecursionError:
         return Verdict("refused", hint="the formula is nested too deep")
+    except TimeUpError:
+        return Verdict("undecided", hint=_TIME_UP)
     read = " = ".join(_shown(part, key) for part in parts)
     found = Verdict("right", read)
     for part in parts:
@@ -49,6 +56,8 @@ def decide(answer: str, key: AnswerKey) -> Verdict:
             found = _Decision(part, key, read).verdict()
         except NoNumberError as why:
             return Verdict("unreadable", read, hint=str(why))
+        except TimeUpError:
+            return Verdict("undecided", read, hint=_TIME_UP)
         if not found.right:
             break
     supposed = dict.fromkeys(note for part in parts for note in part.supposed)
@@ -127,7 +136,8 @@ class _Decision:
     def _number(self) -> Verdict:
         part, key = self.part, self.key
         right = key.number
-        number = number_of(part.form, {})
+        with deadline(SECONDS):
+            number = number_of(part.form, {})
         if number is None:
             _raise(part.form)
             return Verdict("unreadable", self.read, hint="this is no real number")
@@ -168,7 +178,7 @@ class _Decision:
         """The number of a known answer."""
         cached: dict[int, Fraction | None] = self.key.__dict__.setdefault("_worths", {})
         if id(wrong) not in cached:
-            cached[id(wrong)] = number_of(wrong.form, self.key.values)
+            cached[id(wrong)] = wrong.number.at(self.key.values)
         return cached[id(wrong)]
 
     def _says(self, literal: Literal | None, number: Fraction, worth: Fraction) -> bool:
@@ -194,19 +204,22 @@ class _Decision:
 
     def _formula(self) -> Verdict:
         key, part = self.key, self.part
-        form = part.form if part.unit is None or part.scale == 1 else forms.product(forms.num(part.scale), part.form)
+        form = _with_whole_logarithms(part.form)
+        form = form if part.unit is None or part.scale == 1 else forms.product(forms.num(part.scale), form)
         free = self._views(None)
         views = [*free]
         if any(name not in part.names for name in key.values):
             views += self._views(part.names)
-        mine = [_at(form, view.points) for view in views]
+        with deadline(SECONDS):
+            mine = [_at(form, view.points) for view in views]
         if any(at is not None and at == view.right for at, view in zip(mine, views, strict=True)):
             return Verdict("right", self.read)
         if part.slack and self._near(form):
             return Verdict("right", self.read)
         undecided = False
-        if not (is_rational(form) and key.__dict__.setdefault("_rational", is_rational(key.candidates.right))):
-            same = self._really(form)
+        if not self._is_rational(form):
+            with deadline(SECONDS):
+                same = self._really(form)
             if same:
                 return Verdict("right", self.read)
             undecided = same is None
@@ -220,7 +233,8 @@ class _Decision:
             return Verdict(
                 "undecided", self.read, hint="a person has to look at this: it is equal at all numbers tried"
             )
-        return self._unequal(form)
+        with deadline(SECONDS):
+            return self._unequal(form)
 
     def _views(self, used: frozenset[str] | None) -> list[_Table]:
         cached: dict[frozenset[str] | None, list[_Table]] = self.key.__dict__.setdefault("_views", {})
@@ -263,13 +277,26 @@ class _Decision:
                 if mine is None:
                     continue
                 seen = True
-                if abs(mine - right) > _EXACT * max(abs(right), Fraction(1)):
+                if self._differ(form, mine, right, point):
                     break
             else:
                 if not seen:
                     continue
                 return self._proved(form, used)
         return False
+
+    def _is_rational(self, form: Form) -> bool:
+        """Whether an answer and the key are sums, products and whole powers."""
+        right = self.key.candidates.right
+        return is_rational(form) and bool(self.key.__dict__.setdefault("_rational", is_rational(right)))
+
+    def _differ(self, form: Form, mine: Fraction, right: Fraction, point: Mapping[str, Fraction]) -> bool:
+        """Whether an answer and the key have other numbers for certain."""
+        if is_exact(form, point) and is_exact(self.key.candidates.right, point):
+            return mine != right
+        if abs(mine - right) <= _EXACT * max(abs(right), Fraction(1)):
+            return False
+        return are_apart(form, self.key.candidates.right, point)
 
     def _proved(self, form: Form, used: frozenset[str]) -> bool | None:
         if (
@@ -333,7 +360,7 @@ class _Decision:
         for point, known in tried:
             right = number_of(key.candidates.right, point) if known is None else known
             mine = number_of(form, point)
-            if right is not None and mine is not None and mine != right:
+            if right is not None and mine is not None and self._differ(form, mine, right, point):
                 hint = (
                     ""
                     if known is None or key.number is None
@@ -343,6 +370,16 @@ class _Decision:
                 return Verdict("different", self.read, hint=hint, counterexample=self._counter(
                     values, Quantity(mine, key.unit), Quantity(right, key.unit)))  # fmt: skip
         return Verdict("different", self.read)
+
+
+def _with_whole_logarithms(form: Form) -> Form:
+    """The formula with logarithms of powers of their base as whole numbers: log_2(4) is 2."""
+    if isinstance(form, forms.Logarithm) and form.base > 1 and isinstance(form.inside, forms.Num):
+        number, power = form.inside.number, 0
+        while number > 1 and (number / form.base).denominator == 1:
+            number, power = number / form.base, power + 1
+        return forms.num(Fraction(power)) if number == 1 else form
+    return form.mapped(_with_whole_logarithms)
 
 
 def _float(number: Fraction) -> float:

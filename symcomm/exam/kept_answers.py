@@ -7,6 +7,7 @@ every paper is derived by itself. ``same_pages`` says that both also read alike,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -26,7 +27,7 @@ from symcomm.problems.solve import answer_of, known_of, load_block, used
 from symcomm.render.document import Answer, Given
 from symcomm.units import Quantity
 
-_AGREED = 3  # papers on which both ways have to agree before one of them is enough
+_AGREED = 3  # papers on which both ways agree before one is enough: of a question; for pages, of each of its choices
 _KEPT = 20_000  # answers and models that are kept
 _LOADED = 100  # blocks of the latest papers whose models are kept with their numbers
 
@@ -52,6 +53,7 @@ class KeptAnswers:
         self._models: dict[Hashable, Model] = {}
         self._loaded: dict[int, tuple[ModelBlock, Model]] = {}
         self._entries: dict[Hashable, _Entry] = {}
+        self._agreed: Counter[Hashable] = Counter()  # how often both ways were the same, by question
         self._derived: dict[Hashable, Answer] = {}
         self._keys: dict[Hashable, Key] = {}
         self._formulas: dict[int, tuple[Derivation, str]] = {}
@@ -68,10 +70,13 @@ class KeptAnswers:
         entry = self._entries.get((about, options))
         if entry is None:
             entry = self._entries[about, options] = _Entry(self._symbolic(problem, ask, {n.option for n in numbers}))
-        if entry.symbolic is None or (pages and not entry.same_pages) or entry.agreed < _AGREED:
+        question = ask.exam.id or about
+        agreed = entry.agreed >= (_AGREED if pages else 1) and self._agreed[question] >= _AGREED
+        if entry.symbolic is None or (pages and not entry.same_pages) or not agreed:
             fresh = self._fresh(problem, ask, known, about)
-            if entry.symbolic is not None and entry.agreed < _AGREED:
+            if entry.symbolic is not None and not agreed:
                 self._compare(entry, fresh, known, numbers)
+                self._agreed[question] += 1
             if entry.symbolic is None or not entry.whole or (pages and not entry.same_pages):
                 return fresh  # else the formula of every paper is the same one, whichever is made first
         return _refilled(entry, entry.symbolic, ask, known, numbers, pages)

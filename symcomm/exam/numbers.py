@@ -1,12 +1,18 @@
-"""The real number of a form: exact where it is rational and not too long, else to 50 digits; SymPy is never asked."""
+"""The real number of a form: exact where it is rational and not too long, else to 50 digits; SymPy is never asked.
+
+Digits can cancel, so that two formulas differ only where intervals that hold the numbers for certain do not meet.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from symcomm import form as forms
+from symcomm.collected import Collected, collect
 from symcomm.errors import IrrationalError, SymcommError
 from symcomm.form import (
     Ceiling,
@@ -27,8 +33,11 @@ from symcomm.form import (
 if TYPE_CHECKING:
     from mpmath import MPContext
 
+_DIGITS = 50
+_MORE_DIGITS = 500  # where the intervals of 50 digits are too wide
 _BITS = 60_000  # of an exact number
 _EXPONENT = 40_000  # of two, in a number to 50 digits
+_USUAL = 128  # bits of a given number, as sizes, rates and times have them at most
 
 
 def number_of(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
@@ -47,6 +56,58 @@ def number_of(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
     return _near(form, values)
 
 
+@dataclass(frozen=True)
+class FormNumber:
+    """A form whose number is wanted at many values: collected once, so that each is a few products of whole numbers.
+
+    >>> FormNumber(Ratio(Sym("a"), Sym("b"))).at({"a": Fraction(3), "b": Fraction(2)})
+    Fraction(3, 2)
+    """
+
+    form: Form
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names in it, in order."""
+        return forms.names(self.form)
+
+    @cached_property
+    def _collected(self) -> Collected | None:
+        try:
+            if _bits(self.form, dict.fromkeys(self.names, Fraction(1 << _USUAL))) < _BITS:
+                return collect([("=", self.form)], ("=",))
+        except (SymcommError, TypeError, ArithmeticError):
+            pass
+        return None
+
+    def at(self, values: Mapping[str, Fraction]) -> Fraction | None:
+        """What ``number_of`` gives, faster where all numbers are positive and of usual length."""
+        collected, names = self._collected, self.names
+        if collected is not None and all(name in values and _is_usual(values[name]) for name in names):
+            try:
+                return collected.at(values)["="]
+            except SymcommError:  # an irrational number, or none
+                pass
+        return number_of(self.form, values)
+
+
+def _is_usual(number: Fraction) -> bool:
+    top = number.numerator
+    return top > 0 and top.bit_length() + number.denominator.bit_length() <= _USUAL
+
+
+def is_exact(form: Form, values: Mapping[str, Fraction]) -> bool:
+    """Whether ``number_of`` works a form out exactly: nothing irrational is in it, and it is not too long."""
+    if any(isinstance(piece, (Root, Logarithm)) or (isinstance(piece, Power) and not _is_whole(piece.exponent))
+           for piece in forms.walk(form)):  # fmt: skip
+        return False
+    return _bits(form, values) < _BITS
+
+
+def _is_whole(exponent: Form) -> bool:
+    return isinstance(exponent, Num) and exponent.number.denominator == 1
+
+
 def _bits(form: Form, values: Mapping[str, Fraction]) -> float:
     """A bound of the digits of two that the exact number takes, above and below."""
     match form:
@@ -62,11 +123,18 @@ def _bits(form: Form, values: Mapping[str, Fraction]) -> float:
     return 1.0 + sum(_bits(part, values) for part in form.parts)
 
 
-def _near(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
+@lru_cache(maxsize=1)
+def _digits() -> MPContext:
+    """Arithmetic with 50 digits, which nobody else changes."""
     from mpmath import MPContext
 
     context = MPContext()
-    context.dps = 50
+    context.dps = _DIGITS
+    return context
+
+
+def _near(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
+    context = _digits()
     try:
         found = _Near(context, values).go(form)
     except (ArithmeticError, ValueError, TypeError, KeyError, SymcommError):
@@ -79,6 +147,28 @@ def _near(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
     whole, power = Fraction(int(mantissa)), int(exponent)
     size = whole * Fraction(1 << power) if power >= 0 else whole / Fraction(1 << -power)
     return -size if sign else size
+
+
+def are_apart(one: Form, other: Form, values: Mapping[str, Fraction]) -> bool:
+    """Whether two forms have different numbers for certain; where that cannot be told, they may be equal.
+
+    >>> two = Product((Root(Num(Fraction(2))), Root(Num(Fraction(2)))))
+    >>> are_apart(two, Num(Fraction(2)), {}), are_apart(two, Num(Fraction(2) + Fraction(1, 10**60)), {})
+    (False, True)
+    """
+    from mpmath.ctx_iv import MPIntervalContext
+
+    for digits in (_DIGITS, _MORE_DIGITS):
+        context = MPIntervalContext()
+        context.dps = digits
+        try:
+            certain = _Certain(context, values)
+            found = certain.go(one) - certain.go(other)
+        except (ArithmeticError, ValueError, TypeError, KeyError, SymcommError):
+            return False
+        if (found.a > 0) is True or (found.b < 0) is True:
+            return True
+    return False
 
 
 class _Near:
@@ -130,3 +220,59 @@ class _Near:
         if base and abs(exponent) * abs(mp.log(abs(base), 2)) > _EXPONENT:
             raise ValueError("too large")
         return base**exponent
+
+
+class _Certain(_Near):
+    """Works a form out in intervals that hold its number; raises ``ValueError`` where none is known."""
+
+    def go(self, form: Form) -> Any:
+        mp, go = self.mp, self.go
+        match form:
+            case Total(terms):
+                return sum((go(t) for t in terms), mp.mpf(0))
+            case Product(factors):
+                found = mp.mpf(1)
+                for f in factors:
+                    found = found * go(f)
+                return found
+            case Ceiling(inside):
+                return -self._floor(-go(inside))
+            case Floor(inside):
+                return self._floor(go(inside))
+            case Largest(choices) | Smallest(choices):
+                every = [go(c) for c in choices]
+                pick = max if isinstance(form, Largest) else min
+                return mp.mpf([pick(c.a for c in every).a, pick(c.b for c in every).b])
+            case Root(inside):
+                return mp.sqrt(self._from_zero(go(inside)))
+            case Logarithm(inside, base):
+                worth = go(inside)
+                if not worth.a > 0:
+                    raise ValueError("no logarithm")
+                return mp.log(worth) / mp.log(mp.mpf(base)) if base else mp.log(worth)
+        return super().go(form)
+
+    def _floor(self, inside: Any) -> Any:
+        from mpmath import mpf, workprec
+        from mpmath.libmp import mpf_floor
+
+        with workprec(self.mp.prec):
+            low, high = (mpf(mpf_floor(end)) for end in inside._mpi_)
+        return self.mp.mpf([low, high])
+
+    def _from_zero(self, inside: Any) -> Any:
+        """An interval without what lies below zero, where a real root has nothing."""
+        if inside.b < 0:
+            raise ValueError("not a real number")
+        return inside if inside.a >= 0 else self.mp.mpf([0, inside.b])
+
+    def power(self, base: Any, exponent: Any) -> Any:
+        whole = exponent.a == exponent.b and self._floor(exponent).a == exponent.a
+        size = abs(base).b
+        if size > 0 and abs(exponent).b * abs(self.mp.log(size)).b > _EXPONENT:
+            raise ValueError("too large")
+        if whole is True:
+            return base ** int(exponent.a)
+        if not base.a > 0:
+            raise ValueError("a root of what may be negative")
+        return self.mp.exp(exponent * self.mp.log(base))

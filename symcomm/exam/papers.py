@@ -63,6 +63,20 @@ class Paper:
     parts: tuple[PaperPart, ...] = field(repr=False)
     signature: tuple[object, ...] = field(repr=False)
 
+    @property
+    def settled(self) -> Settled:
+        """Which paper it is, in few words."""
+        return Settled(self.student, self.attempt, hashlib.sha256(repr(self.signature).encode()).hexdigest())
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Which paper a student has: the attempt, and one word for what makes it differ from others."""
+
+    student: Student
+    attempt: int
+    signature: str
+
 
 @dataclass(frozen=True)
 class _QuestionGroup:
@@ -90,22 +104,32 @@ class Exam:
         """The problem with the values of an example."""
         return self.template.problem()
 
-    def settle(self, students: Sequence[Student], found: Mapping[str, Paper] | None = None) -> tuple[Paper, ...]:
+    def settle(self, students: Sequence[Student]) -> tuple[Paper, ...]:
         """A paper for each student, no two alike.
 
-        ``found`` are first papers that were made elsewhere, by the students' ids. Raises ``DocumentError`` with the
-        number of different papers where these are fewer than the students, unless the document says that they may be.
+        Raises ``DocumentError`` with the number of different papers where these are fewer than the students, unless
+        the document says that they may be.
         """
         self.check_space(len(students))
-        taken: dict[tuple[object, ...], str] = {}
-        made: dict[str, Paper] = {}
-        for student in sorted(students, key=lambda s: s.id):  # whatever the order of the roster
-            paper = (found or {}).get(student.id) or self.paper(student)
+        first = [self.paper(student) for student in students]
+        chosen = self.settled([paper.settled for paper in first])
+        return tuple(
+            paper if paper.attempt == one.attempt else self.exactly(one.student, one.attempt)
+            for paper, one in zip(first, chosen, strict=True)
+        )
+
+    def settled(self, first: Sequence[Settled]) -> tuple[Settled, ...]:
+        """The same where the first paper of each student is known."""
+        students = [paper.student for paper in first]
+        taken: dict[str, str] = {}
+        made: dict[str, Settled] = {}
+        for paper in sorted(first, key=lambda p: p.student.id):  # whatever the order of the roster
+            student = paper.student
             while not self.example.exam.alike and taken.get(paper.signature):
                 if paper.attempt >= ATTEMPTS * 10:
                     said = f"the draws give no paper of their own to {len(students):,} students: {len(taken):,} found"
                     raise DocumentError(said, hint="draw from more values, or say exam: {alike: yes}")
-                paper = self.paper(student, paper.attempt + 1)
+                paper = self.paper(student, paper.attempt + 1).settled
             taken[paper.signature] = student.id
             made[student.id] = paper
         return tuple(made[student.id] for student in students)

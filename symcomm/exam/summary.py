@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,12 +10,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from symcomm.errors import DocumentError, Span
 from symcomm.exam.papers import Paper, PaperPart
 from symcomm.exam.roster import csv_text, read_csv
 from symcomm.exam.rubric import Mark, points_text
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 MANY = 3  # students who gave the same unknown wrong answer, so that a person should look at it
 VERDICTS = (
@@ -78,6 +82,22 @@ class Grades:
     def points(self, student: str) -> Fraction:
         """All points of a student."""
         return sum((one.mark.points for one in self.by_student[student]), Fraction(0))
+
+    def frame(self, table: Literal["students", "questions", "look at"] = "students") -> DataFrame:
+        """A table for pandas: the points of each student, the summary of each question, or what has to be looked at.
+
+        Raises ``DocumentError`` where pandas is missing.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise DocumentError("pandas is missing: no table can be made", hint='pip install "symcomm[search]"') from (
+                error
+            )
+        written = {"students": grades_csv, "questions": summary_csv, "look at": look_csv}[table](self)
+        text = ("id", "name", "seat", "paper", "question", "answer", "students", "feedback", "mistakes", "says")
+        return pandas.read_csv(io.StringIO(written), dtype=dict.fromkeys(text, str), keep_default_na=False,
+                               na_values={"points": [""]})  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<Grades of {len(self.papers)} students, {len(self.graded)} answers>"

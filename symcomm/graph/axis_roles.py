@@ -154,6 +154,7 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
 def sequence_axes(graph: Graph) -> tuple[str, ...]:
     """The positions: an axis of the input that is neither a feature nor the batch.
 
+    Of a model with several streams, such as an encoder and a decoder, those of each that attends to itself.
     Raises ``StrategyError`` where there is none, or where two read equally well.
     """
     data, uses = data_tensor(graph), _uses(graph)
@@ -169,7 +170,9 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
     )
     found = next(filter(None, readings), [])
     if found:
-        return _chosen(graph, "sequence", found)
+        chosen, streams = _chosen(graph, "sequence", found), [q for q, k in graph.attention_pairs if q == k]
+        more = {*streams} - {*chosen} - {*uses.features} if {*chosen} & {*streams} else set()
+        return (*chosen, *sorted(more))
     raise StrategyError(
         f"{graph.name} has no sequence axis to cut: the axes of {bare(data.name)} are its batch and its features",
         hint=f"the positions are an axis of {bare(data.name)} of their own; say which: axes: {{L: sequence}}",

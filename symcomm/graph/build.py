@@ -61,7 +61,12 @@ def build(
         plain = builder(axes={label: role for label, role in axes.items() if label != batch}).graph(name, repeat)
         batched = frozenset(t.name for t in plain.tensors.values() if t.role != "weight")
         axes = {batch: "batch", **axes}
-    return builder(axes=axes, batch=batch, batched=batched).graph(name, repeat)
+    reader = builder(axes=axes, batch=batch, batched=batched)
+    graph = reader.graph(name, repeat)
+    found = frozenset(w.name for w in graph.weights)
+    if not any({t.name for t in chain[:2]} <= found and {t.name for t in chain} - found for chain in reader.chains):
+        return graph
+    return builder(axes=axes, batch=batch, batched=batched, known_weights=found).graph(name, repeat)
 
 
 @dataclass(kw_only=True)

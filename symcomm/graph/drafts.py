@@ -66,12 +66,16 @@ class DraftTensor:
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor as a formula sees it: which of its axes are families, and the order of the others."""
+    """A tensor as a formula sees it: which of its axes are families, and the order of the others.
+
+    A transposed vector is a ``row``.
+    """
 
     tensor: DraftTensor
     family: tuple[tuple[str, int], ...]
     places: tuple[int, ...]
     span: Span
+    row: bool = False
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -82,6 +86,15 @@ class Value:
         found: dict[int, Label] = {place: by_letter[letter] for letter, place in self.family}
         found.update(zip(self.places, by_dim, strict=True))
         return tuple(found[p] for p in range(len(self.tensor.dims)))
+
+
+def _single(dim: Dim) -> bool:
+    return bool(dim.root().size == 1)
+
+
+def _width(value: Value) -> tuple[int, int, int]:
+    """How many axes a value has, and how many of them are not of size 1."""
+    return len(value.dims), sum(not _single(d) for d in value.dims), len(value.family)
 
 
 @dataclass(eq=False)
@@ -309,6 +322,9 @@ class Drafts:
     def matmul(self, a: Value, b: Value, span: Span) -> Value:
         if not a.dims or not b.dims:
             raise ShapeError("a product with a scalar tensor", span)
+        if b.row and len(a.dims) == 1:
+            raise ShapeError(f"{a.tensor.name} {b.tensor.name}^T is an outer product of two vectors", span,
+                             "declare them as matrices, such as u [D, 1] and v [1, F]")  # fmt: skip
         of_a, la = self.fresh_labels(a)
         of_b, lb = self.fresh_labels(b)
         self.share_families(a, of_a, b, of_b)
@@ -346,8 +362,11 @@ class Drafts:
         )
 
     def align(self, values: Sequence[Value], span: Span) -> tuple[list[tuple[Label, ...]], list[Any], list[Any]]:
-        """The labels of operands that are combined point by point, aligned at the last axis."""
-        base = max(values, key=lambda v: (len(v.dims), len(v.family)))
+        """The labels of operands that are combined point by point, aligned at the last axis.
+
+        An operand is the same along an axis in which its own size is 1, and another's is not.
+        """
+        base = max(values, key=_width)
         of_base, lbase = self.fresh_labels(base)
         labels, pairs = [], [(base, of_base)]
         for value in values:
@@ -357,11 +376,23 @@ class Drafts:
             of_value, lv = self.fresh_labels(value)
             self.share_families(base, of_base, value, of_value)
             for n in range(1, len(value.dims) + 1):
+                if _single(value.dims[-n]) and not _single(base.dims[-n]):
+                    continue
                 lv[-n] = lbase[-n]
                 self.join(base.dims[-n], value.dims[-n], value.span, f"{base.tensor.name} and {value.tensor.name}")
             labels.append(value.labels(of_value, lv))
             pairs.append((value, of_value))
         return labels, self.letters_of(*pairs), list(zip(lbase, base.dims, strict=True))
+
+    def narrowed(
+        self, value: Value, labels: tuple[Label, ...], wanted: set[Label], span: Span
+    ) -> tuple[Value, tuple[Label, ...]]:
+        """A term without the axes of size 1 along which it is the same."""
+        if {*labels} <= wanted:
+            return value, labels
+        letters = [(letter, labels[place], value.tensor.dims[place]) for letter, place in value.family]
+        out = [(labels[p], value.tensor.dims[p]) for p in value.places if labels[p] in wanted]
+        return self.emit("contraction", (value,), (labels,), letters, out, span, view=True), self.ops[-1].output_labels
 
     def multiply(self, values: Sequence[Value], span: Span, **attributes: Any) -> Value:
         labels, letters, dims = self.align(values, span)
@@ -369,6 +400,9 @@ class Drafts:
 
     def add(self, values: Sequence[Value], signs: Sequence[int], span: Span) -> Value:
         labels, letters, dims = self.align(values, span)
+        wanted = {label for _, label, _ in letters} | {label for label, _ in dims}
+        terms = [self.narrowed(v, mine, wanted, span) for v, mine in zip(values, labels, strict=True)]
+        values, labels = [v for v, _ in terms], [mine for _, mine in terms]
         return self.emit("add", values, labels, letters, dims, span, signs=tuple(signs))
 
     def map(self, kind: str, value: Value, span: Span, *others: Value, **attributes: Any) -> Value:

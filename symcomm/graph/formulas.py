@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import sympy as sp
 
 from symcomm import form as forms
-from symcomm.errors import FormulaError, ShapeError, nearest
+from symcomm.errors import FormulaError, ShapeError, Span, nearest
 from symcomm.graph import ops as kinds
 from symcomm.graph.drafts import Drafts, DraftTensor, Value
 from symcomm.text import tree
 
 
+@dataclass
 class Reader(Drafts):
     """Reads formulas into ops; ``functions`` are what a function of a name gives, where that is no map."""
 
     functions: ClassVar[Mapping[str, Callable[[Any, tree.FunctionCall], Value]]] = {}
+    known_weights: frozenset[str] = field(default=frozenset(), kw_only=True)  # as a first reading found them
+    chains: list[tuple[DraftTensor, ...]] = field(default_factory=list, init=False)  # products of three and more
 
     def scalar(self, node: tree.Node) -> sp.Expr | None:
         """The worth of a formula without tensors, or None where a tensor is in it."""
@@ -59,15 +63,15 @@ class Reader(Drafts):
                 places = (*value.places[:-2], value.places[-1], value.places[-2])
                 return Value(value.tensor, value.family, places, node.span)
             case tree.Multiplication(factors=factors):
-                scale, result = sp.Integer(1), None
+                scale: sp.Expr = sp.Integer(1)
+                values: list[Value] = []
                 for factor in factors:
                     number = self.scalar(factor)
                     if number is not None:
                         scale *= number
-                        continue
-                    value = self.tensor(factor)
-                    result = value if result is None else self.matmul(result, value, node.span)
-                assert result is not None
+                    else:
+                        values.append(self.factor(factor))
+                result = self.product(values, node.span)
                 return result if scale == 1 else self.map("scale", result, node.span, scale=scale)
             case tree.Quotient(top=top, bottom=bottom):
                 number = self.scalar(bottom)
@@ -84,6 +88,35 @@ class Reader(Drafts):
             case tree.FunctionCall():
                 return self.call(node)
         raise FormulaError("this is not something a layer computes", node.span)
+
+    def factor(self, node: tree.Node) -> Value:
+        """A factor of a product; there a vector may stand as a row."""
+        if isinstance(node, tree.Transpose):
+            value = self.tensor(node.inside)
+            if len(value.places) == 1:
+                return replace(value, row=True)
+        return self.tensor(node)
+
+    def product(self, values: list[Value], span: Span) -> Value:
+        """The product of factors, from the data on: weights wait for the data that they work on.
+
+        ``W_2 W_1 x`` is two products with x and not one of two matrices, as ``x W_1 W_2`` is.
+        """
+        self.chains += [tuple(v.tensor for v in values)] if len(values) > 2 else []
+        start = next((n for n, v in enumerate(values) if not self.of_weights(v.tensor)), 0)
+        result = values[start]
+        for value in reversed(values[:start]):
+            result = self.matmul(value, result, span)
+        for value in values[start + 1 :]:
+            result = self.matmul(result, value, span)
+        return result
+
+    def of_weights(self, tensor: DraftTensor) -> bool:
+        """Whether a tensor is a weight, or made of weights alone."""
+        if tensor.name in self.known_weights:
+            return True
+        made = next((op for op in self.ops if op.output is tensor), None)
+        return made is not None and all(self.of_weights(one) for one in made.inputs)
 
     def call(self, node: tree.FunctionCall) -> Value:
         """What a function gives: a map by its record, any other function by its own."""

@@ -56,6 +56,14 @@ def _crossentropy(reader: Reader, node: tree.FunctionCall) -> Value:
     return reader.reduce(value, node.span, mean=True) if scalar else value
 
 
+def _max(reader: Reader, node: tree.FunctionCall) -> Value:
+    reader.expect(node, 2)
+    for one, other in (node.arguments, reversed(node.arguments)):
+        if reader.scalar(one) == 0:
+            return reader.map("relu", reader.tensor(other), node.span)
+    raise FormulaError("the larger one of two tensors", node.span, r"read is \max(0, x), which is relu(x)")
+
+
 def _rope(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     value = reader.tensor(node.arguments[0])
@@ -301,8 +309,9 @@ def _repeat(reader: Reader, node: tree.FunctionCall) -> Value:
 def _embed(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 2)
     indices, table = reader.tensor(node.arguments[0]), reader.tensor(node.arguments[1])
-    if len(table.dims) != 2:
-        raise ShapeError("an embedding table has two axes", node.arguments[1].span, "write W \\in R^{V \\times D}")
+    if len(table.dims) not in (1, 2):
+        raise ShapeError("an embedding table has two axes, or one", node.arguments[1].span,
+                         "write W \\in R^{V \\times D}")  # fmt: skip
     value = reader.matmul(reader.onehot(indices, table.dims[0], node.span), table, node.span)
     reader.ops[-1].attributes["lookup"] = True
     return value
@@ -449,6 +458,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "conv", ("conv", "convolution", "conv1d", "conv2d", "conv3d"), "slides a kernel over the last axes", _conv
     ),
+    Function("max", ("max",), "of 0 and a tensor: relu", _max),
     Function("mean", ("mean",), "the mean over all axes", _mean),
     Function("sum", ("sum",), "the sum over all axes", _sum),
     Function(

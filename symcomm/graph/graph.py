@@ -237,6 +237,15 @@ class Graph:
                         found.add(name)
         return frozenset(found)
 
+    def shared(self, region: Region) -> frozenset[str]:
+        """What every repetition of a region reads and none hands on, such as the result of an encoder: one tensor."""
+        if not region.times or not region.carried:
+            return frozenset()
+        mine = [op for op in self.ops if op.region == region.name and op.phase == "forward"]
+        known = {op.output for op in mine} | {into for _, into in region.carried}
+        read = {name for op in mine for name in op.inputs} - known
+        return frozenset(n for n in read if self.tensors[n].role in ("input", "activation"))
+
     def region(self, name: str) -> Graph:
         """One region as a graph of its own: what other regions make comes from outside.
 

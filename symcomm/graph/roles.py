@@ -245,11 +245,16 @@ class _Follower:
         return False
 
     def assign(self, name: str, reading: Reading) -> None:
-        """Passes a reading to all unknown tensors that one is made of; data, to those with an axis of the data."""
+        """Passes a reading to all unknown tensors that one is made of; data, to those with an axis of the data.
+
+        What has fewer of these axes than another one is read from that, in the next round: a gain of the other.
+        """
         graph, leaves = self.graph, self.leaves(name)
         if reading == "data" and len(leaves) > 1:
             has = [x for x in leaves if any(graph.axes[a].role or a in self.data_axes for a in graph.tensors[x].axes)]
             leaves = [x for x in has if not _named(x, _WEIGHTS)] or has
+            axes = {x: {*graph.tensors[x].axes} & self.data_axes for x in leaves}
+            leaves = [x for x in leaves if not any(axes[x] < axes[y] for y in leaves)]
         for leaf in leaves:
             self.tell(leaf, reading)
 

@@ -24,7 +24,7 @@ def show_slope(working: Working, slope: Terms) -> None:
     cost = working.cost
     unit = cost.unit / cost.x_unit
     first = cost.write(sp.Add(*(c * cost.x**e for e, c in slope)))
-    working.define("f'", first, unit, "differentiate", f"With respect to `{cost.over}`.")
+    working.define("f'", first, unit, "differentiate", f"The derivative with respect to `{cost.over}`.")
 
 
 def derivation(working: Working, found: Terms, runs: Monotonicity) -> Derivation:

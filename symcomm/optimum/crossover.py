@@ -6,13 +6,15 @@ by a scan of whole numbers or by bisection with fractions. No float takes part i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
+from symcomm.derivation.tables import Short
 from symcomm.errors import ValuesError
 from symcomm.form import Num
 from symcomm.optimum.cost import Formula, derived, used
@@ -23,6 +25,8 @@ from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
     from sympy import Expr
+
+_ENDS = (Fraction(1, 2**60), Fraction(2**60))  # between which is searched where no range is given
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ def _range(pair: Pair, between: tuple[object, object] | None) -> tuple[Fraction,
         counts = pair.whole and pair.over not in pair.units
         if counts:
             return Fraction(2), Fraction(4096)
-        return (Fraction(1) if pair.whole else Fraction(1, 2**60)), Fraction(2**60)
+        return (Fraction(1) if pair.whole else _ENDS[0]), _ENDS[1]
     low, high = (exact(v, f"a limit of {pair.over}", pair.units.get(pair.over, ONE)) for v in between)
     if not 0 < low < high:
         raise ValuesError(f"the range of {pair.over} from {low} to {high} is empty or not positive")
@@ -161,7 +165,11 @@ def _table(pair: Pair, crossings: Sequence[Crossing], less: Sequence[int], low: 
     names = {-1: pair.titles[0], 0: "equal", 1: pair.titles[1]}
     ends = [low, *(x for c in crossings for x in (c.low, c.high)), high]
     rows = tuple(
-        (Quantity(left, unit), Quantity(right, unit), names[side])
+        (
+            "any less" if left in _ENDS and left == low else Short(left, unit),  # where a search ends says nothing
+            "any more" if right in _ENDS and right == high else Short(right, unit),
+            names[side],
+        )
         for left, right, side in zip(ends[::2], ends[1::2], less, strict=True)
     )
     return Exhibit(f"Which is less, by {pair.over}", ("from", "to", "less"), rows)
@@ -211,22 +219,47 @@ def envelope(
         worth = [forms.evaluate(f, {**g, over: x}) for f, g in zip(written, given, strict=True)]
         return worth.index(min(worth))
 
+    cuts, unsure = {low, high}, set[tuple[Fraction, Fraction]]()
+    with patience(f"the search for the least over {over[:40]}", "give a narrower range (between)"):
+        for (a, first), (b, second) in combinations(zip(costs, written, strict=True), 2):
+            if over in {*forms.names(first), *forms.names(second)}:
+                two = Pair.of(a, b, over)
+                known = {name: value for name, value in two.given.items() if name != over}
+                met = changes(two.sign(known), two.numbers(known), two.variable, low, high, two.whole)
+                cuts |= {x for c in met.crossings for x in (c.low, c.high)}
+                unsure |= {*met.unsure}
+        for start, stop in unsure:
+            cuts |= _changes_seen(best, points(start, stop, pair.whole), pair.whole)
     found: list[CheapestInterval] = []
-    start, before, now = low, low, best(low)
-    for point in points(low, high, pair.whole)[1:]:
-        while best(point) != now:
-            here = now
+    step = 1 if pair.whole else 0
+    for left, right in pairwise(sorted(cuts)):  # between two cuts nothing changes places
+        inside = (left + right) / 2
+        inside = Fraction(inside.__floor__()) if pair.whole else inside
+        found += [CheapestInterval(left, left, best(left))] * step
+        found += [CheapestInterval(left + step, right - step, best(inside))] * (right - left > step)
+    found += [CheapestInterval(high, high, best(high))] * step
+    joined: list[CheapestInterval] = []
+    for one in found:
+        if joined and joined[-1].best == one.best:
+            joined[-1] = CheapestInterval(joined[-1].low, one.high, one.best)
+        else:
+            joined.append(one)
+    return tuple(joined)
 
-            def same(x: Fraction, here: int = here) -> int:
+
+def _changes_seen(best: Callable[[Fraction], int], tried: Sequence[Fraction], whole: bool) -> set[Fraction]:
+    """Where the best of several costs is seen to change between numbers that are tried."""
+    cuts: set[Fraction] = set()
+    for before, point in pairwise(tried):
+        while best(before) != best(point):
+
+            def same(x: Fraction, here: int = best(before)) -> int:
                 return 1 if best(x) == here else -1
 
-            end = bisect(same, before, point, 1, pair.whole)
-            found.append(CheapestInterval(start, end.low, now))
-            start = before = end.high
-            now = best(start)
-        before = point
-    found.append(CheapestInterval(start, high, now))
-    return tuple(found)
+            end = bisect(same, before, point, 1, whole)
+            cuts |= {end.low, end.high}
+            before = end.high
+    return cuts
 
 
 def _said(value: Fraction, unit: Unit) -> str:

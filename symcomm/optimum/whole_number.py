@@ -103,7 +103,9 @@ def _show_neighbours(working: Working) -> None:
     for k in range(max(1, n - 2), n + 3):
         said = "outside the range" if (low and k < low) or (high and k > high) else ""
         rows.append((str(k), working.at(k), "best" if k == n else said))
-    working.exhibits.append(Exhibit("The cost at neighbouring whole numbers", (cost.over, "cost", ""), tuple(rows)))
+    working.exhibits.append(
+        Exhibit("The cost at neighbouring whole numbers", (f"`{cost.over}`", "cost", ""), tuple(rows))
+    )
 
 
 def _shift(e: Expr, c: Expr, x: Expr, unit: Expr) -> Expr:

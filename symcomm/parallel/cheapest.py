@@ -281,7 +281,9 @@ class PlacementProblem:
         tensor, wish = self.graph.tensors[name], self.wanted[name].get(mesh, WHOLE)
         step = self.steps[self.made[name]] if name in self.made else None
         if step is None or (self.leaves(name) and tensor.axes):
-            return [wish]
+            # What the data do not cut has a gradient as a weight has it: each rank's part is summed where it is used.
+            summed = pending and wish == WHOLE and mesh in self.data and name in self.graph.crossing
+            return [PARTIAL] if summed and tensor.role == "gradient" else [wish]
         if step.reduces == "max":  # the largest of parts is no sum, so it never rests in parts
             return [*dict.fromkeys((wish, WHOLE))]
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"

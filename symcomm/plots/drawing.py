@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 
@@ -27,6 +28,7 @@ class Sketch:
     width: float
     height: float
     parts: list[str] = field(default_factory=list)
+    texts: dict[int, tuple[str, Callable[[str], str]]] = field(default_factory=dict, repr=False)
 
     def line(self, x: float, y: float, to_x: float, to_y: float, colour: str = LINE, *, arrow: bool = False,
              dashed: bool = False, wide: float = 1.0) -> None:  # fmt: skip
@@ -55,8 +57,15 @@ class Sketch:
         self, x: float, y: float, text: str, size: float = 9, colour: str = "#1b1b1b", anchor: str = "middle"
     ) -> None:
         """A line of text; what stands in backquotes is set as the name of a tensor or symbol."""
-        self.parts.append(f'<text x="{x:g}" y="{y:g}" font-family="{FONT}" font-size="{size:g}" fill="{colour}" '
-                          f'text-anchor="{anchor}">{_spans(text, size)}</text>')  # fmt: skip
+        self.texts[len(self.parts)] = (text, lambda said: (
+            f'<text x="{x:g}" y="{y:g}" font-family="{FONT}" font-size="{size:g}" fill="{colour}" '
+            f'text-anchor="{anchor}">{_spans(said, size)}</text>'))  # fmt: skip
+        self.parts.append(self.texts[len(self.parts)][1](text))
+
+    def said(self, say: Callable[[str], str]) -> Sketch:
+        """The same drawing with its words in another language."""
+        told = {at: write(say(text)) for at, (text, write) in self.texts.items()}
+        return Sketch(self.width, self.height, [told.get(at, part) for at, part in enumerate(self.parts)])
 
     def svg(self) -> bytes:
         """The picture."""

@@ -45,7 +45,9 @@ def written(made: Any, kind: str) -> bytes:
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     }[kind]
     out = BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "symcomm", "svg.fonttype": "path", "pdf.fonttype": 42}):
+    # A serif face as that of the page; what a plot left to the default is asked for when it is written.
+    with mpl.rc_context({"svg.hashsalt": "symcomm", "svg.fonttype": "path", "pdf.fonttype": 42,
+                         "font.sans-serif": ["STIXGeneral", "DejaVu Sans"], "mathtext.fontset": "stix"}):  # fmt: skip
         made.savefig(out, format=kind, dpi=160, metadata=metadata)
     return out.getvalue()
 

@@ -21,12 +21,13 @@ _TEX_SPECIAL = {
     "|": r"\textbar{}",
     "`": r"\textasciigrave{}",
     '"': r"\textquotedbl{}",
+    "\u00a0": "~",
 }
 
 
 def printable(text: str) -> str:
     """The text with control and formatting characters replaced: they can reorder or end a line unseen."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(c if c.isprintable() or c == "\u00a0" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def tex_text(text: str) -> str:

@@ -13,6 +13,10 @@ from symcomm.printing.forms import PRINTERS
 from symcomm.units import ONE, Quantity
 
 _QUANTITY = re.compile(r"(-?)(\d+(?:\s\d{3})*)(\.\d+)?(?:/(\d+(?:\s\d{3})*))?(?:·10\^(-?\d+))?(?: (.*))?")
+# What stands in the singular in a unit is counted in the plural: 8 elements, 18 links/GPU.
+_COUNTED = re.compile(
+    r"^(element|parameter|token|sample|layer|stage|step|word|link|message|iteration|GPU|SM|minute|hour|day|week)(?=$|/)"
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,12 @@ def said(quantity: Quantity) -> tuple[Said, ...]:
         minus, whole, decimals, below, exponent, unit = match.groups()
         groups = tuple(re.findall(r"\d+", whole))
         lower = tuple(re.findall(r"\d+", below or ""))
-        out.append(Said(relation, bool(minus), groups, decimals or "", lower, exponent or "", unit or ""))
+        if len(groups) > 5 and not decimals and not lower and not exponent:  # 5.76·10^23 rather than all its noughts
+            noughts = next(n for n, group in enumerate([*reversed(groups), "1"]) if group != "000")
+            groups, exponent = (groups[:-noughts], str(3 * noughts)) if noughts > 2 else (groups, exponent)
+        unit = unit or ""
+        unit = unit if text.startswith(("1 ", "-1 ")) else _COUNTED.sub(r"\1s", unit)
+        out.append(Said(relation, bool(minus), groups, decimals or "", lower, exponent or "", unit))
     return tuple(out)
 
 

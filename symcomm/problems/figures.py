@@ -262,6 +262,25 @@ def _sharded_timeline(request: Request) -> tuple[Any, str]:
     return sharded_timeline(_program(request))
 
 
+def _ring(request: Request) -> tuple[Any, str]:
+    from symcomm.plots.ring import ring
+
+    return ring(request.options.get("collective", "all-reduce"), request.size("ranks"))
+
+
+def _state_bars(request: Request) -> tuple[Any, str]:
+    """A bar a strategy, from three derivations each."""
+    from symcomm.plots.state_bars import state_bars
+
+    option = next(option for option in QUANTITIES["state_memory"].options if option.name == "strategy")
+    names = [part.strip() for part in request.options["strategies"].split(";") if part.strip()]
+    return state_bars({
+        name: [request.derive("state_memory", strategy=convert(name, option), of=of).at()
+               for of in ("weights", "gradients", "states")]
+        for name in names
+    })  # fmt: skip
+
+
 def _program(request: Request) -> Program:
     from symcomm.program.program import program
 
@@ -334,6 +353,12 @@ FIGURES: dict[str, Kind] = {
              (), ("strategy",), _parallel_block, "communication", ("strategy",)),
         Kind("sharded_timeline", "when weights are gathered and gradients reduced, beside computing",
              (), ("strategy",), _sharded_timeline, "communication", ("strategy",)),
+        Kind("ring", "a collective on a ring: what each rank holds before, between and after its rounds",
+             (Option("collective", "text", "all-reduce, reduce-scatter or all-gather", "all-reduce"),
+              Option("ranks", "size", "the number of ranks, or its symbol")), ("ranks",), _ring),
+        Kind("state_bars", "the weights, gradients and optimizer states of one rank, a bar a strategy",
+             (Option("strategies", "text", "strategies with semicolons between them: data(8); zero-1(8)"),),
+             ("strategies",), _state_bars, "state_memory", ("recipe", "frozen")),
         Kind("evaluation_trace", "the graph of an evaluation trace: a node a variable, an arrow an operand",
              (), ("formulas",), _trace, "evaluation_trace", ("formulas", "point", "outputs")),
         Kind("memory_timeline", "the memory of a training step, op by op and by kind, with its peak",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -288,6 +288,10 @@ class Template:
         return frozenset(number for number, part in enumerate(self.parts) if "{{" not in repr(part))
 
     @cached_property
+    def _kept(self) -> _KeptAsks:
+        return _KeptAsks()
+
+    @cached_property
     def _head(self) -> Section:
         """The front matter without what each paper draws."""
         entries = tuple(e for e in self.head.entries if e[0].text != "draw")
@@ -304,7 +308,7 @@ class Template:
         """
         if drawn is None:
             drawn = self.draws.draw("", "example")
-        reader = _Reader(self.file, self._head, drawn)
+        reader = _Reader(self.file, self._head, drawn, self._kept)
         for number, part in enumerate(self.parts):
             if number not in without:
                 reader.take(part, number not in self._closed)
@@ -331,6 +335,7 @@ def parse_template(text: str, file: str = "<text>") -> Template:
     return Template(file, head, parts, hashlib.sha256(text.encode()).hexdigest())
 
 
+_ASKS_KEPT = 20_000  # of a class and its draws that are not taken
 PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece, pieces.OnlyPiece)
 
 
@@ -361,10 +366,40 @@ def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
     return blocks.read(piece.yaml, piece.source, "this block")
 
 
+class _KeptAsks:
+    """Questions that were read, by what they depend on: papers of one document share most of them."""
+
+    def __init__(self) -> None:
+        self.asks: dict[Hashable, Ask] = {}
+        self._names: dict[int, tuple[Value, frozenset[str]]] = {}
+
+    def names(self, value: Value) -> frozenset[str]:
+        """The names of values that a block refers to."""
+        if id(value) not in self._names:
+            self._names[id(value)] = value, frozenset(_referred(value))
+        return self._names[id(value)][1]
+
+    def keep(self, about: Hashable, ask: Ask) -> None:
+        if len(self.asks) >= _ASKS_KEPT:
+            self.asks.clear()
+        self.asks[about] = ask
+
+
+def _referred(value: Value) -> Iterator[str]:
+    match value:
+        case Scalar(text, span) if "{{" in text:
+            yield from (one.name for one in references(text, span) if not one.topic)
+        case Listing(items):
+            yield from (name for item in items for name in _referred(item))
+        case Section(entries):
+            yield from (name for pair in entries for part in pair for name in _referred(part))
+
+
 class _Reader:
     """Reads the pieces of one file in order; a block may refer to the tables and models before it."""
 
-    def __init__(self, file: str, head: Section, drawn: Mapping[str, Told]) -> None:
+    def __init__(self, file: str, head: Section, drawn: Mapping[str, Told], kept: _KeptAsks) -> None:
+        self.kept = kept
         filled = blocks.filled(head, of_values(drawn, final=True))
         assert isinstance(filled, Section)
         self.file, self.head, self.drawn = file, filled, drawn
@@ -383,7 +418,7 @@ class _Reader:
     def take(self, piece: pieces.Piece | Value, refers: bool = True) -> None:
         """Adds one piece, in which the values known so far stand for its references, if it ``refers`` to any."""
         if isinstance(piece, (Scalar, Listing, Section)):
-            self.block(blocks.filled(piece, self.known()) if refers else piece)
+            self.entry(piece, refers)
             return
         final = isinstance(piece, pieces.TablePiece)
         match pieces.filled(piece, self.known(final)) if refers else piece:
@@ -451,6 +486,32 @@ class _Reader:
             return item
 
         return [told(item) for item in self.items]
+
+    def entry(self, value: Value, refers: bool) -> None:
+        """Adds what a block says; a question that was read with the same drawn values is not read again."""
+        names = self.kept.names(value) if refers else frozenset[str]()
+        if not names <= self.drawn.keys():  # it hangs on values that stand before it
+            self.block(blocks.filled(value, self.known()))
+        elif isinstance(value, Listing) and not any(isinstance(item, Listing) for item in value.items):
+            for item in value.items:
+                self.entry(item, refers)
+        elif not isinstance(value, Section) or "ask" not in value or {"figure", "mistake"} & {*value.keys}:
+            self.block(blocks.filled(value, self.known()) if names else value)
+        else:
+            about = value.span, tuple(self.drawn[name].text for name in sorted(names)), (*self.models,)
+            ask = self.kept.asks.get(about) if self.inside is None else None
+            if ask is not None:
+                self.given(ask.model, ask.given)
+                self.items.append(ask)
+                return
+            self.block(blocks.filled(value, self.known()) if names else value)
+            made = self.items[-1]
+            if isinstance(made, Ask) and made.divided_by is None:
+                self.kept.keep(about, made)
+
+    def given(self, model: str, given: tuple[Known, ...]) -> None:
+        """Raises ``ValuesError`` where numbers that a question gives contradict those of its model."""
+        merge(self.models[model].values if model else self.values, given)
 
     def block(self, value: Value) -> None:
         if isinstance(value, Listing):
@@ -635,7 +696,7 @@ class _Reader:
         except ValuesError as error:
             raise error.at(section.span_of("ask")) from None
         given = read_values(section, "given", blocks.quantity)
-        merge(self.values if not model else self.models[model].values, given)  # refuses contradictions
+        self.given(model, given)
         beside = self.printed_table(section)
         return Ask(
             name,

@@ -59,7 +59,9 @@ ElementDtype = Annotated[str, Reads("dtype"), Meaning("the number format of an e
 GradientDtype = Annotated[str, Reads("dtype"), Meaning("the number format in which gradients of weights are reduced")]
 OpName = Annotated[str, Meaning("only the row that computes this tensor")]
 RecipeName = Annotated[
-    str | Mapping[str, object], Reads("recipe"), OneOf(RECIPES, open=True),
+    str | Mapping[str, object],
+    Reads("recipe"),
+    OneOf(RECIPES, open=True),
     Meaning(
         "the bytes that are kept for each parameter: a recipe, or one of one's own such as 2+2+12 (weights, gradients, "
         "states) or weights=2, gradients=2, master=4, states=2"
@@ -74,7 +76,9 @@ Recomputation = Annotated[
 ]
 Every = Annotated[Whole, Meaning("the layers of a group that is computed again from its first input")]
 ScheduleName = Annotated[
-    str, Reads("schedule"), OneOf(schedule_names, open=True),
+    str,
+    Reads("schedule"),
+    OneOf(schedule_names, open=True),
     Meaning(f"the schedule of a pipeline, or the file of an order of one's own; {USUAL_SCHEDULE} where none is named"),
 ]
 StageNumber = Annotated[int | str, Meaning("the stage of a pipeline, the first one is 0; that one where none is named")]
@@ -92,7 +96,8 @@ Held = Annotated[
 Phase = Annotated[Literal["forward", "backward", "microbatch", "end_of_batch"], Meaning("what is timed")]
 MeshPhase = Annotated[Literal["forward", "backward", "training"], Meaning("what is timed")]
 Links = Annotated[
-    str | Mapping[str, object], Reads("links"),
+    str | Mapping[str, object],
+    Reads("links"),
     Meaning(
         "the links of mesh axes, such as tensor=600 GB/s, data=50 GB/s @ 5 us; tensor=2: so many of the network's; or "
         "node=8, inside=900 GB/s, between=50 GB/s"
@@ -159,13 +164,13 @@ class Measured(TypedDict, total=False):
 
     payload: Annotated[Amount, Meaning("the bytes of the full tensor, such as 64 MiB")]
     ranks: Annotated[Whole, Meaning("the number of ranks, or its symbol")]
+    bandwidth: Annotated[Amount, Meaning("the bandwidth of a link in one direction, such as 100 GB/s")]
 
 
 class CallNumbers(Measured, total=False):
     """The numbers of a call, and of the links it uses."""
 
     latency: Annotated[Amount, Meaning("the latency of a message, such as 20 us")]
-    bandwidth: Annotated[Amount, Meaning("the bandwidth of a link in one direction, such as 100 GB/s")]
     reduction: Annotated[Amount, Meaning("the bytes a rank adds per second, where additions are counted")]
     chunks: Annotated[Whole, Meaning("the chunks of a pipelined algorithm")]
     group: Annotated[Whole, Meaning("the ranks of a node, for the hierarchical algorithm")]
@@ -184,11 +189,7 @@ class ScheduleTimes(TypedDict, total=False):
         str, Meaning("the time of a forward of a chunk: 6 ms, a list for uneven stages, or a symbol; t_F unless said")
     ]
     input_gradient: Annotated[str, Meaning("the time of a gradient of the input, in the same way; t_B unless said")]
-    weight_gradient: Annotated[
-        str, Meaning("the time of a gradient of the weights, in the same way; t_W unless said")
-    ]
+    weight_gradient: Annotated[str, Meaning("the time of a gradient of the weights, in the same way; t_W unless said")]
     pair: Annotated[str, Meaning("the time of an overlapped forward and backward; the sum of both unless said")]
     hop: Annotated[str, Meaning("the latency between two ranks, or its symbol; none unless said")]
-    overhead: Annotated[
-        str, Meaning("a time that is added to each piece of work, or its symbol; none unless said")
-    ]
+    overhead: Annotated[str, Meaning("a time that is added to each piece of work, or its symbol; none unless said")]

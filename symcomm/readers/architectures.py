@@ -34,6 +34,8 @@ MEANINGS = {
     "N_moe": "number of layers with experts",
     "N_enc": "number of layers of the encoder",
     "N_dec": "number of layers of the decoder",
+    "L_enc": "sequence length of the encoder",
+    "L_dec": "sequence length of the decoder",
 }
 
 Keys = Mapping[str, str]
@@ -85,7 +87,7 @@ class Architecture:
     affine: Switch = Switch(True)  # norms have a scale
     parallel: Switch = Switch(False)
     one_norm: Switch = Switch(False)  # of the two branches of a parallel layer
-    positions: Literal["learned", "rotary"] = "rotary"
+    positions: Literal["learned", "rotary", "relative"] = "rotary"
     more_positions: int = 0  # rows of the table before the first position
     token_types: bool = False
     patches: bool = False
@@ -275,9 +277,9 @@ ARCHITECTURES: dict[str, Architecture] = {
             {"D": "d_model", "N_enc": "num_layers", "n_H": "num_heads", "H": "d_kv", "F": "d_ff", "V": "vocab_size",
              "n_bucket": "relative_attention_num_buckets"},
             {"ForConditionalGeneration": "causal", "Model": "none", "EncoderModel": "none"}, stacks="both",
-            gated=Switch(False, "is_gated_act"),
+            positions="relative", gated=Switch(False, "is_gated_act"),
             activation_key="dense_act_fn", activation="relu", grouped="", tied=True, rephrased=_t5,
-            drops=dict.fromkeys(("embedding", "attention", "mixed", "fed"), ("dropout_rate", 0.1)),
+            drops=dict.fromkeys(("embedding", "attention", "mixed", "inner", "fed", "last"), ("dropout_rate", 0.1)),
             source="arXiv 1910.10683",
         ),
     )

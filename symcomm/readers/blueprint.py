@@ -8,11 +8,13 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from symcomm.errors import SymcommError
-from symcomm.graph.regions import chain, joined, split
+from symcomm.graph.regions import Edge, chain, joined, split
 
 if TYPE_CHECKING:
     from symcomm.graph.graph import Graph
 
+# Weights that are one tensor, each as (part, weight).
+Ties = tuple[tuple[tuple[str, str], tuple[str, str]], ...]
 HEADER = "Computation\tInput\tOutput\n"
 
 
@@ -79,7 +81,8 @@ class Blueprint:
     ``meanings`` explains the symbols. ``notes`` say what was repaired or left out. ``flow`` is false where only the
     weights are known and not what feeds what. ``literal`` is the other reading of a damaged text. ``one_axis`` are
     sizes that mean one axis in all parts, such as the vocabulary. ``dtype`` is the number format that a configuration
-    says.
+    says. ``edges`` say what flows where, and ``ties`` which weights of different parts are one; without edges the parts
+    are a chain.
     """
 
     name: str
@@ -91,14 +94,16 @@ class Blueprint:
     literal: Blueprint | None = None
     one_axis: tuple[str, ...] = ()
     dtype: str = ""
+    edges: tuple[Edge, ...] = ()
+    ties: Ties = ()
 
     @cached_property
     def graph(self) -> Graph:
         """One graph of all parts, in the order in which they run; a part that the layers stand in becomes two."""
         before: list[Graph] = []
-        after: list[Graph] = []
         middle: list[Graph] = []
-        ties: list[tuple[tuple[str, str], tuple[str, str]]] = []
+        after: list[Graph] = []
+        ties = [*self.ties]
         for part in self.parts:
             made = replace(part.graph(), name=part.name)
             if not part.layers_before:
@@ -107,11 +112,11 @@ class Blueprint:
             first, last = split(made, part.layers_before)
             shared = {w.name for w in first.weights} & {w.name for w in last.weights}
             ties += [((first.name, name), (last.name, name)) for name in sorted(shared)]
-            before.append(first)
+            (middle if self.edges else before).append(first)  # first of a chain, wherever it is written
             if last.ops:
                 after.append(last)
         graphs = [*before, *middle, *after]
-        edges = chain(graphs) if self.flow else ()
+        edges = (self.edges or chain(graphs)) if self.flow else ()
         return joined(self.name, graphs, edges, ties=ties, one_axis=self.one_axis, notes=self.notes, flow=self.flow)
 
     def count(self) -> int | None:

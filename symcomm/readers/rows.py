@@ -5,6 +5,7 @@ A tensor's shape is written where the tensor is first mentioned and remembered f
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,6 +25,7 @@ class Rows:
 
     shapes: dict[str, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    length: str = "L"  # of this stream, where a model has several
 
     def add(self, computation: str, *inputs: str, to: str) -> None:
         """One row; an input without a shape has the one it had before."""
@@ -35,8 +37,8 @@ class Rows:
         name = one.split(" [")[0].split(" \\in")[0]
         if name == one:
             return self.shapes[name]
-        self.shapes[name] = one
-        return one
+        self.shapes[name] = re.sub(r"\bL\b", self.length, one)
+        return self.shapes[name]
 
     @property
     def text(self) -> str:
@@ -59,6 +61,11 @@ class Attention:
     width: str = "D"  # heads times head dimension
     narrow: str = "D"  # key/value heads times head dimension
     few: str = "n_{kv}"  # key/value heads, where they are fewer
+    memory: str = ""  # what keys and values are made of, where it is not the source
+    keys: str = "L"  # the length of that
+    positions: str = ""  # what is added to the scores of each head
+    scaled: bool = True
+    mark: str = ""  # tells several blocks of a layer apart
 
 
 def linear(
@@ -75,7 +82,13 @@ def linear(
 
 
 def norm(
-    rows: Rows, target: str, argument: str, inputs: tuple[str, ...], kind: str, mark: str, to: str = STREAM,
+    rows: Rows,
+    target: str,
+    argument: str,
+    inputs: tuple[str, ...],
+    kind: str,
+    mark: str,
+    to: str = STREAM,
     affine: bool = True,
 ) -> None:
     """A row that normalises, with its scale and, for layer norms, its shift, where it is ``affine``."""
@@ -90,64 +103,77 @@ def _heads(index: str, count: str) -> str:
     return rf"{index} = 1, \dots, {count}"
 
 
-def _parts(rows: Rows, whole: str, size: str, count: str, index: str = "i") -> None:
+def _parts(rows: Rows, whole: str, size: str, count: str, index: str = "i", length: str = "L") -> None:
     rows.add(
         rf"[{whole}_1, \dots, {whole}_{{{count}}}] = Partition_{{-1}}({whole})", whole,
-        to=f"{whole}_{index} [B, L, {size}], {_heads(index, count)}",
+        to=f"{whole}_{index} [B, {length}, {size}], {_heads(index, count)}",
     )  # fmt: skip
 
 
 def attention(rows: Rows, source: str, target: str, a: Attention) -> None:
     """Multi-head attention from ``source``; the result is ``target``."""
     rows.declared(f"{source} [{STREAM}]")
-    for letter, width in (("Q", a.width), ("K", a.narrow), ("V", a.narrow)):
-        whole = a.head_norm == "all" and letter != "V"
-        made = f"{letter}'" if whole else letter
-        linear(rows, made, source, letter, f"D, {width}", f"B, L, {width}", letter if a.qkv_bias else "")
-        if whole:
-            norm(rows, letter, made, (made,), "rmsnorm", letter, f"B, L, {width}")
-    few, j = (a.few, "j") if a.grouped else ("n_H", "i")
-    _parts(rows, "Q", "H", "n_H")
-    _parts(rows, "K", "H", few, j)
-    _parts(rows, "V", "H", few, j)
-    q, k, v = "Q_i", f"K_{j}", f"V_{j}"
+    memory, length = a.memory or source, a.keys
+    rows.declared(f"{memory} [B, {length}, D]")
 
-    def each(name: str, count: str, mark: str) -> str:
-        letter, index = {"Q": "R", "K": "S"}[name[0]], name[-1]
-        inner = rf"rmsnorm({name}, \gamma^{{{mark}}})" if a.head_norm == "each" else name
+    def called(letter: str) -> str:
+        return f"{letter}^{a.mark}" if a.mark else letter
+
+    for letter, of, long, width in (
+        ("Q", source, "L", a.width), ("K", memory, length, a.narrow), ("V", memory, length, a.narrow),
+    ):  # fmt: skip
+        whole, weight = a.head_norm == "all" and letter != "V", a.mark + letter
+        made = f"{called(letter)}'" if whole else called(letter)
+        linear(rows, made, of, weight, f"D, {width}", f"B, {long}, {width}", weight if a.qkv_bias else "")
+        if whole:
+            norm(rows, called(letter), made, (made,), "rmsnorm", weight, f"B, {long}, {width}")
+    few, j = (a.few, "j") if a.grouped else ("n_H", "i")
+    _parts(rows, called("Q"), "H", "n_H")
+    _parts(rows, called("K"), "H", few, j, length)
+    _parts(rows, called("V"), "H", few, j, length)
+    q, k, v = (f"{called(letter)}_{index}" for letter, index in (("Q", "i"), ("K", j), ("V", j)))
+
+    def each(name: str, count: str, long: str) -> str:
+        of, index = name[0], name[-1]
+        made, gain = f"{called({'Q': 'R', 'K': 'S'}[of])}_{index}", rf"\gamma^{{{a.mark}{of}}}"
+        inner = f"rmsnorm({name}, {gain})" if a.head_norm == "each" else name
         formula = f"rope({inner})" if a.rope else inner
         rows.add(
-            f"{letter}_{index} = {formula}, {_heads(index, count)}", name,
-            rf"\gamma^{{{mark}}} [H]" if a.head_norm == "each" else "", to=f"{letter}_{index} [B, L, H]",
+            f"{made} = {formula}, {_heads(index, count)}", name, f"{gain} [H]" if a.head_norm == "each" else "",
+            to=f"{made} [B, {long}, H]",
         )  # fmt: skip
-        return f"{letter}_{index}"
+        return made
 
     if a.rope or a.head_norm == "each":
-        q, k = each("Q_i", "n_H", "Q"), each(k, few, "K")
+        q, k = each(q, "n_H", "L"), each(k, few, length)
     if a.grouped:
+        repeated = []
         for name, letter in ((k, "T"), (v, "U")):
+            made = f"{called(letter)}_i"
             rows.add(
-                f"{letter}_i = Repeat({name}), {_heads('i', 'n_H')}",
-                f"{name} [B, L, H], {_heads('j', few)}",
-                to=f"{letter}_i [B, L, H]",
-            )
-        k, v = "T_i", "U_i"
-    scores(rows, rf"\frac{{{q} {k}^T}}{{\sqrt{{H}}}}", (q, k), v, "H", a)
-    z = f"Z_i [B, L, H], {_heads('i', 'n_H')}"
-    rows.add(r"Z = Merge_{-1}([Z_1, \dots, Z_{n_H}])", z, to=f"Z [B, L, {a.width}]")
-    linear(rows, target, "Z", "O", f"{a.width}, D", STREAM, "O" if a.out_bias else "")
+                f"{made} = Repeat({name}), {_heads('i', 'n_H')}", f"{name} [B, {length}, H], {_heads('j', few)}",
+                to=f"{made} [B, {length}, H]",
+            )  # fmt: skip
+            repeated.append(made)
+        k, v = repeated
+    product = f"{q} {{{k}}}^T" if a.mark else f"{q} {k}^T"
+    scores(rows, rf"\frac{{{product}}}{{\sqrt{{H}}}}" if a.scaled else product, (q, k), v, "H", a)
+    z, merged = f"{called('Z')}_i [B, L, H], {_heads('i', 'n_H')}", called("Z")
+    rows.add(rf"{merged} = Merge_{{-1}}([{merged}_1, \dots, {merged}_{{n_H}}])", z, to=f"{merged} [B, L, {a.width}]")
+    linear(rows, target, merged, f"{a.mark}O", f"{a.width}, D", STREAM, f"{a.mark}O" if a.out_bias else "")
 
 
 def scores(rows: Rows, formula: str, inputs: tuple[str, ...], values: str, size: str, a: Attention) -> None:
     """The rows of the softmax and of its product with the values."""
-    softmax = f"{'causalsoftmax' if a.causal else 'softmax'}({formula}{' + b_i^S' if a.sinks else ''})"
-    sink = r"b_i^S \in \mathbb{R}" if a.sinks else ""
-    rows.add(f"P_i = {softmax}, {_heads('i', 'n_H')}", *inputs, sink, to="P_i [B, L, L]")
-    p = "P_i"
+    p, z, mark = (f"{letter}^{a.mark}_i" if a.mark else f"{letter}_i" for letter in ("P", "Z", "A"))
+    added = " + b_i^S" if a.sinks else f" + {a.positions}" if a.positions else ""
+    softmax = f"{'causalsoftmax' if a.causal else 'softmax'}({formula}{added})"
+    sink = r"b_i^S \in \mathbb{R}" if a.sinks else f"{a.positions} [L, {a.keys}]" if a.positions else ""
+    rows.add(f"{p} = {softmax}, {_heads('i', 'n_H')}", *inputs, sink, to=f"{p} [B, L, {a.keys}]")
     if a.dropout:
-        rows.add(f"A_i = dropout(P_i), {_heads('i', 'n_H')}", "P_i", to="A_i [B, L, L]")
-        p = "A_i"
-    rows.add(f"Z_i = {p} {values}, {_heads('i', 'n_H')}", p, values, to=f"Z_i [B, L, {size}]")
+        rows.add(f"{mark} = dropout({p}), {_heads('i', 'n_H')}", p, to=f"{mark} [B, L, {a.keys}]")
+        p = mark
+    rows.add(f"{z} = {p} {values}, {_heads('i', 'n_H')}", p, values, to=f"{z} [B, L, {size}]")
 
 
 def latent_attention(rows: Rows, source: str, target: str, query_rank: bool, bias: bool) -> None:
@@ -175,19 +201,27 @@ def latent_attention(rows: Rows, source: str, target: str, query_rank: bool, bia
     linear(rows, target, "Z", "O", "n_H H_V, D", STREAM, "O" if bias else "")
 
 
-def plain_mlp(rows: Rows, source: str, target: str, act: str, bias: bool) -> None:
-    """Up, an activation function, down."""
+def _dropped(rows: Rows, source: str, shape: str) -> str:
+    rows.add(f"{source}' = dropout({source})", source, to=f"{source}' [{shape}]")
+    return f"{source}'"
+
+
+def plain_mlp(rows: Rows, source: str, target: str, act: str, bias: bool, dropout: bool = False) -> None:
+    """Up, an activation function (and ``dropout``), down."""
     linear(rows, "u", source, "1", "D, F", "B, L, F", "1" if bias else "", act)
-    linear(rows, target, "u", "2", "F, D", STREAM, "2" if bias else "")
+    linear(rows, target, _dropped(rows, "u", "B, L, F") if dropout else "u", "2", "F, D", STREAM, "2" if bias else "")
 
 
-def gated_mlp(rows: Rows, source: str, target: str, act: str, bias: bool, size: str = "F", mark: str = "") -> None:
-    """A gate times the way up, then down (arXiv 2002.05202); ``mark`` tells several blocks of a layer apart."""
+def gated_mlp(
+    rows: Rows, source: str, target: str, act: str, bias: bool, dropout: bool = False, size: str = "F", mark: str = ""
+) -> None:
+    """A gate times the way up (and ``dropout``), then down (arXiv 2002.05202); ``mark`` tells several blocks apart."""
     wide = f"B, L, {size}"
     g, u, w = (f"{letter}^{{{mark}}}" if mark else letter for letter in "guw")
     linear(rows, g, source, f"gate{mark}", f"D, {size}", wide, f"gate{mark}" if bias else "", act)
     linear(rows, u, source, f"up{mark}", f"D, {size}", wide, f"up{mark}" if bias else "")
     rows.add(rf"{w} = {g} \odot {u}", g, u, to=f"{w} [{wide}]")
+    w = _dropped(rows, w, wide) if dropout else w
     linear(rows, target, w, f"down{mark}", f"{size}, D", STREAM, f"down{mark}" if bias else "")
 
 
@@ -221,7 +255,7 @@ def experts(rows: Rows, source: str, target: str, act: str, biased: bool, shared
     rows.add(f"{routed} = Combine(Y_e, M)", f"Y_e [B, {share}, D], {each}", "M", to=f"{routed} [{STREAM}]")
     if not shared:
         return
-    gated_mlp(rows, source, "s", act, False, "F_S", "S")
+    gated_mlp(rows, source, "s", act, False, False, "F_S", "S")
     last = "s"
     if shared == "gated":  # products align the last axes: the tokens of s are brought there, and back
         rows.add(f"k = sigmoid({source} w^G)", source, "w^G [D]", to="k [B, L]")

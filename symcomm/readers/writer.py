@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from symcomm.errors import nearest
+from symcomm.graph.regions import Edge
 from symcomm.readers.architectures import ACTIVATIONS, MEANINGS, Architecture, HeadKind, Switch
-from symcomm.readers.blueprint import Blueprint, PartTable
+from symcomm.readers.blueprint import Blueprint, PartTable, Ties
 from symcomm.readers.entries import Config, shown
 from symcomm.readers.rows import (
     STREAM,
@@ -72,13 +73,17 @@ class ModelWriter:
         self.activation = ACTIVATIONS[named]
         self.drops = {place for place, (key, usual) in record.drops.items() if config.rate(key, usual) > 0}
         self.norms = ("sum",) if self.choice(record.sums) else record.norms
-        # A table of relative positions is one for all layers, which no chain of layers can read.
-        parts = self.two_stacks() if record.stacks == "both" else (self.ends(), *self.layers())
+        edges: tuple[Edge, ...] = ()
+        ties: Ties = ()
+        if record.stacks == "both":
+            parts, edges, ties = self.two_stacks()
+        else:
+            parts = (self.ends(), *self.layers())
         self.told()
         notes = (*record.notes, *dict.fromkeys(self.notes))
         return Blueprint(
-            self.name, parts, values, MEANINGS, notes, flow=record.stacks != "both", one_axis=("V", "B"),
-            dtype=self.number_format(),
+            self.name, parts, values, MEANINGS, notes, one_axis=("V", "B"), dtype=self.number_format(), edges=edges,
+            ties=ties,
         )  # fmt: skip
 
     def choice(self, choice: Switch) -> bool:
@@ -127,9 +132,16 @@ class ModelWriter:
 
     # -- embedding and head --------------------------------------------------------------------
 
-    def ends(self) -> PartTable:
+    def ends(self, length: str = "L") -> PartTable:
         """Embedding and head in one table, so that a tied weight is one tensor; the layers stand between x and h."""
-        rows = Rows()
+        rows = Rows(length=length)
+        self.entrance(rows)
+        rows.add("h = x", "x", to=f"h [{STREAM}]")
+        self.tail(rows)
+        return PartTable("embedding and head", rows.text, layers_before="h")
+
+    def entrance(self, rows: Rows) -> None:
+        """The rows before the first layer, which reads x."""
         dropped, normed = "embedding" in self.drops, "sum" in self.norms and self.record.stacks == "encoder"
         last = "e" if dropped or normed else "x"
         self.embedding(rows, last)
@@ -139,9 +151,6 @@ class ModelWriter:
             last = target
         if dropped:
             rows.add(f"x = dropout({last})", last, to=f"x [{STREAM}]")
-        rows.add("h = x", "x", to=f"h [{STREAM}]")
-        self.tail(rows)
-        return PartTable("embedding and head", rows.text, layers_before="h")
 
     def embedding(self, rows: Rows, target: str) -> None:
         """The row that makes the first stream of tokens or patches."""
@@ -179,8 +188,7 @@ class ModelWriter:
         record, kind = self.record, self.head
         last = "h"
         if "sum" not in self.norms:
-            self.norm(rows, "h", "n", "F")
-            last = "n"
+            last = self.last_norm(rows, "h")
         width = "D_E" if "D_E" in self.values else "D"
         if width != "D":
             linear(rows, "w", last, "out", "D, D_E", "B, L, D_E")
@@ -209,12 +217,23 @@ class ModelWriter:
             self.config.fail(f"the class {self.name} has no logits over a vocabulary", "architectures",
                              "loss is the cross-entropy of a language model's head")  # fmt: skip
 
+    def last_norm(self, rows: Rows, source: str) -> str:
+        """The norm behind the last layer, and the dropout that may follow it."""
+        self.norm(rows, source, "n", "F")
+        if "last" not in self.drops:
+            return "n"
+        rows.add("n' = dropout(n)", "n", to=f"n' [{STREAM}]")
+        return "n'"
+
     def logits(self, rows: Rows, last: str, width: str) -> None:
         """The logits over the vocabulary, and their loss."""
         tied = self.config.flag("tie_word_embeddings", self.record.tied)
         bias = " + b^U" if self.head == "masked" or self.record.head_bias else ""
         matrix, shape = ("{W^E}^T", "W^E") if tied else ("W^U", f"W^U [{width}, V]")
-        rows.add(f"o = {last} {matrix}{bias}", last, shape, "b^U [V]" if bias else "", to="o [B, L, V]")
+        product = f"{last} {matrix}"
+        if tied and self.record.stacks == "both":
+            product = rf"\frac{{{product}}}{{\sqrt{{D}}}}"
+        rows.add(f"o = {product}{bias}", last, shape, "b^U [V]" if bias else "", to="o [B, L, V]")
         if tied:
             self.notes.append("the head uses the word embedding W^E (tied): it is one tensor, counted once")
         if self.loss:
@@ -258,9 +277,9 @@ class ModelWriter:
             self.notes.append("layers with experts are read behind those without, wherever they stand in between")
         return dense
 
-    def layer(self, routed: bool, causal: bool = False) -> str:
-        """The rows of one layer; ``causal`` whatever the family is."""
-        record, rows = self.record, Rows()
+    def layer(self, routed: bool, length: str = "L", memory: str = "", causal: bool = False) -> str:
+        """The rows of one layer; with a ``memory`` of that length, attention to it stands behind that to the stream."""
+        record, rows = self.record, Rows(length=length)
         rows.declared(f"x [{STREAM}]")
         parallel = self.choice(record.parallel)
         self.marks = 0
@@ -268,6 +287,9 @@ class ModelWriter:
         self.mix(rows, source, causal or record.stacks == "decoder")
         mixed = self.left(rows, "o", "mixed")
         middle = "x" if parallel else self.added(rows, "x", (mixed,), "z")
+        if memory:
+            self.mix(rows, self.entered(rows, middle, "l"), False, "o^C", memory)
+            middle = self.added(rows, middle, (self.left(rows, "o^C", "mixed"),), "v")
         if not parallel or not self.choice(record.one_norm):
             source = self.entered(rows, middle, "m")
         self.feed(rows, source, routed)
@@ -312,7 +334,7 @@ class ModelWriter:
         record, config, values = self.record, self.config, self.values
         if not routed:
             block = gated_mlp if self.choice(record.gated) else plain_mlp
-            block(rows, source, "d", self.activation, self.choice(record.mlp_bias))
+            block(rows, source, "d", self.activation, self.choice(record.mlp_bias), "inner" in self.drops)
             return
         if values["n_top"] > values["E"]:
             config.fail(f"each token goes to {values['n_top']} of {values['E']} experts", record.sizes["n_top"])
@@ -327,24 +349,28 @@ class ModelWriter:
             "every expert takes an equal share of the tokens, n_top L/E of each sequence, and none is dropped"
         )
 
-    def mix(self, rows: Rows, source: str, causal: bool) -> None:
-        """The attention of a layer, from ``source`` to ``o``."""
+    def mix(self, rows: Rows, source: str, causal: bool, target: str = "o", memory: str = "") -> None:
+        """The attention of a layer, from ``source`` to ``target``; with a ``memory`` of that length, to it."""
         config, record, values = self.config, self.record, self.values
         bias = self.choice(record.qkv_bias)
         if record.mixer == "latent":
             ranked = config.get("q_lora_rank") is not None
             if ranked:
                 values["r_Q"] = config.size("q_lora_rank")
-            latent_attention(rows, source, "o", ranked, bias)
+            latent_attention(rows, source, target, ranked, bias)
             return
         if record.sinks:
             self.notes.append("the sink of each head is read as a bias of its scores")
         causal = (causal or config.flag("is_decoder", False)) and not config.flag("use_bidirectional_attention", False)
         made = Attention(
             qkv_bias=bias, out_bias=self.choice(record.out_bias),
-            rope=record.positions == "rotary" and record.stacks != "both" and not config.entries.get("alibi"),
+            rope=record.positions == "rotary" and not config.entries.get("alibi"),
             head_norm=record.head_norm, causal=causal, dropout="attention" in self.drops, sinks=record.sinks,
         )  # fmt: skip
+        if record.positions == "relative":
+            made = replace(made, scaled=False, positions="" if memory else "b_i")
+        if memory:
+            made = replace(made, memory="e", keys=memory, mark="C")
         heads, width = values.get("n_H"), values["D"]
         if heads is None:  # a printed module tree does not say
             queries, keys = (config.size(key, width) for key in (QUERY_WIDTH, KEY_WIDTH))
@@ -354,7 +380,7 @@ class ModelWriter:
                 values["D_kv"] = keys
             broad = "D" if queries == width else "D_q"
             narrow = broad if keys == queries else "D_{kv}"
-            attention(rows, source, "o", replace(made, grouped=keys != queries, width=broad, narrow=narrow))
+            attention(rows, source, target, replace(made, grouped=keys != queries, width=broad, narrow=narrow))
             return
         few = config.size(record.grouped or "num_key_value_heads", heads)
         if few != heads and not record.grouped:
@@ -378,33 +404,54 @@ class ModelWriter:
         wide = "D" if heads * values["H"] == width else "D_q"
         narrow = ("H" if one else "D_{kv}") if grouped else wide
         made = replace(made, grouped=grouped, width=wide, narrow=narrow, few="1" if one else "n_{kv}")
-        attention(rows, source, "o", made)
+        attention(rows, source, target, made)
 
-    def two_stacks(self) -> tuple[PartTable, ...]:
-        """The weights of an encoder and, unless the class leaves it out, a decoder that reads its result."""
+    def two_stacks(self) -> tuple[tuple[PartTable, ...], tuple[Edge, ...], Ties]:
+        """An encoder and, unless the class leaves it out, a decoder whose layers all read its result.
+
+        A table of relative positions is one for all layers of a stack.
+        """
         values, config = self.values, self.config
-        self.notes.append(
-            "an encoder with relative positions and a decoder that reads its result are no chain of layers: it is "
-            "known which weights there are, not what feeds what"
-        )
         config.flag("is_encoder_decoder", True)
+        alone = self.name.endswith("EncoderModel")
 
-        def positions(stack: str) -> PartTable:
-            rows = Rows()
-            rows.add("b = Embed(r, W^R)", r"r \in \mathbb{Z}^{B \times L}", "W^R [n_{bucket}, n_H]", to="b [B, L, n_H]")
+        def positions(stack: str, length: str) -> PartTable:
+            rows, which = Rows(length=length), r", i = 1, \dots, n_H"
+            ids = r"r \in \mathbb{Z}^{L \times L}"
+            rows.add(f"b_i = Embed(r, w_i^R){which}", ids, "w_i^R [n_{bucket}]", to="b_i [L, L]")
             return PartTable(f"positions of the {stack}", rows.text)
 
-        found = [self.ends(), PartTable("encoder layer", self.layer(False), "N_enc"), positions("encoder")]
-        if not self.name.endswith("EncoderModel"):
-            values["N_dec"] = config.size("num_decoder_layers", values["N_enc"])
-            end, cross = Rows(), Rows()
-            self.norm(end, "x", "n", "F")
-            self.norm(cross, "x", "n", "1")
-            self.mix(cross, "n", False)
-            found += [
-                PartTable("end of the encoder", end.text),
-                PartTable("decoder layer", self.layer(False, True), "N_dec"),
-                PartTable("cross-attention of the decoder", cross.text, "N_dec"),
-                positions("decoder"),
-            ]
-        return tuple(found)
+        def layers(stack: str, count: str, rows: str) -> PartTable:
+            reads = ("b_i", "e") if stack == "decoder" else ("b_i",)
+            return PartTable(f"{stack} layer", rows, count, reads)
+
+        if alone:
+            parts = [self.ends(), positions("encoder", "L"), layers("encoder", "N_enc", self.layer(False))]
+            return tuple(parts), (
+                Edge("embedding", "x", "encoder layer", "x"),
+                Edge("positions of the encoder", "b_i", "encoder layer", "b_i"),
+                Edge("encoder layer", "y", "head", "h"),
+            ), ()  # fmt: skip
+        values["N_dec"] = config.size("num_decoder_layers", values["N_enc"])
+        first, end = Rows(length="L_enc"), Rows(length="L_enc")
+        self.entrance(first)
+        end.declared(f"x [{STREAM}]")
+        result = self.last_norm(end, "x")
+        parts = [
+            PartTable("encoder embedding", first.text),
+            positions("encoder", "L_enc"),
+            layers("encoder", "N_enc", self.layer(False, "L_enc")),
+            PartTable("end of the encoder", end.text),
+            self.ends("L_dec"),
+            positions("decoder", "L_dec"),
+            layers("decoder", "N_dec", self.layer(False, "L_dec", "L_enc", causal=True)),
+        ]
+        return tuple(parts), (
+            Edge("encoder embedding", "x", "encoder layer", "x"),
+            Edge("positions of the encoder", "b_i", "encoder layer", "b_i"),
+            Edge("encoder layer", "y", "end of the encoder", "x"),
+            Edge("end of the encoder", result, "decoder layer", "e"),
+            Edge("embedding", "x", "decoder layer", "x"),
+            Edge("positions of the decoder", "b_i", "decoder layer", "b_i"),
+            Edge("decoder layer", "y", "head", "h"),
+        ), ((("encoder embedding", "W^E"), ("embedding", "W^E")),)  # fmt: skip

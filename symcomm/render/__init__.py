@@ -67,7 +67,7 @@ def editions(
         files |= {f"{stem}.{form}": data for form, data in made.items()}
         for form in wanted:
             if form in ("md", "tex"):  # a PDF and an HTML page hold their pictures
-                files |= pictures.files(document, form, stem, edition)
+                files |= pictures.files(document, form, stem, edition, templates)
                 files |= (
                     assets(document, form, templates).files if form == "tex" or dict(document.extra).get("logo") else {}
                 )
@@ -107,7 +107,7 @@ def contents(
 
             kind = "tex" if engine == "latex" else "typ"
             text = source(document, kind, templates=templates, edition=edition, name=name, layout=layout)
-            beside = assets(document, kind, templates).files | pictures.files(document, kind, name, edition)
+            beside = assets(document, kind, templates).files | pictures.files(document, kind, name, edition, templates)
             made[form] = pdf.latex_pdf(text, files=beside) if kind == "tex" else pdf.typst_pdf(text, beside)
         else:
             text = source(document, form, templates=templates, edition=edition, name=name, layout=layout)
@@ -134,8 +134,8 @@ def source(
 
     if kind not in ("md", "tex", "html", "typ"):
         raise RenderError(f"there are no templates for '{kind}'")
-    view = page(document, kind, edition, name)  # type: ignore[arg-type]  # checked just above
     told = words(document.language.strip() or "en", templates)
+    view = page(document, kind, edition, name, told.catalogue)  # type: ignore[arg-type]  # checked just above
     extras = _extras(document) | {"words": told, "logo": assets(document, kind, templates).logo}
     layout = layout if kind == "tex" else "solution"
     return fill(kind, f"{layout}.{kind}.jinja", templates, {"page": view, **extras})

@@ -13,12 +13,13 @@ from symcomm.derivation import Exhibit, writing
 from symcomm.derivation.chosen import ChosenLine, chosen
 from symcomm.derivation.tables import Short
 from symcomm.editions import Detail
-from symcomm.form import Form, Num, Power, Product, Sym, names
+from symcomm.form import Form, Num, Power, Product, Ratio, Sym, evaluate, names
+from symcomm.irrational import Irrational
 from symcomm.notation import Notation
 from symcomm.render.document import Answer, Given
 from symcomm.render.page import AnswerView, ConventionView, GivenView, RowView, StepView
 from symcomm.render.writer import ChainPiece, PageWriter, table_view, writer_of
-from symcomm.units import Quantity
+from symcomm.units import Quantity, exact_text
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -60,8 +61,8 @@ class AnswerWriter:
         listed: list[Exhibit] = []
         if self.detail == "brief":
             shown = []
-        elif len(lines) > _LIST:
-            listed, shown = [_listed(lines, d.notation, known, answer)], []
+        elif len(shown) > _LIST:
+            listed, shown = [_listed(shown, d.notation, known, answer)], []
         elif len(last.forms) == 1 and shown:
             shown = shown[:-1]
             lead += [last.reason] if last.reason and last.reason not in lead else []
@@ -75,7 +76,7 @@ class AnswerWriter:
             number=str(len(self.seen)) if self.referred else "",
             label=writer.sentence(answer.label),
             lead=tuple(writer.sentence(text) for text in lead),
-            given=self.given((*answer.given, *_stated(constants, d)), writer),
+            given=(*self.given((*answer.given, *_stated(constants, d)), writer), *self.open(last, known, writer)),
             conventions=self.conventions([answer]),
             before=writer.sentence(before),
             reasons=() if brief else (*(table_view(e, writer) for e in places["before"]), *told),
@@ -109,7 +110,7 @@ class AnswerWriter:
         """A writer with the names of an answer."""
         document, derivation = self.page.notation, answer.derivation.notation
         latex, meanings = derivation.latex | document.latex, derivation.meanings | document.meanings
-        return writer_of(self.page.kind, tuple(latex.items()), tuple(meanings.items()))
+        return writer_of(self.page.kind, tuple(latex.items()), tuple(meanings.items()), self.page.say)
 
     def lines(self, answer: Answer) -> tuple[ChosenLine, ...]:
         """The lines of an answer, as many as the detail asks for."""
@@ -173,18 +174,23 @@ class AnswerWriter:
     ) -> tuple[RowView, ...]:
         """The answer: its formula, the numbers put in, and what they make."""
         room = PAGE_WIDTH - writer.width(Sym(last.name)) - _RELATION - 4
-        form, quantity = _answer_form(last, answer), answer.quantity
+        form, quantity = last.last, answer.quantity
         narrow = writer.width(form) <= room and bool(names(form))
         links: list[ChainPiece] = []
         if narrow or quantity is None:
             links.append(writer.link("=", form, room))
         if quantity is not None:
             used = {name: known[name] for name in names(form) if name in known}
-            if narrow and used and len(used) == len(names(form)) and not isinstance(form, Sym):
+            told = all(_legible(number) for number in used.values()) and len(used) == len(names(form))
+            if narrow and used and told and not isinstance(form, Sym):
                 put_in = writer.link("=", form, room, {name: _readable(number) for name, number in used.items()})
                 links += [put_in] if put_in.width <= room else []
             numbers = [*writer.links(quantity)]
-            links += [replace(numbers[0], relation=quantity.relation or "="), *numbers[1:]]
+            if len(numbers) > 1 and not (_legible(quantity.value) or isinstance(quantity, Irrational)):
+                numbers = numbers[1:]  # nobody reads a fraction of so many digits
+            else:
+                numbers[0] = replace(numbers[0], relation=quantity.relation or "=")
+            links += numbers
         return (writer.chain(last.name, links, room),)
 
     # -- several answers -----------------------------------------------------------------------
@@ -212,7 +218,6 @@ class AnswerWriter:
         shown, before = self.repeated(lines) if lines else ([], "")
         if not lines:
             self.seen.append(frozenset())
-        self.seen += [frozenset()] * (len(run) - 1)
         lead = list(dict.fromkeys(text for a in run for text in a.derivation.lead))
         if self.detail == "brief":
             shown = []
@@ -264,7 +269,7 @@ class AnswerWriter:
             at = next(i for i, line in enumerate(every[0]) if line.name == name)
             forms = [lines[at].last for lines in every]
             unit = next(s.unit for s in run[0].derivation.steps if s.name == name)
-            wide = any(writer.width(f) > _CELL for f in forms)
+            wide = any(writer.width(f) > _CELL or _long_fraction(f) for f in forms)
             plain = all(isinstance(f, Num) for f in forms)
             if name == last and (plain or wide):
                 continue
@@ -295,10 +300,17 @@ class AnswerWriter:
             made.append(GivenView(writer.stated(Sym(g.name), g.quantity), writer.sentence(meaning)))
         return tuple(made)
 
+    def open(self, last: ChosenLine, known: Mapping[str, Fraction], writer: PageWriter) -> tuple[GivenView, ...]:
+        """Symbols of an answer that have no number, with what they mean; it is told once."""
+        meanings = writer.notation.meanings
+        fresh = [n for n in names(last.last) if n not in known and n not in self.meant and meanings.get(n)]
+        self.meant |= {*fresh}
+        return tuple(GivenView(writer.form(Sym(name)), writer.sentence(meanings[name])) for name in fresh)
+
     def conventions(self, run: Sequence[Answer]) -> tuple[ConventionView, ...]:
         """The conventions of some answers, without those that were told of the whole document."""
         told = dict.fromkeys(c for a in run for c in a.derivation.conventions if self.head.get(c.field) != c)
-        return tuple(ConventionView(c.field, c.name.replace("_", " "), c.statement) for c in told)
+        return tuple(ConventionView(c.field, c.name.replace("_", " "), self.page.say(c.statement)) for c in told)
 
     def grading(self, run: Sequence[Answer], writer: PageWriter) -> tuple[tuple[Markup, Fraction], ...]:
         """What the steps of some answers are worth, for those who grade."""
@@ -357,6 +369,16 @@ def _full_step(line: writing.PrintedLine, writer: PageWriter, beside: float, roo
     )
 
 
+def _legible(number: Fraction) -> bool:
+    """Whether a number is read as it is: a decimal, or a fraction of at most four digits above and below."""
+    return not ("/" in exact_text(number) and max(abs(number.numerator), number.denominator) >= 10**4)
+
+
+def _long_fraction(form: Form) -> bool:
+    """Whether a number would be written as a fraction of many digits."""
+    return isinstance(form, Ratio) and not names(form) and not _legible(evaluate(form, {}))
+
+
 def _readable(number: Fraction) -> Form:
     """A number as it is put into a formula: a large round one as 1.41 · 10⁹."""
     if number.denominator != 1 or abs(number) < 10**7:
@@ -368,10 +390,6 @@ def _readable(number: Fraction) -> Form:
         return Num(number)
     power = Power(Num(Fraction(10)), Num(Fraction(exponent)))
     return power if lead == 1 else Product((Num(lead), power))
-
-
-def _answer_form(last: ChosenLine, answer: Answer) -> Form:
-    return last.last
 
 
 def _constant(line: ChosenLine, answer: Answer) -> bool:
@@ -395,7 +413,9 @@ def _listed(lines: Sequence[ChosenLine], notation: Notation, known: Mapping[str,
     rows: list[tuple[str | Form | Quantity, ...]] = []
     for line in lines:
         narrow = [f for _, f in line.forms if printing.width(f, None, notation) <= 16.0]
-        form: str | Form = narrow[-1] if narrow else ""
+        form = (
+            narrow[-1] if narrow else min((f for _, f in line.forms), key=lambda f: printing.width(f, None, notation))
+        )
         row: tuple[str | Form | Quantity, ...] = (f"`{line.name}`", form)
         row += (_cell(Quantity(known[line.name], units[line.name])),) if numbers else ()
         rows.append((*row, line.reason))

@@ -111,6 +111,7 @@ class Document:
     """A whole write-up. ``date`` is what the author gave ("2024-03-20" or empty); nothing is taken from the clock.
 
     ``extra`` are the author's own keys, for a template of theirs; ``detail`` says how much of each derivation is shown.
+    ``code`` is what a QR code on the first page says, where there is one.
     ``leaks`` is where prose that belongs to the paper refers to an answer, ``told`` what an author should look at.
     """
 
@@ -127,6 +128,7 @@ class Document:
     extra: tuple[tuple[str, str], ...] = ()
     leaks: tuple[Span, ...] = ()
     told: tuple[str, ...] = ()
+    code: str = ""
 
     def answers(self) -> Iterator[Answer]:
         """The answers, in order."""

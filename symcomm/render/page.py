@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from symcomm.render.codes import MatrixCode
+
 if TYPE_CHECKING:
     from markupsafe import Markup
 
@@ -132,6 +134,7 @@ class BlockView:
 class PageView:
     """The whole page; ``conventions`` are those that hold wherever an answer says nothing else.
 
+    ``code`` is the QR code of the first page.
     ``extra`` are the author's own keys, for a template of theirs, and ``name`` is what its files are called.
     """
 
@@ -148,6 +151,7 @@ class PageView:
     blocks: tuple[BlockView, ...]
     extra: Mapping[str, str]
     name: str
+    code: MatrixCode | None = None
 
     @property
     def solutions(self) -> bool:

@@ -6,10 +6,14 @@ A file's name comes from the name of the document and the picture's place in it,
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 from symcomm.editions import Edition
+from symcomm.plots.drawing import Sketch
 from symcomm.plots.figure import written
 from symcomm.render.document import Document, Picture
+from symcomm.render.words import words
 
 # What each kind of source shows: Typst and browsers read SVG, TeX reads PDF.
 KIND = {"md": "svg", "tex": "pdf", "typ": "svg", "html": "svg"}
@@ -29,17 +33,24 @@ def file_name(stem: str, number: int, kind: str) -> str:
     return f"{stem}-figure-{number}.{KIND[kind]}"
 
 
-def files(document: Document, kind: str, stem: str, edition: Edition) -> dict[str, bytes]:
-    """The files of all pictures that a kind of source shows."""
+def files(
+    document: Document, kind: str, stem: str, edition: Edition, templates: Path | None = None
+) -> dict[str, bytes]:
+    """The files of all pictures that a kind of source shows, in the document's language."""
+    say = words(document.language.strip() or "en", templates).catalogue
     return {
-        file_name(stem, n, kind): written(picture.drawn, KIND[kind])
+        file_name(stem, n, kind): written(_in_words(picture, say), KIND[kind])
         for n, picture in enumerate(pictures(document, edition), 1)
     }
 
 
-def inline(picture: Picture, number: int) -> str:
+def _in_words(picture: Picture, say: Callable[[str], str]) -> object:
+    return picture.drawn.said(say) if isinstance(picture.drawn, Sketch) else picture.drawn
+
+
+def inline(picture: Picture, number: int, say: Callable[[str], str] = str) -> str:
     """A picture as an element of an HTML page: its identifiers are its own, and it brings no metadata."""
-    svg = written(picture.drawn, "svg").decode()
+    svg = written(_in_words(picture, say), "svg").decode()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
     mark = f"figure-{number}-"

@@ -207,6 +207,36 @@ def _outer_commas(tex: str) -> list[str]:
     return stripped if all(stripped) and depth == 0 else [tex]
 
 
+def _shared(block: Any) -> Any:
+    """A table that is wider than a line, with its columns sharing the line: LaTeX breaks no cell by itself."""
+    if block["t"] != "Table":
+        return block
+    attributes, caption, columns, head, bodies, foot = block["c"]
+    rows = [*head[1], *(row for body in bodies for row in (*body[2], *body[3])), *foot[1]]
+    longest = [max((_length(row[1][n][4]) for row in rows), default=0) for n in range(len(columns))]
+    if sum(longest) <= _LINE:
+        return block
+    weights = [max(8, min(60, n)) for n in longest]
+    wide = [
+        [align, {"t": "ColWidth", "c": round(w / sum(weights), 3)}]
+        for (align, _), w in zip(columns, weights, strict=True)
+    ]
+    return {"t": "Table", "c": [attributes, caption, wide, head, bodies, foot]}
+
+
+def _length(tree: Any) -> int:
+    """The characters of what a part of a tree says."""
+    if isinstance(tree, list):
+        return sum(map(_length, tree))
+    if not isinstance(tree, dict):
+        return 0
+    said: Any = tree.get("c")
+    if tree.get("t") in ("Str", "Math", "Code"):
+        return len(said if isinstance(said, str) else said[1])
+    return 1 if tree.get("t") in ("Space", "SoftBreak") else _length(said)
+
+
+_LINE = 88  # characters of a line of a page
 _COMMENT = {"typst": ("typst", "// {}"), "latex": ("latex", "% {}"), "html": ("html", "<!-- {} -->")}
 
 
@@ -221,7 +251,8 @@ def _write(
         cell = len(tree) == 1 and tree[0]["t"] == "Plain"
         # LaTeX breaks maths in a paragraph by itself; in the narrow column of a table it often cannot.
         framed = target == "typst" or (target == "latex" and cell)
-        blocks.extend(_framed(tree, target) if framed else tree)
+        shown = [_shared(block) for block in tree] if target == "latex" else tree
+        blocks.extend(_framed(shown, target) if framed else _noted(shown) if target == "html" else shown)
     tree_file, log = folder / "tree.json", folder / "log.json"
     tree_file.write_text(json.dumps({"pandoc-api-version": _api_version(folder), "meta": {}, "blocks": blocks}))
     writer = "html5" if target == "html" else target
@@ -287,6 +318,23 @@ def _framed(tree: list[Any], target: str) -> list[Any]:
 
     framed: list[Any] = go(tree)
     return framed
+
+
+def _noted(tree: list[Any]) -> list[Any]:
+    """The tree with its notes below it: pandoc would write those of all pieces behind the last one."""
+    notes: list[Any] = []
+
+    def go(node: Any) -> Any:
+        if isinstance(node, dict) and node.get("t") == "Note":
+            notes.append(node["c"])
+            return {"t": "Superscript", "c": [{"t": "Str", "c": str(len(notes))}]}
+        if isinstance(node, dict):
+            return {key: go(inner) for key, inner in node.items()}
+        return [go(one) for one in node] if isinstance(node, list) else node
+
+    body: list[Any] = go(tree)
+    below = {"t": "OrderedList", "c": [[1, {"t": "Decimal"}, {"t": "Period"}], notes]}
+    return [*body, below] if notes else body
 
 
 _api: list[list[int]] = []

@@ -48,6 +48,8 @@ _SIGNS = {
     "′": "'",
     "⋅": "\\cdot",
     "∥": "\\parallel",
+    "✓": "\\checkmark",
+    "ᵀ": "^{\\mathsf{T}}",
 }
 _SCRIPTS = {c: f"^{{{i}}}" for i, c in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {c: f"_{{{i}}}" for i, c in enumerate("₀₁₂₃₄₅₆₇₈₉")}
 _SPACES = {"\N{THIN SPACE}": "\\,", "\N{NARROW NO-BREAK SPACE}": "\\,", "\N{REPLACEMENT CHARACTER}": "?"}

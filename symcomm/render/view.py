@@ -16,6 +16,7 @@ from symcomm.form import Form
 from symcomm.printing import short
 from symcomm.render import pictures
 from symcomm.render.answers import AnswerWriter, FullWriter
+from symcomm.render.codes import matrix_code
 from symcomm.render.document import Answer, Block, Document, Heading, LayerTable, Picture, Prose
 from symcomm.render.page import BlockView, ConventionView, FigureView, PageView, TableView
 from symcomm.render.prose import InlinePiece, Target, convert
@@ -28,14 +29,18 @@ _AT_ONCE = 400  # pieces of prose that pandoc converts at a time
 _TARGET: dict[str, Target] = {"tex": "latex", "html": "html", "typ": "typst"}
 
 
-def page(document: Document, kind: Kind, edition: Edition = "solution", name: str = "document") -> PageView:
+def page(
+    document: Document, kind: Kind, edition: Edition = "solution", name: str = "document",
+    say: Callable[[str], str] = str,
+) -> PageView:  # fmt: skip
     """An edition of the document as a template of the given kind sees it.
 
-    ``name`` is that of the document's file, after which the files of its pictures are called.
+    ``name`` is that of the document's file, after which the files of its pictures are called; ``say`` tells our
+    sentences in the document's language.
     """
     blocks = document.shown(edition)
     prose = _prose(blocks, kind)
-    writer = PageWriter(kind, document.notation)
+    writer = PageWriter(kind, document.notation, say)
     found = [b for b in blocks if isinstance(b, Answer)]
     head = _shared_conventions(found)
     made = FullWriter if document.detail == "full" else AnswerWriter
@@ -58,12 +63,13 @@ def page(document: Document, kind: Kind, edition: Edition = "solution", name: st
         date=document.date,
         language=document.language,
         edition=edition,
-        conventions=tuple(ConventionView(c.field, c.name.replace("_", " "), c.statement) for c in told),
+        conventions=tuple(ConventionView(c.field, c.name.replace("_", " "), say(c.statement)) for c in told),
         points=sum(counted),
         questions=len(counted),
         blocks=tuple(views),
         extra=dict(document.extra),
         name=name,
+        code=matrix_code(document.code) if document.code else None,
     )
 
 
@@ -189,7 +195,9 @@ def figure_view(picture: Picture, number: int, caption: Markup, writer: PageWrit
     """One picture in the writer's format."""
     inline = writer.kind == "html"
     source = (
-        writer.markup(pictures.inline(picture, number)) if inline else pictures.file_name(name, number, writer.kind)
+        writer.markup(pictures.inline(picture, number, writer.say))
+        if inline
+        else pictures.file_name(name, number, writer.kind)
     )
-    alt = " ".join(re.sub(r"[`$*{}\\]", "", f"{picture.caption} {picture.says}").split())
+    alt = " ".join(re.sub(r"[`$*{}\\]", "", f"{picture.caption} {writer.say(picture.says)}").split())
     return FigureView(number, source, caption, writer.sentence(picture.says), alt)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
 from symcomm.errors import RenderError, nearest
+from symcomm.render.catalogue import Catalogue
 from symcomm.render.environment import TEMPLATES
 
 FOLDER = "languages"
@@ -24,6 +25,7 @@ class Words:
     """
 
     said: Mapping[str, str]
+    catalogue: Catalogue = field(default_factory=Catalogue)
 
     def __getattr__(self, name: str) -> str:
         try:
@@ -63,10 +65,15 @@ def words(language: str, own: Path | None = None) -> Words:
         hint = nearest(language, known) + f"; or add {FOLDER}/{code.partition('-')[0]}.yaml to your templates"
         raise RenderError(f"there are no words in the language '{language[:40]}'", hint=hint)
     said: dict[str, str] = {}
+    told: dict[str, dict[str, str]] = {"sentences": {}, "pieces": {}}
     for file in (TEMPLATES / FOLDER / "en.yaml", *(f for d in reversed(folders) if (f := d / f"{name}.yaml").exists())):
         try:
             read = yaml.safe_load(file.read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError) as error:
             raise RenderError(f"{file} cannot be read: {error}") from error
-        said |= {str(key): str(text) for key, text in read.items()}
-    return Words(said)
+        for key, text in read.items():
+            if key in told:
+                told[key] |= {str(english): str(other) for english, other in text.items()}
+            else:
+                said[str(key)] = str(text)
+    return Words(said, Catalogue(told["sentences"], told["pieces"], decimal=said["decimal"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from symcomm import printing
 from symcomm.derivation import Exhibit
-from symcomm.derivation.tables import cell_maths, to_the_right
+from symcomm.derivation.tables import NUMBER, cell_maths, to_the_right
 from symcomm.form import Form
 from symcomm.notation import Notation
 from symcomm.printing import DialectName
@@ -41,17 +42,21 @@ class ChainPiece:
 
 
 @lru_cache(maxsize=256)
-def writer_of(kind: Kind, latex: tuple[tuple[str, str], ...], meanings: tuple[tuple[str, str], ...]) -> PageWriter:
+def writer_of(
+    kind: Kind, latex: tuple[tuple[str, str], ...], meanings: tuple[tuple[str, str], ...],
+    say: Callable[[str], str] = str,
+) -> PageWriter:  # fmt: skip
     """The writer of a notation, the same one for all pages: what it wrote before it need not write again."""
-    return PageWriter(kind, Notation(dict(latex), dict(meanings)))
+    return PageWriter(kind, Notation(dict(latex), dict(meanings)), say)
 
 
 class PageWriter:
     """Writes formulas, numbers and names inline in one format."""
 
-    def __init__(self, kind: Kind, notation: Notation) -> None:
+    def __init__(self, kind: Kind, notation: Notation, say: Callable[[str], str] = str) -> None:
         from markupsafe import Markup
 
+        self.say, self.decimal = say, getattr(say, "decimal", ".")
         self.kind, self.notation, self.dialect = kind, notation, _DIALECT[kind]
         self.markup: Callable[[str], Markup] = Markup
         self.sentence = lru_cache(maxsize=_KEPT)(self._sentence)
@@ -62,6 +67,7 @@ class PageWriter:
         """Inline maths in the format; an empty formula is empty."""
         if not content:
             return self.markup("")
+        content = self.numbers(content)
         match self.kind:
             case "md":
                 text = printing.markdown_maths(content)
@@ -73,8 +79,17 @@ class PageWriter:
                 text = f"#eq({printing.typst_string(alt)})[${content}$]"
         return self.markup(text)
 
+    def numbers(self, content: str) -> str:
+        """Maths with its numbers as the language writes them: 12,88 in German."""
+        if self.decimal == ".":
+            return content
+        mark = {"html": self.decimal, "typ": f'"{self.decimal}"'}.get(self.kind, f"{{{self.decimal}}}")
+        found = r"(?<=<mn>)([\d\s]+)\.(\d)" if self.kind == "html" else r"(\d)\.(\d)(?!\d*em)"
+        return re.sub(found, rf"\g<1>{mark}\g<2>", content)
+
     def bare(self, content: str, alt: str) -> Markup:
         """Maths that the template puts between dollar signs, together with its neighbours."""
+        content = self.numbers(content)
         if self.kind != "html":
             return self.markup(content)
         return self.markup(printing.math_element(content, alt, display=True) if content else "")
@@ -83,7 +98,7 @@ class PageWriter:
         """A sentence of ours, with its names as maths."""
         if not text:
             return self.markup("")
-        begun = False
+        begun, text = False, self.say(text)
 
         def escape(piece: str) -> str:
             nonlocal begun
@@ -196,11 +211,16 @@ def shares(longest: Sequence[int], needed: Sequence[int] = ()) -> tuple[float, .
     return tuple(round(w / sum(weights), 3) for w in weights)
 
 
+def _together(text: str) -> str:
+    """A number in a cell with gaps at which no line is broken."""
+    return text.replace(" ", "\u00a0") if NUMBER.fullmatch(text) else text
+
+
 def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
     def cell(value: str | Form | Quantity) -> str | Markup:
         found = cell_maths(writer.dialect, value, writer.notation)
         if found is None:
-            return writer.sentence(str(value))
+            return writer.sentence(_together(str(value)))
         maths = writer.maths(found, cell_maths("text", value) or "")
         # LaTeX seldom finds a place to break a formula in a narrow column; there it is set smaller.
         fitted = wide and writer.kind == "tex" and isinstance(value, Form)
@@ -211,7 +231,7 @@ def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
         if isinstance(value, Form):
             characters = int(1.9 * writer.width(value)) + 1
             return characters, min(24, characters)
-        text = cell_maths("text", value) or str(value).replace("`", "")
+        text = cell_maths("text", value) or _together(str(value)).replace("`", "")
         parts = text.split(" = ") if isinstance(value, Quantity) else text.split(" ")
         return len(text), max(map(len, parts), default=0)
 

@@ -45,6 +45,9 @@ def check(devices: int, top: int, jobs: int | None, accounting: Accounting) -> N
         raise ValuesError(f"jobs = {str(jobs)[:40]}: a whole number from 1 to 1,000")
     if accounting.recomputation != "activations_kept":
         raise AccountingError("a search goes over recomputation itself", hint="say recomputation='full'")
+    if accounting.shards == "padded_shards":
+        raise AccountingError("a search counts the mean of the parts of a weight, not parts that are filled up",
+                              hint="leave shards at mean_shard")  # fmt: skip
     if getattr(accounting, "rings", "one_way") != "one_way":
         raise AccountingError("rings that run both ways have no one formula for odd and even degrees",
                               hint="leave rings at one_way")  # fmt: skip

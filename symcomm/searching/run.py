@@ -25,6 +25,7 @@ from symcomm.searching.result import SECOND, Configuration, SearchResult
 from symcomm.searching.space import MOST_CONFIGURATIONS, Grid, grid
 from symcomm.searching.structure import BUCKETS, CONVENTION, MICROBATCHES, Draft, SearchQuestion, Structure, structures
 from symcomm.searching.template import PIPELINE, composed, written
+from symcomm.setting import Setting
 from symcomm.units import BYTE, Quantity
 
 Progress = Callable[[int, int, str], None]
@@ -46,6 +47,7 @@ def search(
     buckets: object = None,
     call_overhead: object = None,
     recipe: str | Mapping[str, object] = "mixed_adam",
+    frozen: str | Sequence[str] | None = None,
     gradient_dtype: str | None = None,
     accounting: AccountingLike = None,
     top: int = 10,
@@ -61,7 +63,7 @@ def search(
     of the model; ``microbatches`` are all divisors of the batch unless listed. ``buckets`` need the ``call_overhead``
     of one call. Rates come from a ``device``, or are given as for ``Model.step_time``. ``jobs`` processes work through
     joblib, or whatever backend ``joblib.parallel_config`` has chosen. What the memory of a device holds has to be said:
-    ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``.
+    ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``. ``frozen`` weights are not trained.
 
     Raises ``ValuesError`` or ``StrategyError`` for what cannot be searched, and where it takes more than ``seconds``.
     """
@@ -83,6 +85,7 @@ def search(
         model, varied, recipe_of(recipe).name, gradient_dtype,
         Fraction(0) if call_overhead is None else exact(call_overhead), chosen,
         tuple((name, rate) for name, rate in given.items() if rate is not None), tuple(said_links.items()),
+        Setting(model.graph).freeze(frozen).frozen,
     )  # fmt: skip
     if BUCKETS in lists and chosen.gradient_sync != "end_of_batch":
         raise AccountingError("buckets say when gradients are reduced", hint="leave gradient_sync at end_of_batch")
@@ -225,6 +228,8 @@ def _outcome(
             least = one.memory.value
     touched = [name for s, _ in made for name in s.touched if name != "recomputation"]
     unused = question.accounting.unused(question.accounting.asked, (*touched, "capacity")) if made else ()
+    still = sorted(question.frozen)
+    frozen = (f"Not trained, so without gradient and update: {', '.join(f'`{n}`' for n in still)}.",) if still else ()
     limits = [_LIMITS[0], *([] if question.links else [_LIMITS[1]])]
     if NODE in dict(question.links):
         limits.append("The axes of a mesh fill a node in their order, those of neighbouring ranks first.")
@@ -232,7 +237,7 @@ def _outcome(
         question.model.name, devices, Quantity(size, BYTE), meaning, known.tried if known else 0,
         known.fits if known else 0, tuple(sorted(refused.items(), key=lambda pair: -pair[1])), tuple(exact_front),
         tuple(top), tuple(near), question.accounting.statements(tuple(touched)),
-        tuple(dict.fromkeys((*notes, *unused, *(note for s, _ in made for note in s.notes), *limits))),
+        tuple(dict.fromkeys((*notes, *frozen, *unused, *(note for s, _ in made for note in s.notes), *limits))),
     )  # fmt: skip
 
 

@@ -61,6 +61,7 @@ class SearchQuestion:
     accounting: Accounting = field(default_factory=Accounting)
     rates: tuple[tuple[str, Any], ...] = ()
     links: tuple[tuple[str, Any], ...] = ()
+    frozen: frozenset[str] = frozenset()
 
     def rates_of(self, strategy: Strategy | None, nesting: Nesting | None = None) -> dict[str, object]:
         """The rates, and the links of the axes of the mesh that a strategy has."""
@@ -203,7 +204,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     strategy = None if strategy is None else strategy.at({})
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
-    setting = _Terse(model.graph, accounting, model.dtype, model.notation, known)
+    setting = _Terse(model.graph, accounting, model.dtype, model.notation, known, question.frozen)
     m = _fresh("m", setting, strategy)
     rates = question.rates_of(strategy, draft.nesting)
     made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None)
@@ -231,8 +232,9 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
         stages.append(SearchStage(mine, before))
         states = _states(
-            Same(model.graph), kept, question.recipe, number, before + STATES, layers, adds, question.accounting
-        )
+            Same(model.graph), kept, question.recipe, question.frozen, number, before + STATES, layers, adds,
+            question.accounting,
+        )  # fmt: skip
         steps += [*states, *_named(before + KEPT, activations.steps)]
         total = Sym(states[-1][0]), Sym(before + KEPT + activations.answer.name)
         steps += [(f"{before}activations", total[1]), (f"{before}memory", Total(total))]
@@ -332,7 +334,7 @@ def _where(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _states(
-    held: Same[Graph], strategy: Strategy | None, recipe: str, stage: str | None, mark: str,
+    held: Same[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None, mark: str,
     layers: tuple[tuple[str, Fraction], ...], microbatches: Form, accounting: Accounting,
 ) -> list[tuple[str, Form]]:  # fmt: skip
     """The steps to the states, the last one of them all; nothing that is computed changes them."""
@@ -340,7 +342,7 @@ def _states(
     if strategy is not None and strategy.pipeline is not None:
         strategy = replace(strategy, pipeline=replace(strategy.pipeline, microbatches=microbatches))
         several = None
-    setting = _Terse(held.it, accounting, values=dict(layers))
+    setting = _Terse(held.it, accounting, values=dict(layers), frozen=frozen)
     return _named(mark, state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several).steps)
 
 

@@ -79,6 +79,7 @@ def function(context: Context, factor: Branch, stem: Stem, scripts: list[Script]
     if len(below) > 1 or len(above) > 1:
         extra = (below[1:] or above[1:])[0]
         raise context.error("a function has one subscript", extra.start, extra.stop, "take it away")
+    word = "layernorm" if word == "LN" and context.scope.kind == "tensor" else word  # where ln is the logarithm
     name = re.sub(r"[_\-\s.]", "", word).lower()
     name = _SAME_FUNCTION.get(name, name) if context.scope.kind != "size" else name
     subscript = _subscript(context, below[0]) if below else None

@@ -223,7 +223,7 @@ class Scanner:
             self.position += 1
             return
         word, stop = found.group(), found.end()
-        if self._taker() and word[1:2].isalpha():
+        if self._taker() and (word[1:2].isalpha() or (self._taker() == "FRAC" and word[1:2].isdigit())):
             self.hangs = True
             if word not in self.known:
                 word, stop = word[0], start + 1

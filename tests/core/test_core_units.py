@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symcomm.accounting import CONVENTIONS, Accounting
-from symcomm.derivation import exact
+from symcomm.derivation import Derivation, Reason, Step, exact
 from symcomm.errors import AccountingError, Span, SymcommError, ValuesError, nearest
-from symcomm.units import BYTE, Quantity, Unit
+from symcomm.form import Sym, product
+from symcomm.units import BYTE, ONE, Quantity, Unit
 
 
 @pytest.mark.parametrize(
@@ -192,3 +193,10 @@ def test_a_division_by_zero_is_refused_where_a_number_is_read() -> None:
 def test_a_number_beyond_any_float_is_said_as_a_power_of_ten() -> None:
     assert [text for _, text in Quantity(Fraction(10**400), BYTE).lines()][1:] == ["1·10^382 EB", "8.674·10^381 EiB"]
     assert str(Quantity(Fraction(2, 3 * 10**400))).endswith("≈ 6.66667·10^-401")
+
+
+def test_a_unit_is_refused_for_a_number_of_things_and_taken_for_an_amount_beside_it() -> None:
+    made = Derivation("t", Accounting(), (Step("t", product(Sym("a", False), Sym("k")), ONE, Reason("r", "t")),))
+    assert made.at(a="2 s", k=3).value == 6
+    with pytest.raises(ValuesError, match="k is given in s, but it is a number of things"):
+        made.at(a=2, k="3 s")

@@ -53,6 +53,10 @@ CALLS = {
         ([(1, 2), (2, 3), (3, 5)],),
         {"model": "alpha_beta", "kind": "all-reduce", "algorithm": "ring", "level": Fraction(1, 2)},
     ),
+    "grade": (
+        ("/nowhere.md", "/nowhere.csv"),
+        {"keys": None, "roster": None, "variants": 2, "seed": "0", "decisions": None, "progress": None},
+    ),
     "judge": ((MADE, "3 s"), {"D": 3}),
     "load": (
         (LAYER,),

@@ -455,17 +455,15 @@ def scored(item: ElementTree.Element, answers: dict[str, str]) -> dict[str, obje
                 return node.text
             case "sum":
                 return sum(float(worth(child)) for child in node)
+            case "isNull":
+                return worth(node[0]) is None
             case "match":
                 return worth(node[0]) == worth(node[1])
-            case "equal":
-                first, second = (worth(child) for child in node)
-                if second is None:
-                    return False
-                below, above = (float(t) for t in node.get("tolerance").split())
-                a, b = float(first), float(second)
-                if node.get("toleranceMode") == "relative":
-                    return a * (1 - below / 100) <= b <= a * (1 + above / 100)
-                return a - below <= b <= a + above
+            case "and":
+                return all(worth(child) for child in node)
+            case "gte" | "lte":
+                first, second = (float(worth(child)) for child in node)
+                return first >= second if node.tag == "gte" else first <= second
         raise AssertionError(node.tag)
 
     def run(nodes: list[ElementTree.Element]) -> None:
@@ -724,7 +722,7 @@ def test_the_command_writes_what_it_tells(tmp_path):
     assert code == 0, told
     assert "moodle.xml: 3 questions, 2 variants of each, 0.0 MB" in told
     assert "prairielearn/ (9 files): 3 questions" in told
-    assert sorted(p.name for p in out.iterdir()) == ["moodle.xml", "prairielearn"]
+    assert sorted(p.name for p in out.iterdir()) == ["manifest.json", "moodle.xml", "prairielearn"]
     assert (out / "prairielearn" / "formula" / "server.py").exists()
 
 

@@ -88,9 +88,21 @@ def test_padded_shards_are_whole_rows_all_as_large_as_the_largest(ranks: int) ->
         model.state_memory(f"fsdp({ranks})", recipe="fp32_sgd", accounting=said).at().value
         for said in (None, "padded_shards")
     )
+
+    def sizes(k: int) -> int:
+        return 8 * 2 * (ceil(7 / k) * 10 + ceil(3 / k) * 7 + ceil(3 / k))
+
     assert mean == 8 * 2 * Fraction(10 * 7 + 7 * 3 + 3, ranks)
     # A product's weight is stored with what it makes as rows: 7 rows of 10, 3 of 7, and 3 biases.
-    assert padded == 8 * 2 * (ceil(7 / ranks) * 10 + ceil(3 / ranks) * 7 + ceil(3 / ranks))
+    assert padded == sizes(ranks)
+    asked = {"strategy": "fsdp(k)", "recipe": "fp32_sgd", "include": "states", "accounting": "padded_shards"}
+    fits = [model.capacity("k", f"{padded - less} bytes", "usable", **asked) for less in (0, 1)]
+    assert fits[0].at().value == min(k for k in range(1, 11) if sizes(k) <= padded)
+    assert fits[1].at().value == min(k for k in range(1, 11) if sizes(k) < padded)
+    assert not any("nothing here depends on it" in note for note in fits[0].notes)
+    for quantity in ("communication", "peak_memory"):
+        with pytest.raises(SymcommError, match=f"{quantity} counts the mean of the parts of a weight, not parts that"):
+            model.derive(quantity, strategy="fsdp(3)", accounting="padded_shards")
 
 
 def test_a_tensor_outside_the_model_is_held_by_its_shape_and_format() -> None:

@@ -112,7 +112,7 @@ def test_ranks_that_compute_parts_divide_what_they_cut_and_shards_are_padded() -
     least = -(-16 * 2 * 4096 * 16384 // 10**8)
     cut = model.capacity("k", "100 MB", "usable", "tensor(k)", include="states")
     assert cut.at().value == next(k for k in range(least, 10**5) if 16384 % k == 0) == 32
-    assert "k = 22 would do, but Tensor cuts F = 16384 of U" in cut.steps[-1].reason.text
+    assert "from `k` = 22 on. Tensor cuts F = 16384 of U" in cut.steps[-1].reason.text
     assert model.capacity("k", "100 MB", "usable", "zero-3(k)", include="states").at().value == least == 22
     both = model.capacity("k", "100 MB", "usable", "fsdp(k)").at().value  # the batch is shared as well
     assert both == next(k for k in range(least, 100) if 64 % k == 0)

@@ -233,3 +233,22 @@ def test_the_envelope_changes_hands_at_every_whole_number_where_the_least_change
     costs = [cost("flat", num(50)), cost("line", N), cost("half", Total((num(20), Ratio(N, num(2)))))]
     found = envelope(costs, "n", (1, 1000))
     assert [(int(s.low), int(s.high), s.best) for s in found] == [(1, 40, 1), (41, 59, 2), (60, 1000, 0)]
+
+
+def test_the_envelope_of_rounded_costs_misses_no_number_where_the_least_changes() -> None:
+    """Parts of 97, of which a begun one counts whole: near 40 000 they and the line change places with each part.
+
+    Against trying every number there.
+    """
+    worth = (lambda n: 40_000 + 9 * n, lambda n: 970 * -(-n // 97))
+    costs = [cost("line", Total((num(40_000), product(num(9), N)))),
+             cost("parts", product(num(970), Ceiling(Ratio(N, num(97)))))]  # fmt: skip
+    tried: list[tuple[int, int]] = []  # where each stretch begins
+    for n in range(30_000, 50_001):
+        now = min((0, 1), key=lambda k, n=n: worth[k](n))
+        if not tried or tried[-1][1] != now:
+            tried.append((n, now))
+    found = envelope(costs, "n", (30_000, 10**12))
+    assert [(int(s.low), s.best) for s in found] == tried
+    assert len(tried) > 10
+    assert all(b.low == a.high + 1 for a, b in pairwise(found))

@@ -346,3 +346,11 @@ def test_terms_are_sorted_by_their_power_and_roots_are_gathered():
 def test_a_range_without_whole_numbers_is_refused():
     with pytest.raises(ValuesError, match="there is no whole number from 5 to 4"):
         candidates.whole(amount("n") + 1, amount("n"), 5, 4, None)
+
+
+def test_the_best_whole_number_stands_among_its_neighbours():
+    """100/n + 3n at 4, 5, 6, 7, 8, by hand; below 1 there is none."""
+    beside = minimise("100/n + 3 n", "n").exhibits[-1].rows
+    assert [(row[0], row[2]) for row in beside] == [("4", ""), ("5", ""), ("6", "best"), ("7", ""), ("8", "")]
+    assert [row[1].value for row in beside] == [37, 35, F(104, 3), F(247, 7), F(73, 2)]
+    assert [row[0] for row in minimise("1/n + n", "n").exhibits[-1].rows] == ["1", "2", "3"]

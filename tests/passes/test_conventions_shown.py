@@ -11,6 +11,7 @@ from symcomm import load
 from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.derivation import Derivation
 from symcomm.errors import SymcommError
+from symcomm.form import num
 from symcomm.problems.deriving import no_model
 from symcomm.quantities import QUANTITIES
 
@@ -139,3 +140,16 @@ def test_a_convention_that_was_asked_for_and_not_used_is_told() -> None:
     for degree in (2, 4, 8):  # a kept derivation tells it as well
         kept = load(ROWS, repeat="N_layer", values=SIZES).communication(f"data({degree})", accounting="busbw")
         assert kept.notes == ("`bandwidth: busbw` was asked for; nothing here depends on it.",)
+
+
+def test_communication_shows_the_conventions_that_it_depends_on_and_counts_sends_once() -> None:
+    def shown(strategy: str, **options: Any) -> set[str]:
+        return {c.field for c in MODEL.communication(strategy, **options).conventions}
+
+    assert not shown("data(4)") & {"algorithm", "pipeline", "gathered_weights"}
+    assert "algorithm" in shown("data(4)", accounting="all_links")
+    assert "pipeline" in shown("pipeline(4, microbatches=8)")
+    assert "gathered_weights" in shown("fsdp(4)")
+    table = MODEL.communication("pipeline(4, microbatches=8) + data(2)").exhibits[1]
+    times = {(row[1], row[-1] == num(1)) for row in table.rows}
+    assert {("send", True), ("all-reduce", False)} <= times

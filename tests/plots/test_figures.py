@@ -17,6 +17,7 @@ from symcomm.problems.figures import FIGURES
 from symcomm.problems.problem import parse_problem
 from symcomm.problems.solve import solve
 from symcomm.render import contents, render, source
+from symcomm.render.document import Picture
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Matplotlib's own imports
@@ -49,6 +50,8 @@ KINDS = {
     "memory_timeline": "figure: memory_timeline\nstrategy: fully-sharded(8)\n",
     "parallel_block": "figure: parallel_block\nstrategy: cut(D, 8)\n",
     "evaluation_trace": "figure: evaluation_trace\nformulas: y_1 = (x_1 + x_2)^2\npoint: x_1 = 1, x_2 = 2\n",
+    "ring": "figure: ring\nranks: 4\n",
+    "state_bars": "figure: state_bars\nstrategies: data(8); zero-3(8)\n",
     "sharded_timeline": "figure: sharded_timeline\nstrategy: fully-sharded(8)\n",
 }
 
@@ -197,3 +200,30 @@ def test_without_matplotlib_nothing_is_written_and_the_extra_is_named(
 @pytest.mark.latex
 def test_a_figure_is_set_by_tex() -> None:
     assert contents(solved(SCHEDULE), ["pdf"], engine="latex")["pdf"].startswith(b"%PDF-")
+
+
+@pytest.mark.parametrize(
+    ("collective", "k"), [("all-reduce", 3), ("all-reduce", 8), ("reduce-scatter", 4), ("all-gather", 5)]
+)
+def test_a_ring_that_is_drawn_ends_as_its_collective_says(collective: str, k: int) -> None:
+    from symcomm.plots.ring import _run
+
+    *_, (title, held, _) = _run(collective, k)
+    everyone = frozenset(range(k))
+    whole = [[chunk == everyone for chunk in rank] for rank in held]
+    rounds = (2 if collective == "all-reduce" else 1) * (k - 1)
+    assert title == f"after {rounds} rounds"
+    if collective == "reduce-scatter":  # one sum a rank, each on one of them
+        assert [sum(row) for row in whole] == [1] * k == [sum(column) for column in zip(*whole, strict=True)]
+    else:
+        assert all(map(all, whole))
+
+
+def test_the_bars_of_states_are_as_long_as_what_a_rank_keeps() -> None:
+    drawn = solved("figure: state_bars\nstrategies: data(8); zero-3(8)\nrecipe: mixed_adam\n", table=True)
+    picture = next(block for block in drawn.blocks if isinstance(block, Picture))
+    # 4 · 1024² parameters of 16 bytes, and an eighth of it
+    assert picture.says.count("MB") == 2
+    wide = [float(w) for w in re.findall(rb'width="([\d.]+)" height="10"', picture.drawn.svg())]
+    assert sum(wide[:3]) == pytest.approx(8 * sum(wide[3:]), rel=1e-3)
+    assert wide[2] == pytest.approx(6 * wide[0], rel=1e-3)

@@ -340,6 +340,7 @@ _shape(
     *feed("h"),
     "y = x + dropout(b) ; - ; y [B,L,D]",
 )
+_shape("max", "h = max(0, x W) ; x [B,L,D], W [D,F] ; h [B,L,F]", "y = h W' ; W' [F,D] ; y [B,L,D]")
 _shape("first", *feed("x"), "p = first(b) ; - ; p [B,D]", "y = p W^P ; W^P [D,D] ; y [B,D]")
 for _name in ("embed", "embedding"):
     _shape(_name, rf"x = {_name}(t, W^E) ; $t \in Z^{{B \times L}}$, W^E [V,D] ; x [B,L,D]", *feed("x"))

@@ -10,13 +10,17 @@ from functools import cache
 from math import prod
 
 import pytest
-from proof_cases import PASSES, Case, case
+from proof_cases import PASSES, Case, case, superfluous
+from proof_ranks import Mesh
+from proof_reference import Sizes, outside, run
 from proof_tables import ALL, LAYERS, STRATEGIES, applies, graph, parts
 
+import symcomm as sc
 from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import share
 from symcomm.errors import StrategyError
-from symcomm.form import evaluate, num
+from symcomm.form import evaluate, num, value
+from symcomm.graph.gradient import training
 from symcomm.graph.ops import MAPS
 from symcomm.parallel.placement import plan, update_ops
 from symcomm.parallel.strategy import STRATEGIES as RECORDS
@@ -128,3 +132,21 @@ def test_every_strategy_has_a_case_and_a_pipeline_cuts_no_tensor() -> None:
     made = plan(graph("homework"), parse_strategy("pipeline(4)"))
     assert made.collectives == ()
     assert not any(made.placements.values())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "strategy", ["data(2)", "zero-3(2)", "tensor(2)", "tensor(2) + sequence", "context(2)", "data(2) + tensor(2)"]
+)
+def test_every_rank_of_an_encoder_with_a_decoder_agrees_with_one_machine(strategy: str) -> None:
+    """A whole model whose decoder reads the encoder's result; each of its layers stands once."""
+    config = {"model_type": "t5", "d_model": 8, "num_layers": 1, "num_heads": 4, "d_kv": 2, "d_ff": 8, "vocab_size": 8,
+              "relative_attention_num_buckets": 6}  # fmt: skip
+    both = training(sc.load(config).graph)
+    made = plan(both, parse_strategy(strategy), Accounting())
+    values = {"B": 4, "L_enc": 4, "L_dec": 8, "D": 8, "n_H": 4, "H": 2, "F": 8, "V": 8, "n_bucket": 6}
+    sizes = Sizes(update_ops(both), values)
+    given = outside(sizes)
+    mesh = Mesh({name: int(value(size)) for name, size in made.strategy.sizes.items()})
+    one = Case(made, Sizes(made.graph, values), mesh, Accounting(), given, run(sizes, given))
+    assert superfluous(one) == []  # which also compares every result of the whole run

@@ -9,7 +9,7 @@ import pytest
 from family_cases import FAMILIES, SMALL
 
 import symcomm as sc
-from symcomm.errors import SymcommError, ValuesError
+from symcomm.errors import SymcommError
 from symcomm.model import Model, load_known
 from symcomm.readers.architectures import ARCHITECTURES, class_names
 from symcomm.readers.config import read_config
@@ -77,10 +77,11 @@ ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [name for name in SMALL if not name.startswith("T5")])
+@pytest.mark.parametrize("name", SMALL)
 def test_every_quantity_is_derived_of_every_family(name: str) -> None:
     model = small(name)
     sizes = {"B": 2} if "L" in model.values else {"B": 2, "L": 16}
+    sizes = {"B": 2, "L_enc": 16, "L_dec": 16} if name.startswith("T5") else sizes
     for quantity, options in ASKED:
         assert model.derive(quantity, **options).at(**sizes).value > 0, (quantity, options)
     assert model.at(**sizes).peak_memory().at().value > model.state_memory().at().value
@@ -101,12 +102,70 @@ def test_parallel_branches_share_one_all_reduce_where_sequential_ones_need_two()
     assert sent == [4 * (2 * stream + 4 * 64 * 2), 4 * 4 * stream]
 
 
-def test_an_encoder_with_a_decoder_knows_its_weights_and_refuses_what_needs_the_flow() -> None:
-    model = small("T5ForConditionalGeneration")
-    assert model.communication("data(2)").at().value == 2 * model.parameters().at().value
-    with pytest.raises(ValuesError, match="of T5ForConditionalGeneration it is known which weights there are, but not"):
-        model.flops()
-    assert any("an encoder with relative positions and a decoder" in note for note in model.notes)
+# -- an encoder and a decoder --------------------------------------------------------------------
+
+T5: dict[str, Any] = {"model_type": "t5", **SMALL["T5ForConditionalGeneration"], "dropout_rate": 0.0}
+
+
+def t5(**sizes: int) -> dict[str, int]:
+    """The sizes of the small model, of stacks that differ, with 24 tokens read and 20 written of 2 sequences."""
+    return {"B": 2, "L_enc": 12, "L_dec": 10, **sizes}
+
+
+@pytest.mark.parametrize("layers", [(4, 4), (3, 5)])
+def test_an_encoder_with_a_decoder_costs_what_its_blocks_cost_one_by_one(layers: tuple[int, int]) -> None:
+    """Products counted block by block: four projections and a feed-forward block, scores and their use, and in the
+    decoder queries and output of every token written, keys and values of every token read.
+    """
+    N, M = layers
+    model, (B, L, T) = sc.load({**T5, "num_layers": N, "num_decoder_layers": M}), (2, 12, 10)
+    D, F, V = 64, 128, 128
+
+    def product(rows: int, inner: int, columns: int) -> int:
+        return 2 * rows * inner * columns
+
+    def attention(queries: int, keys: int) -> int:
+        projected = 2 * product(B * queries, D, D) + 2 * product(B * keys, D, D)
+        return projected + 8 * B * (product(queries, 8, keys) + product(queries, keys, 8))
+
+    def feed(tokens: int) -> int:
+        return product(B * tokens, D, F) + product(B * tokens, F, D)
+
+    forward = N * (attention(L, L) + feed(L)) + M * (attention(T, T) + attention(T, L) + feed(T)) + product(B * T, D, V)
+    assert model.flops().at(**t5()).value == forward
+    assert model.flops(scope="training").at(**t5()).value == 3 * forward
+
+
+def test_what_an_encoder_hands_to_every_layer_of_its_decoder_is_kept_once() -> None:
+    """Of two bytes: x, n, Q, K, V, Z, z, m and twice F numbers a token, P twice (n_H scores a pair); in the decoder
+    besides v, l, and of its second attention Q and Z of what is written, K and V of what is read.
+    """
+    B, L, T, D, F, n = 2, 12, 10, 64, 128, 8
+    layer, other = B * L * (8 * D + F) + B * n * L * L, B * T * (12 * D + F) + 2 * B * L * D + B * n * T * (T + L)
+    ends = 8 * (B * L + B * T + L * L + T * T) + 2 * (B * L * D + 2 * B * T * D)
+    shared = 2 * B * L * D  # the encoder's result
+    for N, M in ((4, 4), (3, 5)):
+        model = sc.load({**T5, "num_layers": N, "num_decoder_layers": M})
+        kept = model.activation_memory().at(**t5()).value
+        assert kept == 2 * (N * layer + M * other) + ends + shared
+    peaks = [sc.load({**T5, "num_decoder_layers": M}).at(**t5()).peak_memory().at().value for M in (5, 6, 7)]
+    states = [sc.load({**T5, "num_decoder_layers": M}).state_memory().at().value for M in (5, 6, 7)]
+    grown = {b - a - (t - s) for a, b, s, t in zip(peaks, peaks[1:], states, states[1:], strict=False)}
+    assert len(grown) == 1
+    assert grown.pop() <= 2 * other  # and no second copy of the encoder's result
+
+
+def test_cut_heads_sum_what_each_block_of_an_encoder_and_a_decoder_makes() -> None:
+    """Four sums of B L D in a layer of the encoder, six of B T D in one of the decoder, and that of what it read."""
+    B, L, T, D, N, M = 2, 12, 10, 64, 3, 5
+    model = sc.load({**T5, "num_layers": N, "num_decoder_layers": M})
+    assert model.communication("tensor(4)").at(**t5()).value == 2 * B * D * (4 * L * N + 6 * T * M + L * M)
+    assert model.communication("data(2)").at(**t5()).value == 2 * model.parameters().at().value
+
+
+def test_stages_of_an_encoder_and_a_decoder_are_refused() -> None:
+    with pytest.raises(SymcommError, match="encoder layer and decoder layer hand on different tensors"):
+        sc.load(T5).communication("pipeline(2)")
 
 
 # -- names -------------------------------------------------------------------------------------

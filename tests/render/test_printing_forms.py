@@ -396,3 +396,8 @@ def test_a_factor_that_is_only_a_unit_is_not_written() -> None:
     assert printing.tex(Total((square, Num(Fraction(1), BYTE)))) == "D^{2} + 1"
     # A number that was put in is shown, also where it is one.
     assert printing.plain(product(num(2), Sym("B")), {"B": 1}) == "2·1"
+
+
+def test_what_follows_a_small_exponent_has_its_usual_size() -> None:
+    small = Total((Power(Sym("x"), Ratio(Sym("a"), Sym("b"))), Ratio(Sym("a"), Sym("b"))))
+    assert printing.tex(small) == r"x^{a/b} + \frac{a}{b}"

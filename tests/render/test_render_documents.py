@@ -302,6 +302,16 @@ def test_everything_markdown_has() -> None:
     balanced(source(doc, "html"))
 
 
+def test_notes_stand_below_their_own_text_in_html() -> None:
+    """Pandoc writes the notes of all pieces behind the last one."""
+    page = source(
+        document(prose("One[^1].\n\n[^1]: First."), prose("Two[^1].\n\n[^1]: Second $x$."), prose("Three.")), "html"
+    )
+    places = [page.index(words) for words in ("One<sup>1</sup>", "First.", "Two<sup>1</sup>", "Second", "Three.")]
+    assert places == sorted(places)
+    assert "#fn" not in page
+
+
 EVIL = [
     "<script>alert(1)</script>",
     r"\input{/etc/passwd} $x$ % & # _ ^ ~ { }",

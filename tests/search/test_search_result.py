@@ -12,6 +12,7 @@ from search_oracle import BLOCK, RATES, attention, block
 
 import symcomm as sc
 from symcomm.cli import main
+from symcomm.errors import AccountingError, ValuesError
 from symcomm.searching import evaluate
 from symcomm.searching.ranges import divisors, whole_numbers
 
@@ -347,3 +348,32 @@ def test_a_list_of_numbers_is_read_as_it_is_written(numbers):
 @given(st.integers(1, 3000))
 def test_divisors_are_what_divides(n):
     assert divisors(n) == tuple(d for d in range(1, n + 1) if n % d == 0)
+
+
+def test_weights_that_are_not_trained_are_searched_as_they_are_derived():
+    """Against the quantities of each configuration by itself; with nothing to train there is nothing to search."""
+    table = (
+        "Computation\tInput\tOutput\nu = relu(x W^1)\tx [B, D], W^1 [D, F]\tu [B, F]\n"
+        "z = u W^2\tu [B, F], W^2 [F, D]\tz [B, D]\ny = x + z\tx [B, D], z [B, D]\ty [B, D]\n"
+    )
+    model = sc.load(table, repeat="N_layer").at(N_layer=8, D=64, F=128)
+    asked = {
+        "devices": 4, "batch": 64, "device": "H100-SXM", "capacity": "1 GB", "capacity_is": "usable",
+        "strategies": ["data", "tensor"], "recomputation": "none", "microbatches": 1,
+    }  # fmt: skip
+    with pytest.raises(ValuesError, match="all weights are frozen: there is nothing to train"):
+        sc.search(model, **asked, frozen="W*")
+    frozen, found, at = "W^1", sc.search(model, **asked, frozen="W^1"), model.at(B=64)
+    assert "Not trained, so without gradient and update: `W^1`." in found.notes
+    assert len(found.top) == 2
+    for one in found.top:
+        time = at.step_time(one.strategy, device="H100-SXM", microbatches=1, frozen=frozen)
+        held = (at.state_memory(one.strategy, frozen=frozen), at.activation_memory(one.strategy, frozen=frozen))
+        assert one.time.value == time.at().value
+        assert one.memory.value == sum(part.at().value for part in held)
+
+
+def test_a_search_refuses_parts_of_weights_that_are_filled_up():
+    model = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, D], W [D, F]\ty [B, F]\n")
+    with pytest.raises(AccountingError, match="a search counts the mean of the parts of a weight, not parts that"):
+        sc.search(model, devices=4, batch=64, device="H100-SXM", capacity_is="usable", accounting="padded_shards")

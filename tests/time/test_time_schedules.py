@@ -156,9 +156,7 @@ def test_numbers_of_layers_that_are_given_for_each_stage_are_followed():
 def test_symbols_for_stages_and_microbatches_give_the_same_numbers(p):
     derived = model("llama").step_time("pipeline(p, microbatches=m)", **FAST)
     for m in (1, 2, 4, 8):
-        assert derived.at(p=p, m=m).value == followed(
-            find("1f1b").ranks(p, m), stages_of("llama", llama_stages(p), m)
-        )
+        assert derived.at(p=p, m=m).value == followed(find("1f1b").ranks(p, m), stages_of("llama", llama_stages(p), m))
     with pytest.raises(SymcommError, match="p >= 2"):
         derived.at(p=1, m=4)
 
@@ -202,9 +200,7 @@ def test_gradients_that_are_reduced_beside_the_last_backward_lengthen_the_end_of
 
 def test_the_last_slot_of_stages_that_are_alike_has_its_message_whatever_runs_beside_it():
     """A reduction that takes no time changes nothing."""
-    table = (
-        "| Computation | Input | Output |\n|---|---|---|\n| y = xW | x [B, L, D], W [D, D] | y [B, L, D] |\n"
-    )
+    table = "| Computation | Input | Output |\n|---|---|---|\n| y = xW | x [B, L, D], W [D, D] | y [B, L, D] |\n"
     one = sc.load(table, repeat="N").at(N=4, B=8, L=2, D=4)
     rates = {"peak": 10**9, "memory": 10**18, "links": "pipe=100 MB/s, data=1000000000 GB/s"}
     text = "data(2) + pipeline(2, microbatches=2)"

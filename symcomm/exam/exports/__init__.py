@@ -1,13 +1,14 @@
 """Exports of drawn questions to the systems where exams are held: one file and one row of ``EXPORTERS`` each.
 
 An exporter is a function ``(title, items) -> {file name: bytes}`` that derives nothing; ``register`` adds a teacher's
-own one.
+own one. Ours say what they need of each item, which is made in several processes, and put it together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from symcomm.errors import DocumentError
 from symcomm.exam.exports import gradescope, moodle, prairielearn, qti12, qti21, stack
@@ -17,23 +18,47 @@ Files = Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
+class Pieces:
+    """A format that is put together: what it needs of one item, as plain data for JSON, and the files from all of it.
+
+    The items of a question stand together, in the order of their variants.
+    """
+
+    piece: Callable[[str, Item], Any]
+    whole: Callable[[str, Sequence[Any]], Files]
+
+    def files(self, title: str, items: Sequence[Item]) -> Files:
+        """The files of some items."""
+        return self.whole(title, [self.piece(title, item) for item in items])
+
+
+@dataclass(frozen=True)
 class Exporter:
     """A format: its name, what it is for, and the function that writes items down as files."""
 
     name: str
     says: str
     files: Callable[[str, Sequence[Item]], Files]
+    pieces: Pieces | None = None
+
+
+def _in_pieces(
+    name: str, says: str, piece: Callable[[str, Item], Any], whole: Callable[[str, Sequence[Any]], Files]
+) -> Exporter:
+    pieces = Pieces(piece, whole)
+    return Exporter(name, says, pieces.files, pieces)
 
 
 EXPORTERS = {
     exporter.name: exporter for exporter in (
-        Exporter("moodle", "Moodle XML: numerical, multiple choice, cloze", moodle.files),
-        Exporter("stack", "STACK questions as Moodle XML: formulas compared by Maxima", stack.files),
-        Exporter("qti12", "QTI 1.2 for Canvas: a question bank for each question", qti12.files),
-        Exporter("qti12-mathjax", r"The same with \(...\) instead of Canvas' own equations", qti12.with_mathjax),
-        Exporter("qti21", "QTI 2.1: items and a test that draws a variant of each", qti21.files),
-        Exporter("prairielearn", "PrairieLearn: a folder for each question", prairielearn.files),
-        Exporter("gradescope", "An outline of answers and rubrics as CSV", gradescope.files),
+        _in_pieces("moodle", "Moodle XML: numerical, multiple choice, cloze", moodle.piece, moodle.whole),
+        _in_pieces("stack", "STACK questions as Moodle XML: formulas compared by Maxima", stack.piece, stack.whole),
+        _in_pieces("qti12", "QTI 1.2 for Canvas: a question bank for each question", qti12.piece, qti12.whole),
+        _in_pieces("qti12-mathjax", r"The same with \(...\) instead of Canvas' own equations", qti12.piece_with_mathjax,
+                   qti12.whole_with_mathjax),
+        _in_pieces("qti21", "QTI 2.1: items and a test that draws a variant of each", qti21.piece, qti21.whole),
+        _in_pieces("prairielearn", "PrairieLearn: a folder for each question", prairielearn.piece, prairielearn.whole),
+        _in_pieces("gradescope", "An outline of answers and rubrics as CSV", gradescope.piece, gradescope.whole),
     )
 }  # fmt: skip
 

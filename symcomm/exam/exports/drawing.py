@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from symcomm.editions import ONLY
@@ -37,6 +39,8 @@ from symcomm.units import Quantity
 TOLERANCE = Fraction(1, 1000)  # of a number, where nothing else is said
 _NEAR = Fraction(10) ** 9  # of the right number: what is further off than this many times, nobody types
 _AT_ONCE = 50  # variants whose prose is converted together
+_MARK = "\ufdd1"  # refused in texts: where converted prose will stand
+_MARKED = re.compile(f"{_MARK}[0-9]+{_MARK}")
 Progress = Callable[[int, int, str], None]
 
 
@@ -49,43 +53,75 @@ def draw_items(
     billion times as large or small. Raises ``DocumentError`` where a document has no questions, or a paper cannot be
     drawn.
     """
+    exam = exam_of(template, seed, tolerance)
+    papers = exam.settle(numbered(variants))
+    found: list[Item] = []
+    for start in range(0, len(papers), _AT_ONCE):
+        some = list(enumerate(papers[start : start + _AT_ONCE], start=start + 1))
+        found += items_of(exam, some, tolerance)
+        if progress:
+            progress(min(start + _AT_ONCE, len(papers)), len(papers), "drawing")
+    order = list(dict.fromkeys(item.id for item in found))
+    return tuple(sorted(found, key=lambda item: (order.index(item.id), item.variant)))
+
+
+def exam_of(template: Template, seed: str, tolerance: Fraction = TOLERANCE) -> Exam:
+    """The exam whose papers have all questions.
+
+    Raises ``DocumentError`` where there is none, and for a tolerance that is no small share.
+    """
     if not 0 < tolerance <= Fraction(1, 10):
         raise DocumentError(f"a tolerance is a share of the number up to 0.1, not {float(tolerance):g}")
     exam = Exam(template, seed, whole=True)
     if not exam.example.asks:
         raise DocumentError(f"{exam.example.title or template.file} asks no question", hint="ask: parameters")
-    papers = exam.settle(numbered(variants))
-    found: list[Item] = []
-    for start in range(0, len(papers), _AT_ONCE):
-        some = list(enumerate(papers[start : start + _AT_ONCE], start=start + 1))
-        prose = _Prose()
-        for _ in range(2):  # once to gather what has to be converted, together; once to use it
-            made = [item for n, paper in some for item in _items(exam, paper, n, tolerance, prose)]
-            prose.convert()
-        found += made
-        if progress:
-            progress(min(start + _AT_ONCE, len(papers)), len(papers), "drawing")
-    for item in found:
+    return exam
+
+
+def items_of(exam: Exam, papers: Sequence[tuple[int, Paper]], tolerance: Fraction) -> list[Item]:
+    """The questions of some papers, each with the number of its variant; their prose is converted together."""
+    prose = _Prose()
+    drawn = [item for n, paper in papers for item in _items(exam, paper, n, tolerance, prose)]
+    done = prose.converted()
+    made = [_settled(item, done) for item in drawn]
+    for item in made:
         item.check()
-    order = list(dict.fromkeys(item.id for item in found))
-    return tuple(sorted(found, key=lambda item: (order.index(item.id), item.variant)))
+    return made
 
 
 class _Prose:
-    """Markdown as XHTML: what was not yet converted is gathered first."""
+    """Markdown that becomes XHTML: gathered first, since much of it is converted at once; a mark keeps its place."""
 
     def __init__(self) -> None:
-        self.wanted: dict[InlinePiece, None] = {}
-        self.done: dict[InlinePiece, str] = {}
+        self.wanted: dict[InlinePiece, str] = {}
+        self.sentences: dict[Hashable, str] = {}
 
     def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
         piece = InlinePiece(markdown.replace(r"\thinspace ", r"\,"), span, inline)  # which pandoc does not know
-        self.wanted[piece] = None
-        return self.done.get(piece, "")
+        return self.wanted.setdefault(piece, f"{_MARK}{len(self.wanted)}{_MARK}")
 
-    def convert(self) -> None:
-        if not self.done:
-            self.done = convert([*self.wanted], "html")
+    def converted(self) -> dict[str, str]:
+        """What each mark stands for."""
+        done = convert([*self.wanted], "html")
+        return {mark: done[piece] for piece, mark in self.wanted.items()}
+
+
+def _settled(item: Item, done: Mapping[str, str]) -> Item:
+    """An item with its prose in the place of the marks; a title is plain text."""
+
+    def text(marked: str) -> str:
+        if _MARK not in marked:
+            return marked
+        return done[marked] if marked in done else _MARKED.sub(lambda found: done[found[0]], marked)
+
+    def part(one: QuestionPart) -> QuestionPart:
+        wrong = tuple(replace(w, feedback=text(w.feedback)) for w in one.recognised)
+        options = tuple(replace(o, text=text(o.text), feedback=text(o.feedback)) for o in one.options)
+        return replace(one, prompt=text(one.prompt), worked=text(one.worked), recognised=wrong, options=options)
+
+    blocks = tuple(text(block) if isinstance(block, str) else part(block) for block in item.blocks)
+    title = plain_text(text(item.title)) if _MARK in item.title else item.title
+    return replace(item, title=title or item.id, blocks=tuple(block for block in blocks if block))
 
 
 def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction, prose: _Prose) -> Iterator[Item]:
@@ -111,7 +147,7 @@ def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction, prose: _
             before += group  # what is said of all that follows
             continue
         heading = group[0] if isinstance(group[0], Heading) else None
-        title = plain_text(prose(without_number(heading.markdown), heading.span)) if heading else problem.title
+        title = prose(without_number(heading.markdown), heading.span) if heading else problem.title
         blocks: list[str | QuestionPart] = []
         media: list[Medium] = []
         for item in [*before, *(group[1:] if heading else group)]:
@@ -125,8 +161,8 @@ def _items(exam: Exam, paper: Paper, variant: int, tolerance: Fraction, prose: _
                 blocks.append(prose(picture.caption, item.span, inline=False) if picture.caption else "")
             else:
                 blocks.append(_block(item, prose))
-        yield Item(asks[0].exam.id, variant, title or asks[0].exam.id, tuple(b for b in blocks if b), tuple(media),
-                   heading.span if heading else asks[0].span)  # fmt: skip
+        span = heading.span if heading else asks[0].span
+        yield Item(asks[0].exam.id, variant, title, tuple(blocks), tuple(media), span)
 
 
 def _shown(problem: Problem) -> Iterator[ProblemItem]:
@@ -188,36 +224,53 @@ def _part(
     notation = answer.derivation.notation
     value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
     scale = quantity.value / value if quantity is not None and value else Fraction(1)
-    wrong = []
+    wrong, form = [], key.candidates.right
+    symbols = dict.fromkeys(names(form))
     for one in (*key.conventions, *key.mistakes):
         conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
         credit = credit_of(conventions, mistakes, ask, problem)
         worth = one.at(key.values) if quantity is not None else None
         said = _sentences(one.says, ask, prose, problem)
+        near = worth is not None and quantity is not None and worth.unit == quantity.unit
         if quantity is None:
             wrong.append(Recognised(one.names, None, one.form, credit, said))
-        elif worth is not None and worth.unit == quantity.unit and _is_near(worth.value, quantity.value):
+        elif near and worth is not None and _is_near(worth.value, quantity.value):
             wrong.append(Recognised(one.names, worth.value / scale, one.form, credit, said))
+        else:
+            continue
+        symbols |= dict.fromkeys(one.number.names)
     options = tuple(
         QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
                _sentences(choice.says, ask, prose, problem))
         for choice in part.choices
     )  # fmt: skip
     kind: Kind = "choice" if options else "symbolic" if value is None else "numeric"
-    form = key.candidates.right
     spoken = [markdown_text(ask.label)] if ask.label else []
-    if not options:
-        symbols = ", ".join(markdown_maths(tex(_symbol(form, name), None, notation)) for name in names(form))
-        spoken.append(f"a formula in {symbols}" if value is None else f"in {_unit_text(unit)}" if unit else "")
+    if not options and value is None:
+        said = ", ".join(markdown_maths(tex(_symbol(form, name), None, notation)) for name in names(form))
+        spoken.append(f"a formula in {said}")
+    elif not options and unit:
+        spoken.append(f"in {_unit_text(unit)}")
     lead = f"Answer {number}".strip() + (f" ({', '.join(w for w in spoken if w)})" if any(spoken) else "")
     worked = markdown_maths(tex(form, None, notation))
     if value is not None:
         worked += f" = {number_text(value, abs(value) * tolerance)} {_unit_text(unit)}".rstrip()
+    free = tuple(symbols)
+    relations = tuple(_related(answer.derivation.relations.equations, free)) if value is None else ()
     return QuestionPart(
         part.id, kind, prose(f"{lead}:", span), part.points, value, unit, units, tolerance, form,
-        tuple(dict.fromkeys((*names(form), *(n for w in wrong if w.form is not None for n in names(w.form))))),
-        _told_apart(value, tolerance, wrong), options, prose(worked, span),
+        tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right)))))),
+        _told_apart(value, tolerance, wrong), options, prose(worked, span), relations,
     )  # fmt: skip
+
+
+def _related(equations: Sequence[tuple[str, Form]], symbols: Sequence[str]) -> Iterator[tuple[str, Form]]:
+    """The relations that lead from some symbols to others."""
+    reached = {*symbols}
+    groups = [{left, *names(right)} for left, right in equations]
+    for _ in groups:
+        reached.update(*(group for group in groups if group & reached))
+    yield from ((left, right) for left, right in equations if left in reached)
 
 
 def _is_near(wrong: Fraction, right: Fraction) -> bool:
@@ -235,17 +288,43 @@ def _unit_text(unit: str) -> str:
     return f"${power.replace('^', '^{')}}}$ {markdown_text(rest)}".strip() if "10^" in power else markdown_text(unit)
 
 
-def _sentences(says: Sequence[str], ask: Ask, prose: _Prose, problem: Problem) -> str:
-    return prose(" ".join(markdown_sentence(one, problem.notation) for one in says), ask.span) if says else ""
+def _sentences(says: tuple[str, ...], ask: Ask, prose: _Prose, problem: Problem) -> str:
+    if not says:
+        return ""
+    about = says, ask.exam.id, (*problem.notation.latex.items(),)
+    if about not in prose.sentences:
+        told = " ".join(markdown_sentence(one, problem.notation) for one in says)
+        prose.sentences[about] = prose(told, ask.span)
+    return prose.sentences[about]
 
 
 def _told_apart(right: Fraction | None, tolerance: Fraction, wrong: Sequence[Recognised]) -> tuple[Recognised, ...]:
     """Those that differ from the right number and from one another by more than both may be off; most credit first."""
     kept: list[Recognised] = []
+    others = [] if right is None else [(right, _rough(right))]
     for one in sorted(wrong, key=lambda w: -w.credit):
-        others = [right, *(k.value for k in kept)]
-        if one.value is None or all(
-            o is None or abs(o - one.value) > tolerance * (abs(o) + abs(one.value)) for o in others
-        ):
-            kept.append(one)
+        if one.value is not None:
+            mine = one.value, _rough(one.value)
+            if not all(_apart(mine, other, tolerance) for other in others):
+                continue
+            others.append(mine)
+        kept.append(one)
     return tuple(kept)
+
+
+def _rough(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("nan")  # compares with nothing: exact numbers decide
+
+
+def _apart(one: tuple[Fraction, float], other: tuple[Fraction, float], tolerance: Fraction) -> bool:
+    """Whether two numbers differ by more than both may be off; exact numbers decide where floats are too near."""
+    (a, x), (b, y) = one, other
+    gap, spread = abs(x - y), abs(x) + abs(y)
+    if gap > (float(tolerance) + 1e-9) * spread:
+        return True
+    if gap < (float(tolerance) - 1e-9) * spread:
+        return False
+    return abs(a - b) > tolerance * (abs(a) + abs(b))

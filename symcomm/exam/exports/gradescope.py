@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 from symcomm.exam.exports.item import Item, QuestionPart, number_text
 from symcomm.exam.exports.markup import plain_text
@@ -12,18 +13,23 @@ from symcomm.exam.roster import csv_text
 COLUMNS = ("variant", "question", "title", "points", "answer", "unit", "tolerance", "rubric")
 
 
-def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
+def piece(title: str, item: Item) -> dict[str, Any]:
+    """The rows of an item, each but for the number of its question."""
+    return {"id": item.id, "variant": item.variant, "rows": [_row(item, part) for part in item.parts]}
+
+
+def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """One CSV file, the questions of a variant together."""
-    numbers = {name: n for n, name in enumerate(dict.fromkeys(item.id for item in items), start=1)}
-    rows = [
-        _row(item, part, f"{numbers[item.id]}.{n}" if len(item.parts) > 1 else str(numbers[item.id]))
-        for item in sorted(items, key=lambda item: (item.variant, numbers[item.id]))
-        for n, part in enumerate(item.parts, start=1)
-    ]
+    numbers = {name: n for n, name in enumerate(dict.fromkeys(one["id"] for one in pieces), start=1)}
+    rows = []
+    for one in sorted(pieces, key=lambda one: (one["variant"], numbers[one["id"]])):
+        for n, row in enumerate(one["rows"], start=1):
+            number = f"{numbers[one['id']]}.{n}" if len(one["rows"]) > 1 else str(numbers[one["id"]])
+            rows.append([str(one["variant"]), number, *row])
     return {"gradescope.csv": csv_text(COLUMNS, rows).encode()}
 
 
-def _row(item: Item, part: QuestionPart, number: str) -> list[str]:
+def _row(item: Item, part: QuestionPart) -> list[str]:
     if part.kind == "numeric":
         assert part.answer is not None
         spread = part.spread(part.answer)
@@ -36,7 +42,7 @@ def _row(item: Item, part: QuestionPart, number: str) -> list[str]:
     if part.kind != "choice":
         lines += [(part.points * one.credit, plain_text(one.feedback)) for one in part.recognised]
     rubric = "; ".join(f"{_points(points)}: {said}" for points, said in dict.fromkeys(lines))
-    return [str(item.variant), number, item.title, _points(part.points), answer, part.unit, tolerance, rubric]
+    return [item.title, _points(part.points), answer, part.unit, tolerance, rubric]
 
 
 def _points(points: Fraction) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Literal
 
@@ -50,7 +50,8 @@ class QuestionPart:
     """One answer: what stands before its field, its points, what is right and what is recognised.
 
     ``answer`` is in ``unit``; ``units`` are all in which it may be said, each with what the number is multiplied by.
-    ``tolerance`` is a share of the number. ``symbols`` are those of a formula.
+    ``tolerance`` is a share of the number. ``symbols`` are those that a formula may have; ``relations`` hold between
+    them, a name and what it stands for each.
     """
 
     id: str
@@ -66,6 +67,7 @@ class QuestionPart:
     recognised: tuple[Recognised, ...]
     options: tuple[QuestionOption, ...]
     worked: str
+    relations: tuple[tuple[str, Form], ...] = ()
 
     @property
     def text(self) -> str:
@@ -164,18 +166,21 @@ def identifier(name: str) -> str:
     return kept if kept == name else f"{kept}_{sha256(name.encode(errors='surrogatepass')).hexdigest()[:6]}"
 
 
+@lru_cache(maxsize=65_536)  # exporters and their checks ask again
 def number_text(value: Fraction, spread: Fraction) -> str:
     """A decimal that is exact where it is short, and else closer than a hundredth of ``spread``.
 
     >>> number_text(Fraction(1029, 2), Fraction(1, 2)), number_text(Fraction(-1, 3), Fraction(1, 100))
     ('514.5', '-0.3333')
     """
-    exact = next((p for p in range(10) if (value * 10**p).denominator == 1), 99)
-    places = 0
-    while places < 400 and spread * 10**places < 50:
-        places += 1
-    places = exact if exact < 10 else places
-    scaled = round(abs(value) * 10**places)
+    top, bottom = abs(value.numerator), value.denominator
+    places = next((p for p in range(10) if 10**p % bottom == 0), 10)
+    if places == 10:
+        places, over, under = 0, spread.numerator, 50 * spread.denominator
+        while places < 400 and over < under:
+            places, over = places + 1, over * 10
+    scaled, rest = divmod(top * 10**places, bottom)
+    scaled += 2 * rest > bottom or (2 * rest == bottom and scaled % 2)
     digits = str(scaled).zfill(places + 1)
     text = f"{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".") if places else digits
     return f"-{text}" if value < 0 and scaled else text

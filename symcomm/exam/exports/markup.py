@@ -5,17 +5,23 @@ Elements are made and written by the standard library's ElementTree, so that no 
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+if TYPE_CHECKING:
+    from symcomm.exam.exports.item import Item
+
 MATHML = "http://www.w3.org/1998/Math/MathML"
 _BREAK = "\ufdd0"  # refused in texts: stands where an empty element keeps MathJax from seeing a delimiter
+MARK = "\ufdd2"  # refused in texts, too: stands where text of elements will
 _DELIMITER = re.compile(r"\\(?=[(\[])|\$")
 
 
@@ -38,8 +44,18 @@ def element(tag: str, *inside: Element | str, **attributes: str) -> Element:
 
 def xml(root: Element) -> bytes:
     """An element as a file."""
-    data: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True, short_empty_elements=True)
-    return data + b"\n"
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{as_text(root)}\n".encode()
+
+
+def file_of(tag: str, inside: Iterable[str]) -> bytes:
+    """The same of a bare element whose elements are text already."""
+    return f"<?xml version='1.0' encoding='utf-8'?>\n<{tag}>{''.join(inside)}</{tag}>\n".encode()
+
+
+def as_text(root: Element) -> str:
+    """An element as text; as text many are written faster than as bytes."""
+    text: str = ElementTree.tostring(root, encoding="unicode")
+    return text
 
 
 def fragment(html: str) -> Element:
@@ -101,7 +117,7 @@ def equation_image(tex: str, display: bool) -> Element:
 
 
 _KEPT = {"href", "src", "alt", "colspan", "rowspan", "xmlns", "display", "mathvariant", "stretchy", "columnalign",
-         "width", "accent", "linethickness", "fence", "form", "separator", "start"}  # fmt: skip
+         "width", "accent", "linethickness", "fence", "form", "separator"}  # fmt: skip
 _OTHER = {"del": "span", "section": "div", "label": "span", "s": "span", "u": "span", "figure": "div",
           "figcaption": "p"}  # fmt: skip
 
@@ -112,6 +128,11 @@ def with_mathml(html: str, picture: Callable[[str], str]) -> list[Element | str]
     for node in root.iter():
         if node.tag == "input":
             node.tag, node.text, node.attrib = "span", "☑ " if "checked" in node.attrib else "☐ ", {}
+        if node.tag == "ol" and "start" in node.attrib:  # a list there begins with one: the numbers are said
+            node.tag = "ul"
+            for number, one in enumerate(node, start=int(node.attrib["start"])):
+                first = one[0] if len(one) and one[0].tag == "p" and not (one.text or "").strip() else one
+                first.text = f"{number}. {first.text or ''}"
         node.tag = _OTHER.get(node.tag, node.tag)
         for name in [name for name in node.attrib if name not in _KEPT]:
             del node.attrib[name]
@@ -136,6 +157,16 @@ def plain_text(html: str) -> str:
         return (node.text or "") + "".join(go(child) + (child.tail or "") for child in node)
 
     return " ".join(go(fragment(html)).split())
+
+
+def carried(item: Item) -> dict[str, str]:
+    """The pictures of an item as text."""
+    return {medium.name: base64.b64encode(medium.data).decode("ascii") for medium in item.media}
+
+
+def unpacked(pieces: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
+    """The pictures that pieces carry."""
+    return {name: base64.b64decode(data) for piece in pieces for name, data in piece["media"].items()}
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:

@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element
 
 from symcomm.errors import DocumentError
 from symcomm.exam.exports.item import Item, QuestionOption, QuestionPart, Recognised, number_text
-from symcomm.exam.exports.markup import element, with_tex, xml
+from symcomm.exam.exports.markup import as_text, element, file_of, with_tex
 
 FRACTIONS = ("100", "90", "83.33333", "80", "75", "70", "66.66667", "60", "50", "40", "33.33333", "30", "25", "20",
              "16.66667", "14.28571", "12.5", "11.11111", "10", "5", "0")  # fmt: skip
@@ -24,15 +24,20 @@ PICTURE = "@@PLUGINFILE@@/{}".format
 _WRONG_UNIT = "0.5"  # of the points, where the number is right and its unit is not
 
 
-def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
-    """One file with all questions. Raises ``DocumentError`` for a credit that Moodle does not know."""
-    quiz = element("quiz")
-    for _, variants in groupby(items, key=lambda item: item.id):
-        for n, item in enumerate(variants):
-            if n == 0:
-                quiz.append(category(title, item))
-            quiz.append(_question(item))
-    return {"moodle.xml": xml(quiz)}
+def piece(title: str, item: Item) -> list[str]:
+    """A question and its category. Raises ``DocumentError`` for a credit that Moodle does not know."""
+    return [as_text(category(title, item)), as_text(_question(item))]
+
+
+def whole(title: str, pieces: Sequence[list[str]]) -> dict[str, bytes]:
+    """One file with all questions."""
+    return {"moodle.xml": quiz(pieces)}
+
+
+def quiz(pieces: Sequence[list[str]]) -> bytes:
+    """Questions below their categories."""
+    return file_of("quiz", (text for head, group in groupby(pieces, key=lambda one: one[0])
+                            for text in (head, *(question for _, question in group))))  # fmt: skip
 
 
 def category(title: str, item: Item) -> Element:

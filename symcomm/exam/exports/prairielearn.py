@@ -15,9 +15,9 @@ from math import lcm
 from typing import Any
 
 from symcomm.errors import DocumentError
-from symcomm.exam.exports.item import Item, QuestionPart, number_text
-from symcomm.exam.exports.markup import with_tex
-from symcomm.exam.exports.spelled import check_names, tree
+from symcomm.exam.exports.item import Item, QuestionPart, Recognised, number_text
+from symcomm.exam.exports.markup import carried, unpacked, with_tex
+from symcomm.exam.exports.spelled import check_names, stands_for, tree, without_relations
 from symcomm.form import Sym
 
 _SERVER = '''"""Variants of one question with their answers, made by symcomm; it needs nothing but PrairieLearn."""
@@ -58,12 +58,12 @@ def generate(data):
         data["correct_answers"][name] = pl.to_json(build(answer)) if isinstance(answer, list) else answer
 
 
-def is_same(given, one):
-    """Whether an answer that was read is a recognised one."""
+def is_same(given, one, stands):
+    """Whether an answer that was read is a recognised one; symbols that stand for others are written out."""
     given = pl.from_json(given)
     if "value" in one:
         return abs(given - one["value"]) <= one["spread"]
-    given = given.xreplace({{s: sympy.Symbol(s.name, positive=True) for s in given.free_symbols}})
+    given = given.xreplace({{s: build(stands.get(s.name, ["symbol", s.name])) for s in given.free_symbols}})
     return (given - build(one["formula"])).equals(0) is True
 
 
@@ -73,28 +73,40 @@ def grade(data):
         if given is None or not partial or (partial.get("score") or 0) >= 1:
             continue
         for one in recognised:
-            if is_same(given, one):
+            if is_same(given, one, data["params"]["stands"].get(name, {{}})):
                 partial["score"] = one["credit"]
-                data["feedback"][name] = one["feedback"]
+                if one["feedback"]:
+                    data["feedback"][name] = one["feedback"]
                 break
     pl.set_weighted_score_data(data)
 '''
 
 
-def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
-    """The folders below ``prairielearn``. Raises ``DocumentError`` for names that PrairieLearn takes for others."""
+def piece(title: str, item: Item) -> dict[str, Any]:
+    """What is drawn for a variant, and the page that all share.
+
+    Raises ``DocumentError`` for names that PrairieLearn takes for others.
+    """
+    return {
+        "id": item.id, "folder": f"prairielearn/{item.group}", "drawn": _variant(item), "media": carried(item),
+        "shape": [list(_shape(block)) for block in item.blocks], "info": _info(title, item), "page": _page(item),
+    }  # fmt: skip
+
+
+def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+    """The folders below ``prairielearn``. Raises ``DocumentError`` where variants cannot share their page."""
     made: dict[str, bytes] = {}
-    for _, variants in groupby(items, key=lambda item: item.id):
-        every = list(variants)
-        folder = f"prairielearn/{every[0].group}"
-        if len({tuple(_shape(block) for block in item.blocks) for item in every}) > 1:
-            raise DocumentError(f"{every[0].id}: its variants have other parts, and share one page", every[0].span)
-        drawn = ",\n".join(f"        {_variant(item)!a}" for item in every) + ","
+    for name, group in groupby(pieces, key=lambda one: one["id"]):
+        every = list(group)
+        folder = every[0]["folder"]
+        if any(one["shape"] != every[0]["shape"] for one in every):
+            raise DocumentError(f"{name}: its variants have other parts, and share one page")
+        drawn = ",\n".join(f"        {one['drawn']!a}" for one in every) + ","
         made |= {
-            f"{folder}/info.json": _info(title, every[0]), f"{folder}/question.html": _page(every[0]).encode(),
+            f"{folder}/info.json": every[0]["info"].encode(), f"{folder}/question.html": every[0]["page"].encode(),
             f"{folder}/server.py": _SERVER.format(variants=drawn).encode(),
         }  # fmt: skip
-        made |= {f"{folder}/clientFilesQuestion/{m.name}": m.data for item in every for m in item.media}
+        made |= {f"{folder}/clientFilesQuestion/{picture}": data for picture, data in unpacked(every).items()}
     return made
 
 
@@ -102,14 +114,14 @@ def _shape(block: str | QuestionPart) -> tuple[str, ...]:
     return ("text",) if isinstance(block, str) else (block.kind, *block.symbols)
 
 
-def _info(title: str, item: Item) -> bytes:
+def _info(title: str, item: Item) -> str:
     name = uuid.uuid5(uuid.NAMESPACE_URL, f"symcomm:{title}:{item.id}")  # the same question, the same uuid
     told = {
         "uuid": str(name), "title": item.title, "topic": title or "symcomm",
         "tags": ["symcomm", *dict.fromkeys(part.kind for part in item.parts)], "type": "v3", "partialCredit": True,
         "comment": "Made by symcomm; change the document it was made from.",
     }  # fmt: skip
-    return (json.dumps(told, indent=2, ensure_ascii=False) + "\n").encode()
+    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
 
 
 def _html(text: str) -> str:
@@ -152,7 +164,7 @@ def _input(part: QuestionPart, n: int, weight: int) -> str:
 
 def _variant(item: Item) -> str:
     """All that is drawn for a variant, as JSON."""
-    params: dict[str, Any] = {"variant": item.variant, "recognised": {}}
+    params: dict[str, Any] = {"variant": item.variant, "recognised": {}, "stands": {}}
     answers: dict[str, Any] = {}
     for at, block in enumerate(item.blocks):
         if isinstance(block, str):
@@ -169,13 +181,18 @@ def _variant(item: Item) -> str:
             for name in part.symbols:
                 check_names(Sym(name), item)
             answers[f"a{n}"] = tree(part.form, item)
+            params["stands"][f"a{n}"] = {name: tree(form, item) for name, form in stands_for(part).items()}
         else:
             answers[f"a{n}"] = float(part.text)
+        known = part.recognised
+        if part.relations:  # the element itself does not know them
+            known = (Recognised((), None, part.form, Fraction(1), ""), *known)
         params["recognised"][f"a{n}"] = [
             {"credit": float(one.credit), "feedback": _html(one.feedback), "names": list(one.names)}
-            | ({"formula": tree(one.form, item)} if part.kind == "symbolic" and one.form is not None else
+            | ({"formula": tree(without_relations(one.form, part), item)}
+               if part.kind == "symbolic" and one.form is not None else
                {"value": float(part.number(one.value)), "spread": float(part.spread(one.value))})
-            for one in part.recognised
+            for one in known
         ]  # fmt: skip
     params["worked"] = "".join(f"<p>{_html(part.prompt)} {_html(part.worked)}</p>" for part in item.parts)
     return json.dumps({"params": params, "answers": answers}, ensure_ascii=True)

@@ -6,40 +6,52 @@ told in the feedback, and each part is a question of its own below the whole tex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
+from typing import Any
 from xml.etree.ElementTree import Element
 
 from symcomm.exam.exports.item import Item, QuestionPart, number_text
-from symcomm.exam.exports.markup import element, equation_image, with_tex, xml, zipped
+from symcomm.exam.exports.markup import MARK, as_text, carried, element, equation_image, unpacked, with_tex, xml, zipped
 
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _ID = "symcomm_quiz"
 _PICTURE = "$IMS-CC-FILEBASE$/symcomm/{}".format
 
 
-def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
-    """The zip file, with formulas as images that Canvas draws itself."""
-    return {"qti12.zip": _package(title, items, mathjax=False)}
+def piece(title: str, item: Item, mathjax: bool = False) -> dict[str, Any]:
+    """The parts of an item, each with its group, with formulas as images that Canvas draws itself."""
+    parts = [[str(part.points), as_text(_group(item, n)), as_text(_item(item, n, mathjax))]
+             for n, part in enumerate(item.parts)]  # fmt: skip
+    return {"id": item.id, "parts": parts, "media": carried(item)}
 
 
-def with_mathjax(title: str, items: Sequence[Item]) -> dict[str, bytes]:
-    r"""The zip file with ``\\(...\\)``, for a Canvas where MathJax is on."""
-    return {"qti12-mathjax.zip": _package(title, items, mathjax=True)}
+def piece_with_mathjax(title: str, item: Item) -> dict[str, Any]:
+    r"""The same with ``\\(...\\)``, for a Canvas where MathJax is on."""
+    return piece(title, item, mathjax=True)
 
 
-def _package(title: str, items: Sequence[Item], mathjax: bool) -> bytes:
-    root = element("section", ident="root_section")
+def whole(title: str, pieces: Sequence[dict[str, Any]], name: str = "qti12") -> dict[str, bytes]:
+    """The zip file."""
+    inside: list[str] = []
     points = Fraction(0)
-    for _, variants in groupby(items, key=lambda item: item.id):
-        every = list(variants)
-        for n, part in enumerate(every[0].parts):
-            points += part.points
-            group = _group(every[0], n)
-            for item in every:
-                group.append(_item(item, n, mathjax))
-            root.append(group)
+    for _, group in groupby(pieces, key=lambda one: one["id"]):
+        variants = list(group)
+        for n, (worth, head, _) in enumerate(variants[0]["parts"]):
+            points += Fraction(worth)
+            start, end = head.rsplit("</", 1)  # variants stand at the end of their group
+            inside += [start, *(one["parts"][n][2] for one in variants), f"</{end}"]
+    return {f"{name}.zip": _package(title, "".join(inside), points, unpacked(pieces))}
+
+
+def whole_with_mathjax(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+    """The same under another name."""
+    return whole(title, pieces, "qti12-mathjax")
+
+
+def _package(title: str, questions: str, points: Fraction, pictures: Mapping[str, bytes]) -> bytes:
+    root = element("section", MARK, ident="root_section")
     quiz = element(
         "questestinterop",
         element("assessment",
@@ -48,9 +60,10 @@ def _package(title: str, items: Sequence[Item], mathjax: bool) -> bytes:
         xmlns="http://www.imsglobal.org/xsd/ims_qtiasiv1p2",
         **_located("http://www.imsglobal.org/xsd/ims_qtiasiv1p2", "http://www.imsglobal.org/xsd/ims_qtiasiv1p2p1.xsd"),
     )  # fmt: skip
-    media = {f"web_resources/symcomm/{medium.name}": medium.data for item in items for medium in item.media}
+    media = {f"web_resources/symcomm/{name}": data for name, data in pictures.items()}
+    told = xml(quiz).replace(MARK.encode(), questions.encode())
     return zipped({
-        f"{_ID}/{_ID}.xml": xml(quiz), f"{_ID}/assessment_meta.xml": xml(_meta(title, points)),
+        f"{_ID}/{_ID}.xml": told, f"{_ID}/assessment_meta.xml": xml(_meta(title, points)),
         "imsmanifest.xml": xml(_manifest(sorted(media))), **media,
     })  # fmt: skip
 

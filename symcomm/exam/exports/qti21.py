@@ -1,7 +1,7 @@
 """QTI 2.1: a package of items and a test whose sections draw one variant of each question.
 
-Formulas are Presentation MathML. A tolerance is in percent of the first operand; what is recognised earns its credit
-and shows its feedback. A formula as an answer is a text that a person scores, with the key in a rubric for scorers.
+Formulas are Presentation MathML. What is recognised earns its credit and shows its feedback. A formula as an answer is
+a text that a person scores, with the key in a rubric for scorers.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 from xml.etree.ElementTree import Element
 
-from symcomm.exam.exports.item import Item, QuestionPart, number_text
-from symcomm.exam.exports.markup import element, with_mathml, xml, zipped
+from symcomm.exam.exports.item import Item, Medium, QuestionPart, number_text
+from symcomm.exam.exports.markup import carried, element, unpacked, with_mathml, xml, zipped
 
 _SPACE = "http://www.imsglobal.org/xsd/imsqti_v2p1"
 _PACKAGE = "http://www.imsglobal.org/xsd/imscp_v1p1"
@@ -21,12 +22,22 @@ _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _TYPES = {"numeric": "float", "choice": "identifier", "symbolic": "string"}
 
 
-def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
+def piece(title: str, item: Item) -> dict[str, Any]:
+    """The file of an item, and what the manifest and the test say of it."""
+    return {"id": item.id, "variant": item.variant, "title": item.title, "file": xml(_item(item)).decode(),
+            "media": carried(item)}  # fmt: skip
+
+
+def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """The zip file."""
-    media = {f"media/{medium.name}": medium.data for item in items for medium in item.media}
-    made = {f"items/{item.name}.xml": xml(_item(item)) for item in items}
+    media = unpacked(pieces)
+    items = [
+        Item(one["id"], one["variant"], one["title"], (), tuple(Medium(name, media[name], "") for name in one["media"]))
+        for one in pieces
+    ]
+    made = {f"items/{item.name}.xml": one["file"].encode() for item, one in zip(items, pieces, strict=True)}
     told = {"imsmanifest.xml": xml(_manifest(items)), "test.xml": xml(_test(title, items))}
-    return {"qti21.zip": zipped({**told, **made, **media})}
+    return {"qti21.zip": zipped({**told, **made, **{f"media/{name}": data for name, data in media.items()}})}
 
 
 def _root(tag: str, *inside: Element, **attributes: str) -> Element:
@@ -81,9 +92,10 @@ def _item(item: Item) -> Element:
     processing = element("responseProcessing", _set("WORKED", _value("identifier", "WORKED")))
     for part in item.parts:
         n = places[id(part)]
-        condition = element("responseCondition")
+        unanswered = element("responseIf", element("isNull", element("variable", identifier=f"R{n}")))
+        condition = element("responseCondition", unanswered)  # some engines compare nothing with a number, and fail
         for at, (test, credit, said) in enumerate(_tests(part, n)):
-            branch = element("responseIf" if at == 0 else "responseElseIf", test)
+            branch = element("responseElseIf", test)
             score = element("sum", element("variable", identifier="SCORE"),
                             _value("float", _decimal(part.points * credit)))  # fmt: skip
             branch.append(_set("SCORE", score))
@@ -91,7 +103,7 @@ def _item(item: Item) -> Element:
                 branch.append(_set(f"FEEDBACK{n}", _value("identifier", f"F{at}")))
                 feedback.append((f"FEEDBACK{n}", f"F{at}", f"<p>{said}</p>"))
             condition.append(branch)
-        if len(condition):
+        if len(condition) > 1:
             processing.append(condition)
     for outcome in dict.fromkeys(name for name, _, _ in feedback):
         made.append(element("outcomeDeclaration", identifier=outcome, cardinality="single", baseType="identifier"))
@@ -159,17 +171,14 @@ def _tests(part: QuestionPart, n: int) -> Iterator[tuple[Element, Fraction, str]
             if not option.right:
                 yield element("match", _value("identifier", _choice(at)), given), option.credit, option.feedback
     if part.kind == "numeric":
-        yield _equal(part, part.answer, element("correct", identifier=f"R{n}"), given), Fraction(1), ""
+        yield _around(part, part.answer, given), Fraction(1), ""
         for one in part.recognised:
-            value = _value("float", part.number(one.value))
-            yield _equal(part, one.value, value, given), one.credit, one.feedback
+            yield _around(part, one.value, given), one.credit, one.feedback
 
 
-def _equal(part: QuestionPart, value: Fraction | None, wanted: Element, given: Element) -> Element:
-    """A relative tolerance for positive numbers; of others it would be on the wrong side."""
+def _around(part: QuestionPart, value: Fraction | None, given: Element) -> Element:
+    """Between two bounds: not every engine knows the tolerance of ``equal``."""
     assert value is not None
-    relative = value > 0
-    wide = part.tolerance * 100 if relative else part.spread(value)
-    text = number_text(wide, wide)
-    return element("equal", wanted, given, toleranceMode="relative" if relative else "absolute",
-                   tolerance=f"{text} {text}")  # fmt: skip
+    spread = part.spread(value)
+    low, high = (number_text(bound, spread) for bound in (value - spread, value + spread))
+    return element("and", element("gte", given, _value("float", low)), element("lte", given, _value("float", high)))

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from symcomm.errors import DocumentError
-from symcomm.exam.exports.item import Item
+from symcomm.exam.exports.item import Item, QuestionPart
 from symcomm.form import (
     Ceiling,
     Floor,
@@ -24,6 +24,7 @@ from symcomm.form import (
     Sym,
     Total,
     names,
+    substitute,
 )
 
 # What is no symbol in Maxima or in PrairieLearn.
@@ -42,6 +43,20 @@ def check_names(form: Form, item: Item) -> tuple[str, ...]:
             said = f"{item.id}: '{name[:40]}' is no name of a symbol where the exam is held"
             raise DocumentError(said, item.span, "give it another name: letters and digits, one _")
     return names(form)
+
+
+def stands_for(part: QuestionPart) -> dict[str, Form]:
+    """What the symbols on the left of relations stand for, in the others: formulas are compared without them."""
+    found: dict[str, Form] = {}
+    for name, right in part.relations:
+        found[name] = substitute(right, lambda symbol: found.get(symbol.name, symbol))
+    return found
+
+
+def without_relations(form: Form, part: QuestionPart) -> Form:
+    """A formula in those symbols that no relation eliminates."""
+    found = stands_for(part)
+    return substitute(form, lambda symbol: found.get(symbol.name, symbol))
 
 
 def tree(form: Form, item: Item) -> list[Any]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import groupby
 from xml.etree.ElementTree import Element
 
 from symcomm.exam.exports.item import Item, QuestionPart, number_text
-from symcomm.exam.exports.markup import element, with_tex, xml
-from symcomm.exam.exports.moodle import PICTURE, category, head, html, worked
-from symcomm.exam.exports.spelled import maxima
+from symcomm.exam.exports.markup import as_text, element, with_tex
+from symcomm.exam.exports.moodle import PICTURE, category, head, html, quiz, worked
+from symcomm.exam.exports.spelled import maxima, stands_for, without_relations
 
 _VERSION = "2026010500"
 _OPTIONS = (("decimals", "."), ("scientificnotation", "*10"), ("multiplicationsign", "dot"), ("sqrtsign", "1"),
@@ -21,15 +20,14 @@ _OPTIONS = (("decimals", "."), ("scientificnotation", "*10"), ("multiplicationsi
             ("isbroken", "0"), ("variantsselectionseed", ""))  # fmt: skip
 
 
-def files(title: str, items: Sequence[Item]) -> dict[str, bytes]:
-    """One file with all questions. Raises ``DocumentError`` for names and functions that STACK does not know."""
-    quiz = element("quiz")
-    for _, variants in groupby(items, key=lambda item: item.id):
-        for n, item in enumerate(variants):
-            if n == 0:
-                quiz.append(category(title, item))
-            quiz.append(_question(item))
-    return {"stack.xml": xml(quiz)}
+def piece(title: str, item: Item) -> list[str]:
+    """A question and its category. Raises ``DocumentError`` for names and functions that STACK does not know."""
+    return [as_text(category(title, item)), as_text(_question(item))]
+
+
+def whole(title: str, pieces: Sequence[list[str]]) -> dict[str, bytes]:
+    """One file with all questions."""
+    return {"stack.xml": quiz(pieces)}
 
 
 def _question(item: Item) -> Element:
@@ -113,16 +111,20 @@ def _input(part: QuestionPart, n: int) -> Element:
     return element("input", *(element(tag, said) for tag, said in told))
 
 
-def _answers(part: QuestionPart, item: Item) -> Iterator[tuple[str, str, Fraction, str]]:
-    """What is compared with: a name, its text in Maxima, the credit, the feedback; the right one first."""
+def _answers(part: QuestionPart, item: Item, plain: bool = False) -> Iterator[tuple[str, str, Fraction, str]]:
+    """What is compared with: a name, its text in Maxima, the credit, the feedback; the right one first.
+
+    ``plain`` is without the symbols that relations eliminate.
+    """
     if part.kind == "choice":
         order = sorted(enumerate(part.options, start=1), key=lambda one: not one[1].right)
         yield from (("option", str(n), option.credit, option.feedback) for n, option in order)
         return
-    yield "right", _right(part, item), Fraction(1), ""
+    yield "right", maxima(without_relations(part.form, part), item) if plain else _right(part, item), Fraction(1), ""
     for one in part.recognised:
         assert one.form is not None
-        told = maxima(one.form, item) if part.kind == "symbolic" else part.number(one.value)
+        form = without_relations(one.form, part) if plain else one.form
+        told = maxima(form, item) if part.kind == "symbolic" else part.number(one.value)
         yield ", ".join(one.names), told, one.credit, one.feedback
 
 
@@ -131,17 +133,21 @@ def _score(credit: Fraction) -> str:
 
 
 def _tree(part: QuestionPart, n: int, item: Item) -> Element:
-    answers = list(_answers(part, item))
+    stands = stands_for(part)
+    answers = list(_answers(part, item, plain=bool(stands)))
+    put = ",".join(f"{name}={maxima(form, item)}" for name, form in stands.items())
+    variables, given = (f"given{n}:subst([{put}],ans{n});", f"given{n}") if put else ("", f"ans{n}")
     test = {"symbolic": "AlgEquiv", "numeric": "NumRelative", "choice": "AlgEquiv"}[part.kind]
     options = number_text(part.tolerance, part.tolerance) if part.kind == "numeric" else ""
     made = element(
         "prt", element("name", f"prt{n}"), element("value", number_text(part.points, Fraction(1, 10**5))),
-        element("autosimplify", "1"), element("feedbackstyle", "1"), element("feedbackvariables", element("text")),
+        element("autosimplify", "1"), element("feedbackstyle", "1"),
+        element("feedbackvariables", element("text", variables)),
     )  # fmt: skip
     for at, (name, told, credit, feedback) in enumerate(answers):
         following = str(at + 1) if at + 1 < len(answers) else "-1"
         node = element("node")
-        for tag, said in (("name", str(at)), ("description", name), ("answertest", test), ("sans", f"ans{n}"),
+        for tag, said in (("name", str(at)), ("description", name), ("answertest", test), ("sans", given),
                           ("tans", told), ("testoptions", options), ("quiet", "1"), ("truescoremode", "="),
                           ("truescore", _score(credit)), ("truepenalty", "" if credit == 1 else "0"),
                           ("truenextnode", "-1"), ("trueanswernote", f"prt{n}-{at + 1}-T")):  # fmt: skip

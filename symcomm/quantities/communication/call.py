@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from symcomm.dtypes import row_dtype
 from symcomm.form import Form, num
 from symcomm.graph.graph import Region
-from symcomm.parallel.placement import Collective, Compute
+from symcomm.parallel.placement import PARTIAL, Collective, Compute
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.instructions import BETWEEN_STAGES, Program, Send, Turn
 from symcomm.program.program import program
@@ -40,6 +41,12 @@ class Call:
     once: bool
     accumulates: bool
     name: str
+    parts: tuple[str, ...]  # what is summed of the tensor: the branch before a residual sum, not the sum with it
+
+    @property
+    def shown(self) -> str:
+        """The tensor in a sentence."""
+        return " + ".join(f"`{part}`" for part in self.parts)
 
     def ranks(self, strategy: Strategy) -> Form:
         """The ranks between which it runs: those of a group of the mesh, or the two stages of a pipeline."""
@@ -73,5 +80,18 @@ def _counted(made: Program, turn: Turn, work: Collective | Send, gradient_dtype:
     wide = (gradient_dtype if made.of_weight(work) else None) or of.dtype or dtype
     if tensor.role == "statistic":
         of, what, wide = tensor, "statistics ", row_dtype(tensor.dtype or dtype)
+    parts = summed_parts(made, tensor.name, work.meshes) if what == "activation " else (of.name,)
     return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region,
-                turn.every, turn.finishes, turn.once, turn.accumulates, tensor.name)  # fmt: skip
+                turn.every, turn.finishes, turn.once, turn.accumulates, tensor.name, parts)  # fmt: skip
+
+
+def summed_parts(made: Program, name: str, meshes: Sequence[str]) -> tuple[str, ...]:
+    """The tensors that are summed: of a residual sum, the branches that are incomplete."""
+    step = made.plan.computed.get(name)
+    if step is None or step.op.kind != "add":
+        return (name,)
+    pending = [n for n, layout in zip(step.inputs, step.layouts, strict=True)
+               if any((mesh, PARTIAL) in layout for mesh in meshes)]  # fmt: skip
+    if len(pending) in (0, len(step.inputs)):
+        return (name,)
+    return tuple(found for one in pending for found in summed_parts(made, one, meshes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Unpack
 
@@ -10,7 +11,7 @@ from symcomm.collectives.cost import ONE as NUMBER_ONE
 from symcomm.collectives.cost import times
 from symcomm.derivation import Derivation, Numbers, Reason, Step, exact
 from symcomm.errors import ValuesError
-from symcomm.form import Product, Ratio, Sym
+from symcomm.form import Form, Product, Ratio, Sym, evaluate, names
 from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Amount, CollectiveName, Measured, NoModel
@@ -28,7 +29,8 @@ def derive(
 
     Payload over time (``algbw``), or what a rank must move at least over time (``busbw``).
 
-    The bus bandwidth can be compared with that of a link, whatever the number of ranks.
+    The bus bandwidth can be compared with that of a link, whatever the number of ranks; where it is above the
+    ``bandwidth`` of the link that is given, that is told.
 
     >>> from symcomm.graph.graph import Graph
     >>> from symcomm.setting import Setting
@@ -76,4 +78,16 @@ def derive(
     return Derivation(
         f"Bandwidth of {collective}", setting.accounting, tuple(steps), ("bandwidth",), setting.graph.relations, (),
         tuple((name, v) for name, v in known.items() if name in used), notation,
+        _impossible(factor, known),
     )  # fmt: skip
+
+
+def _impossible(factor: Form, known: Mapping[str, Fraction]) -> tuple[str, ...]:
+    """The note that no rank can have moved its share in the time, where the link is known."""
+    share = evaluate(factor, known) if set(names(factor)) <= {*known} else None
+    if share is None or not {"n", "t", "W"} <= {*known} or share * known["n"] <= known["W"] * known["t"]:
+        return ()
+    busy, link = (Quantity(value, parts.RATE).reading for value in (share * known["n"] / known["t"], known["W"]))
+    return (
+        f"The bus bandwidth of {busy} is above the {link} of the link: one such link cannot carry that in the time.",
+    )

@@ -306,7 +306,8 @@ class CallWriter:
                 text = f"The bytes that follow one another{where}, in the busier direction of a link."
             volume = self.define(f"S{tag}", through, BYTE, "bytes", text)
             parts["bw"].append(self.define(
-                f"T_bw{tag}", Ratio(volume, width), SECOND, "bandwidth", f"They go over a link{where}."))  # fmt: skip
+                f"T_bw{tag}", Ratio(volume, width), SECOND, "bandwidth",
+                f"These bytes over the bandwidth of a link{where}."))  # fmt: skip
             added = plus(*(p.reduced for p in phases))
             if cost == "alpha_beta_gamma" and added != ZERO:
                 more = self.define(f"A{tag}", added, BYTE, "reduction", f"The bytes that are added up{where}.")

@@ -11,6 +11,7 @@ from symcomm import form as forms
 from symcomm.collectives.algorithms import ALGORITHMS, Algorithm
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, Witness
+from symcomm.derivation.tables import Short
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
 from symcomm.optimum.crossover import CheapestInterval, envelope
@@ -78,7 +79,9 @@ def derive(
     # Ranks cannot share fewer elements than the finest cut has chunks.
     wins = fastest(found, call)
     order = sorted(found, key=lambda name: found[name].at().value)
-    rows = tuple((_called(name), *_counted(found[name]), found[name].at(), wins.get(name, "never")) for name in order)
+    rows = tuple(
+        (_called(name), *_counted(found[name]), Short.of(found[name].at()), wins.get(name, "never")) for name in order
+    )
     exhibit = Exhibit(
         f"All algorithms for {collective}, the fastest first",
         ("algorithm", "rounds", "bytes one after another", "time", "fastest for payloads"),
@@ -141,7 +144,7 @@ def _counted(d: Derivation) -> tuple[Form | Quantity, ...]:
     for letter in ("R", "S"):
         worth = [d.worth[s.name] for s in d.steps if s.relation == ":=" and s.name.split("_")[0] == letter]
         total = sum((forms.evaluate(forms.from_expr(w), values) for w in worth), Fraction(0))
-        cells.append(Quantity(total, BYTE) if letter == "S" else forms.num(total))
+        cells.append(Short(total, BYTE) if letter == "S" else forms.num(total))
     return tuple(cells)
 
 
@@ -164,4 +167,6 @@ def _payloads(call: parts.TimedCall) -> tuple[int, int]:
 
 def _stretch(stretch: CheapestInterval) -> str:
     low, high = (Quantity(value, BYTE).reading for value in (stretch.low, stretch.high))
-    return f"from {low}" if stretch.high == _LARGEST else f"{low} to {high}"
+    if stretch.high == _LARGEST:
+        return f"from {low}"
+    return low if low == high else f"{low} to {high}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.derivation import Derivation, Exhibit, put
+from symcomm.derivation.chosen import LINES
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Total, num, product
@@ -112,6 +113,7 @@ def derive(
         groups.setdefault((c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.every_layer), []).append(c)
     several = {(kind, p) for kind, p, *_ in groups}
     regions = {c.region.name for c in chosen}
+    many = len(groups) > LINES
     payloads: list[Payload] = []
     sends: list[Form] = []
     for (kind, p, meshes, fmt, region, _), members in groups.items():
@@ -124,7 +126,7 @@ def derive(
             name += f",{joint(meshes)}" if f"n_{name},{joint(meshes)}" not in work.known else f",{fmt}"
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
-                        _rule(kind), _text(members), witness=partial(sizes_of, members))  # fmt: skip
+                        _rule(kind), _text(members, many), witness=partial(sizes_of, members))  # fmt: skip
         made = volume(work, name, n, members, held, m)
         if kind == "send":
             sends.append(product(num(sent.get(p, 1)), made.volume))
@@ -203,10 +205,13 @@ def _rule(kind: str) -> str:
     return {"send": "cut between stages"}.get(kind, kind)
 
 
-def _text(members: list[Call]) -> str:
-    """What the calls of a group move, and why they are needed."""
+def _text(members: list[Call], many: bool) -> str:
+    """What the calls of a group move, and why they are needed; of ``many`` groups the table of reasons says which."""
     first = members[0]
-    listed = ", ".join(dict.fromkeys(f"`{c.tensor}`" for c in members[:8])) + (" and more" if len(members) > 8 else "")
+    if many and first.kind != "send":
+        calls = f"{len(members)} calls of {first.kind}" if len(members) > 1 else f"One {first.kind}"
+        return f"{calls} for the {first.region.name} in the {first.phase} pass."
+    listed = ", ".join(dict.fromkeys(c.shown for c in members[:8])) + (" and more" if len(members) > 8 else "")
     what = first.what.strip()
     plural = {"gradient of": "the gradients of", "weight": "the weights", "updated weight": "the updated weights",
               "activation": "the activations", "input": "the inputs", "statistics": "the statistics"}  # fmt: skip
@@ -214,7 +219,7 @@ def _text(members: list[Call]) -> str:
     moved = (
         f"{plural[what] if len(members) > 1 else what} {listed}"
         if same
-        else ", ".join(f"{c.what}`{c.tensor}`" for c in members[:8])
+        else ", ".join(f"{c.what}{c.shown}" for c in members[:8])
     )
     if first.kind == "send":
         head = f"What crosses a boundary: {moved}"

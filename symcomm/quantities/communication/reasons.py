@@ -17,7 +17,7 @@ from symcomm.parallel.placement import PARTIAL, Compute
 from symcomm.parallel.strategy import Strategy
 from symcomm.printing import plain
 from symcomm.program.instructions import Program
-from symcomm.quantities.communication.call import Call
+from symcomm.quantities.communication.call import Call, summed_parts
 from symcomm.setting import Setting
 
 _QUIET = ("add", "scale", "embedding", "update")  # of which nobody thinks that they might communicate
@@ -188,10 +188,10 @@ def _why(made: Program, members: Sequence[Call]) -> str:
         part = ", of which each rank keeps its part" if first.kind == "reduce-scatter" else ""
         if len(members) > 1:
             return f"{names}: each a sum over {axes}{part}"
-        products = [" ".join(map(_name, step.inputs)) for step, _ in terms[:3]]
+        products = [_product(step) for step, _ in terms[:3]]
         summed = f"({' + '.join(products)})" if len(products) > 1 else products[0] if products else ""
         added = ", added locally first" if len(terms) > 1 else ""
-        name = _name(_branch(made, first.name, first.meshes))
+        name = " + ".join(map(_name, summed_parts(made, first.name, first.meshes)))
         largest = "the largest" if "largest" in first.why else "Σ"
         return f"{name} = {largest} over {axes} of {summed}{added}{part}"
     if first.what == "weight ":
@@ -218,15 +218,16 @@ def _terms(made: Program, name: str, meshes: Sequence[str]) -> list[tuple[Comput
     return [found for mesh in meshes for found in go(name, mesh)]
 
 
-def _branch(made: Program, name: str, meshes: Sequence[str]) -> str:
-    """The tensor that is summed: where only one branch of a residual sum is incomplete, that branch."""
-    while (step := made.plan.computed.get(name)) is not None and step.op.kind == "add":
-        pending = [n for n, layout in zip(step.inputs, step.layouts, strict=True)
-                   if any((mesh, PARTIAL) in layout for mesh in meshes)]  # fmt: skip
-        if len(pending) != 1 or len(step.inputs) < 2:
-            break
-        name = pending[0]
-    return name
+def _product(step: Compute) -> str:
+    """A product as it is written; what is summed over its last axis as a right factor is transposed: ``dA W^1ᵀ``."""
+
+    def factor(j: int) -> str:
+        indices, op = step.op.indices[j] if j < len(step.op.indices) else (), step.op
+        summed = [index not in op.output_indices for index in indices]
+        turned = len(step.inputs) == 2 and len(indices) > 1 and any(summed) and summed[-1] == (j > 0)
+        return _name(step.inputs[j]) + ("ᵀ" if turned else "")
+
+    return " ".join(map(factor, range(len(step.inputs))))
 
 
 def _name(name: str) -> str:

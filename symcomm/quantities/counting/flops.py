@@ -29,13 +29,16 @@ def is_matrix_product(op: Op) -> bool:
     """Whether an op is a matrix product: it sums an index two operands share, and one has an index of its own.
 
     An outer product is one as well, whose inner size is 1: both have an index of their own. So the gradient of a matrix
-    costs the same whether its input is written ``x [D]``, ``x [1, D]``, or ``x [B, D]`` with a batch of one.
+    costs the same whether its input is written ``x [D]``, ``x [1, D]``, or ``x [B, D]`` with a batch of one; and so
+    does a product of two vectors, with its gradients.
     """
     if op.kind == "convolution":
         return True
     if op.kind != "contraction" or op.attribute("lookup") or len(op.inputs) < 2:
         return False
     a, b = set(op.indices[0]), set(op.indices[1])
+    if min(len(a), len(b)) == 0 or (a == b == {*op.summed} and len(a) == 1):
+        return bool(a or b) and len(op.inputs) == 2
     own = [bool(side & set(op.output_indices)) for side in (a - b, b - a)]
     return any(own) if a & b & set(op.summed) else all(own)
 

@@ -11,7 +11,7 @@ from symcomm import form as forms
 from symcomm.derivation import Condition, Derivation, Exhibit, Numbers
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
-from symcomm.graph.graph import Region
+from symcomm.graph.graph import Graph, Region
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree
 from symcomm.program import pipeline
 from symcomm.program.closed_forms import chunks_of, held_on
@@ -72,6 +72,7 @@ def derive(
     work = Work(setting, *(strategy.forms if strategy else ()))
     mine = [(region, part, kept) for region, (part, kept) in zip(setting.regions, regions, strict=True)
             if region.name in held.regions]  # fmt: skip
+    mine = [one for region, part, kept in mine for one in _shared_apart(setting.graph, region, part, kept)]
     layers = [(region, _layer(work, part, region, kept, len(mine) == 1)) for region, part, kept in mine]
     where = _all_layers(work, layers, strategy, held, every, schedule, stage, chunks)
     title = "Activation memory" + (f" under {strategy.name}" if strategy else "")
@@ -85,6 +86,18 @@ def derive(
             notes += (LAYERS_AGAIN,)
     exhibits = (_exhibit(part, region, kept, len(mine) == 1) for region, part, kept in mine if kept or len(mine) == 1)
     return replace(setting.derivation(title, work.steps, touched, exhibits, notes), where=(*held.where, *where))
+
+
+def _shared_apart(
+    graph: Graph, region: Region, part: Setting, kept: tuple[Saved, ...]
+) -> list[tuple[Region, Setting, tuple[Saved, ...]]]:
+    """A region, behind what all its repetitions read: that is kept once."""
+    names = graph.shared(region)
+    once = tuple(item for item in kept if item.tensor in names)
+    if not once:
+        return [(region, part, kept)]
+    rest = tuple(item for item in kept if item not in once)
+    return [(Region(f"shared inputs of the {region.name}s"), part, once), (region, part, rest)]
 
 
 def bytes_of(setting: Setting, item: Saved) -> Form:

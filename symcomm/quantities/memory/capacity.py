@@ -122,6 +122,7 @@ def derive(
     touched: list[str] = []
     if "states" in include:
         states = state_memory.derive(setting, strategy, recipe, frozen)
+        touched += states.touched
         parts.append(("M_state", "weights, gradients and optimizer states", Fraction(1), states))
     if "activations" in include:
         kept = activation_memory.derive(setting, strategy, frozen=frozen, recomputation=recomputation)
@@ -191,7 +192,7 @@ def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activ
     best = next((ranks for ranks in tried if ranks >= least and uneven(ranks) is None), None)
     if best is None:
         raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
-    text = f"{name} = {least} would do, but {why.message}: the next number that divides what it cuts."
+    text = f"The bytes fit from `{name}` = {least} on. {why.message}: the answer is the next number that divides it."
     work.define(
         f"{name}_fit",
         num(best),
@@ -260,7 +261,7 @@ def _solve(
     name = x.name
     fixed: Form | None = None
     if 0 in coefficients:
-        fixed = _said(work, "M_fixed", coefficients[0], f"What does not depend on `{name}`.")
+        fixed = _said(work, "M_fixed", coefficients[0], f"The part of the bytes that does not depend on `{name}`.")
         known = setting.graph.relations.complete(setting.values)
         if {s.name for s in coefficients[0].free_symbols} <= known.keys():
             least = forms.evaluate(forms.from_expr(coefficients[0]), known)
@@ -272,12 +273,12 @@ def _solve(
     left: Form = cap if fixed is None else Total((cap, forms.negative(fixed)))
     rest = {n for n in coefficients if n != 0}
     if rest == {-1}:
-        shared = _said(work, "M_shared", coefficients[-1], f"What is divided by `{name}`.")
+        shared = _said(work, "M_shared", coefficients[-1], f"The part of the bytes that `{name}` divides.")
         work.define(f"{name}_min", Ceiling(Ratio(shared, left)), ONE, "solve",
                     f"The least whole `{name}` with which the bytes do not exceed the capacity.",
                     witness=fits)  # fmt: skip
     elif rest == {1}:
-        each = _said(work, "M_each", coefficients[1], f"For each of `{name}`.")
+        each = _said(work, "M_each", coefficients[1], f"The bytes that each of `{name}` adds.")
         q = num(multiple)
         most = Floor(Ratio(left, each)) if multiple == 1 else product(q, Floor(Ratio(left, product(q, each))))
         kind = "whole" if multiple == 1 else f"multiple of {multiple} as"

@@ -10,7 +10,8 @@ from functools import cached_property
 from symcomm import form as forms
 from symcomm.dtypes import element_bytes
 from symcomm.form import Form, Num, product
-from symcomm.graph.graph import Tensor
+from symcomm.graph.gradient import gradient_name
+from symcomm.graph.graph import Tensor, bare
 from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
@@ -155,7 +156,7 @@ class Lifetimes:
         tensor, key = self.graph.tensors[name], self.key(name, layout)
         if tensor.virtual or (tensor.role == "constant" and name not in self.graph.producers):
             return
-        if key[0] != name and key in self.current:
+        if key[0] != name and (key in self.current or self.graph.tensors[key[0]].role == "weight"):
             return
         if name in self.finished:
             if not self.elsewhere(name):  # else the part is added to the gradient that is there already
@@ -237,6 +238,8 @@ class Lifetimes:
         if tensor.role == "statistic" or (tensor.role in ("weight", "constant") and not copy) or self.elsewhere(base):
             return
         key = self.key(stored, layout)
+        if self.graph.tensors[key[0]].role == "weight" and not copy:
+            return  # a view of it
         if key not in self.current:  # it was there before the first step: an input, or the gradient of an output
             born = self.start if tensor.role == "gradient" else -1
             self.put(key, PASSING, born, born)
@@ -284,6 +287,10 @@ class Lifetimes:
         for item in self.kept:
             if item in self.given:
                 continue
+            if item.tensor in self.shared:  # it is there before the first repetition, and after the last one
+                for one in self.storages:
+                    one.dies = -1 if self.owner(one.root) == item.tensor else one.dies
+                continue
             size = bytes_of(self.setting, item)
             known = [s for s in self.storages if self.owner(s.root) == item.tensor and s.born < self.start
                      and forms.value(s.size) == forms.value(size)]  # fmt: skip
@@ -311,6 +318,24 @@ class Lifetimes:
             if not isinstance(step, Collective) and (item.tensor in step.op.inputs or step.op.output == item.tensor):
                 return at
         return -1
+
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """What every repetition of the region reads."""
+        return self.graph.shared(self.graph.regions[0]) if len(self.graph.regions) == 1 else frozenset()
+
+    @property
+    def shared_sizes(self) -> list[Form]:
+        """What is kept of that, once for all repetitions."""
+        return [bytes_of(self.setting, item) for item in self.kept if item.tensor in self.shared]
+
+    @property
+    def shared_gradients(self) -> list[Form]:
+        """The gradients of that, to which each repetition adds its own."""
+        names = [gradient_name(name) for name in sorted(self.shared)]
+        work = [s.work for s in self.steps]
+        made = [w for w in work if isinstance(w, Compute) and w.op.output in names]
+        return [self.size(self.graph.tensors[w.op.output], self.part(w.output)) for w in made]
 
     @cached_property
     def given(self) -> tuple[Saved, ...]:
@@ -431,10 +456,12 @@ class Lifetimes:
             base = graph.tensors[step.tensor.split(" @ ")[0]]
             if base.role == "statistic":
                 return f"the {step.kind} of `{base.name}`{again}"
-            of = f"the gradient of `{base.of.split('·')[0]}`" if base.of else f"`{base.name.split('·')[0]}`"
+            name = bare((base.of or base.name).split("·")[0])
+            of = f"the gradient of `{name}`" if base.of else f"`{name}`"
             return f"the {step.kind} of {of}{again}"
         made = graph.tensors[step.op.output]
-        return f"the gradient of `{made.of.split('·')[0]}`" if made.of else f"`{made.name.split('·')[0]}`{again}"
+        name = bare((made.of or made.name).split("·")[0])
+        return f"the gradient of `{name}`" if made.of else f"`{name}`{again}"
 
 
 def bytes_of_weight(

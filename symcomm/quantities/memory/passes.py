@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from symcomm.form import Form, Ratio, Sym, num
+from symcomm.form import Form, Ratio, Sym, Total, num
 from symcomm.graph.graph import Region, Tensor
 from symcomm.parallel.placement import Collective, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
@@ -143,7 +143,12 @@ class RegionPasses:
         if kind != "D":
             return self.repeat(self.passing(self.timeline(self.recomputation, there, True), kind), reverse=True)
         if not self.grouped:
-            return self.repeat(self.passing(self.timeline(self.recomputation, there), kind), reverse=True)
+            layer, sums = self.passing(self.timeline(self.recomputation, there), kind), self.line.shared_gradients
+            if not sums:
+                return self.repeat(layer, reverse=True)
+            rest = Loop("layer", Total((self.count, num(-1))), layer, ("last", "first"), reverse=True)
+            return (Loop("layer", num(1), layer), *(Keep(PASSING, s) for s in sums), rest,
+                    *(Free(PASSING, s) for s in sums))  # fmt: skip
         line, several = self.timeline("none", there), self.grouped > 1
         arriving = self.line.arriving
         opens, inner = (self.passing(line, "D", own) for own in (self.opening, ()))

@@ -142,7 +142,7 @@ def derive(
     for kind, letter in KINDS.items():
         if worth[top].get(kind):
             form = in_bytes(sp.factor_terms(setting.graph.relations.gather(sp.expand(_alive(peak, kind, worth[top])))))
-            text = _SAID.get(kind, f"The {kind} that are alive at the peak: {where}.")
+            text = _SAID.get(kind, f"The {kind} that are alive at the peak.")
             work.steps.append(Step(_free(work, letter), form, BYTE, Reason("alive", text)))
             work.known[work.steps[-1].name] = forms.value(form)
             terms.append(Sym(work.steps[-1].name))

@@ -128,12 +128,14 @@ class StepProgram:
         """The forward pass through some parts."""
         yield from self.given(mine)
         for n in mine:
+            yield from (Keep(SAVED, size) for size in self.parts[n].line.shared_sizes)
             yield from self.parts[n].forward()
 
     def backward(self, mine: Sequence[int], kind: str = "D", there: bool = False) -> Iterator[Instruction]:
         """The backward pass through some parts, or its ``kind`` B or W; ``there`` says that they have gradients."""
         for n in reversed(mine):
             yield from self.parts[n].backward(kind, there)
+            yield from () if kind == "B" else (Free(SAVED, size) for size in self.parts[n].line.shared_sizes)
         yield from () if kind == "B" else (Free(one.kind, one.size, one.times) for one in self.given(mine))
 
     def given(self, mine: Sequence[int]) -> list[Keep]:

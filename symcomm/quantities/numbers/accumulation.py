@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Literal
 
 from symcomm import sums
@@ -109,24 +110,33 @@ def _sum(work: Work, found: sums.RepeatedSum, f: NumberFormat, n: int, method: s
         raise ValuesError(f"the sum becomes {value}{at}", hint="want: overflow")
     text = f"{n} additions of {told(found.x)}{own} {_METHODS[method]}, each rounded to {f.name}."
     return work.define("s_n", num(value), ONE, "add and round", text,
-                       witness=lambda numbers: _again(value, found, f, n, method))  # fmt: skip
+                       witness=partial(_again, found, f, n, method))  # fmt: skip
 
 
-def _again(value: Fraction, found: sums.RepeatedSum, f: NumberFormat, n: int, method: str) -> Fraction | bool:
-    """The sum made again one by one; of many additions the first ones, and what they come to by strides."""
+def _again(
+    found: sums.RepeatedSum, f: NumberFormat, n: int, method: str, numbers: Numbers
+) -> Fraction | bool:  # fmt: skip
+    """The sum made again one by one; of many additions the first ones, and that the end is as far off as may be."""
+    few, x, claimed = min(n, _REPLAYED), found.x, numbers["s_n"]
+    near = abs(claimed - n * x) <= _depth(n, method) * f.unit_roundoff * n * abs(x)
     if method == "compensated":
-        return abs(value - n * found.x) <= max(f.spacing(value), 4 * n * n * f.unit_roundoff**2 * abs(found.x))
+        return abs(claimed - n * x) <= max(f.spacing(claimed), 4 * n * n * f.unit_roundoff**2 * abs(x))
     if method == "pairwise":
-        level = [found.x] * n if n <= _REPLAYED else []
-        return (_halved(level, f) if level else Fraction(0)) == value if n <= _REPLAYED else True
-    if found.through is not None:
-        few = min(n, 200)
-        s: Value = Fraction(0)
-        for _ in range(few):
-            s = sums.added(s, found.x, f, found.through)
-        return s == sums.summed(found.x, few, f, found.through).result
-    few = min(n, _REPLAYED)
-    return sums.replayed(found.x, few, f) == (value if few == n else sums.summed(found.x, few, f, None).result)
+        return _told(_halved([x] * n, f)) if n <= _REPLAYED else near
+    if found.through is None:
+        s = sums.replayed(x, few, f)
+        if few == n or s == sums.replayed(x, few - 1, f):  # whole, or nothing is added any more
+            return _told(s)
+        return near and s == sums.summed(x, few, f, None).result
+    one: Value = Fraction(0)
+    for _ in range(few):
+        one = sums.added(one, x, f, found.through)
+    return _told(one) if few == n else near and one == sums.summed(x, few, f, found.through).result
+
+
+def _told(value: Value | None) -> Fraction | bool:
+    """A sum as a witness says it: one that leaves the format bears nothing out."""
+    return value if isinstance(value, Fraction) else False
 
 
 def _halved(numbers: list[Fraction], f: NumberFormat) -> Fraction | None:
@@ -194,7 +204,7 @@ def _ends(work: Work, found: sums.RepeatedSum, f: NumberFormat, want: str, metho
                               hint="want: limit, or last_change")  # fmt: skip
         what = "leaves the format" if f.floating else "wraps round"
         work.define("k", num(found.overflow_at), ONE, "overflow", f"The first addition at which the sum {what}.",
-                    witness=lambda numbers: _overflows(found, f))  # fmt: skip
+                    witness=partial(_overflows, found, f))  # fmt: skip
         return
     if found.end is None or isinstance(found.end, str) or found.last_change is None:
         raise ValuesError(f"the sum does not stop growing: it leaves {f.name} at addition {found.overflow_at}",
@@ -202,26 +212,41 @@ def _ends(work: Work, found: sums.RepeatedSum, f: NumberFormat, want: str, metho
     last, end = found.last_change, found.end
     stays = f"{decimal(end)} + {decimal(found.x)} is rounded to {decimal(end)}."
 
-    def holds(numbers: Numbers) -> bool:
-        """Whether nothing is added to the last sum any more, and it is reached by that many additions."""
-        few = min(last, _REPLAYED)
-        same = sums.replayed(found.x, few, f) if found.through is None else None
-        fits = same is None or same == sums.summed(found.x, few, f).result
-        return fits and sums.added(end, found.x, f, found.through) == end
+    def kept(value: Fraction) -> bool:
+        return sums.added(value, found.x, f, found.through) == value
+
+    def ends(numbers: Numbers) -> bool:
+        """Whether nothing is added to the last sum any more, but to its neighbours on the way there."""
+        value = numbers["s_end"]
+        return kept(value) and (not value or not kept(_before(f, value)))
+
+    def stops(numbers: Numbers) -> bool:
+        """Whether that addition changes the sum, and the next one does not."""
+        k = numbers["k"]
+        if k > _REPLAYED or found.through is not None:
+            return k == last and kept(end)
+        one, two, three = (sums.replayed(found.x, int(k) + more, f) for more in (-1, 0, 1))
+        return k == int(k) and two == three and (not k or one != two)
 
     if want == "limit":
-        work.define("s_end", num(end), ONE, "stops", f"There {stays}", witness=holds)
+        work.define("s_end", num(end), ONE, "stops", f"There {stays}", witness=ends)
     else:
-        work.define("k", num(last), ONE, "stops", f"The sum is {decimal(end)} then: {stays}", witness=holds)
+        work.define("k", num(last), ONE, "stops", f"The sum is {decimal(end)} then: {stays}", witness=stops)
 
 
-def _overflows(found: sums.RepeatedSum, f: NumberFormat) -> Fraction | bool:
-    at = found.overflow_at or 0
-    if at > _REPLAYED:
-        return True
+def _before(f: NumberFormat, value: Fraction) -> Fraction:
+    """The neighbour of a number that is nearer to 0."""
+    low, high = f.neighbours(value * Fraction(2**f.bits - 1, 2**f.bits))
+    return low if value > 0 else high
+
+
+def _overflows(found: sums.RepeatedSum, f: NumberFormat, numbers: Numbers) -> bool:
+    at = numbers["k"]
+    if at > _REPLAYED or at != int(at):
+        return at == found.overflow_at
     if not f.floating:
         return abs(at * found.x) > f.largest and f.least <= (at - 1) * found.x <= f.largest
-    return sums.replayed(found.x, at, f) is None and sums.replayed(found.x, at - 1, f) is not None
+    return sums.replayed(found.x, int(at), f) is None and sums.replayed(found.x, int(at) - 1, f) is not None
 
 
 def _strides(found: sums.RepeatedSum, f: NumberFormat) -> Exhibit:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Literal
 
-from symcomm.derivation import Derivation, exact
+from symcomm.derivation import Derivation, Numbers, exact
 from symcomm.dtypes import NumberFormat, binade, decimal, number_format, power_of_two
 from symcomm.errors import ValuesError
 from symcomm.form import Power, Ratio, num
 from symcomm.quantities.declared import Meaning, Reads
+from symcomm.quantities.numbers.number_format import first_number
 from symcomm.quantities.options import NoModel
 from symcomm.setting import Work
 from symcomm.units import ONE
@@ -61,30 +63,20 @@ def derive(
         "smallest_normal": (f.smallest_normal, "the smallest number with all bits of the mantissa"),
         "largest": (f.largest, "the largest number of the format"),
     }[want]
-    edge = work.define("x", num(bound), ONE, "format", f"This is {text}.", witness=lambda numbers: _edge(f, want))
+    edge = work.define("x", num(bound), ONE, "format", f"This is {text}.", witness=partial(_edge, f, want))
     work.define("g", Ratio(edge, num(by)), ONE, "divide by the scale", "The gradient that the scale brings there.",
-                witness=lambda numbers: _reached(f, numbers["g"] * by, want))  # fmt: skip
+                witness=lambda numbers: _edge(f, want, numbers) / by)  # fmt: skip
     return setting.derivation(title, work.steps)
 
 
-def _edge(f: NumberFormat, want: str) -> Fraction:
+def _edge(f: NumberFormat, want: str, numbers: Numbers) -> Fraction:
     """The same read off the codes."""
     codes = {"smallest": 1, "flushed_up_to": 1, "smallest_normal": 1 << f.mantissa}
     if want == "largest":
-        return f.largest
+        return first_number(f, 2 ** (f.bits - 1) - 1)(numbers)
     found = f.decoded(codes[want])
     assert not isinstance(found, str)
     return found / 2 if want == "flushed_up_to" else found
-
-
-def _reached(f: NumberFormat, x: Fraction, want: str) -> bool:
-    """Whether a scaled gradient is kept there, and no longer a little beyond."""
-    less, more = x * Fraction(999, 1000), x * Fraction(1001, 1000)
-    if want == "flushed_up_to":
-        return f.rounded(x) == 0 and f.rounded(more) != 0
-    if want == "largest":
-        return f.rounded(x) == x and f.rounded(x * 2) != x * 2
-    return f.rounded(x) == x and f.rounded(less) != less
 
 
 def _scale(work: Work, f: NumberFormat, g: Fraction, want: str) -> None:
@@ -101,7 +93,7 @@ def _scale(work: Work, f: NumberFormat, g: Fraction, want: str) -> None:
         exponent = binade(f.largest / g)
         text = f"So that this power of two times {decimal(g)} is at most the largest number, {decimal(f.largest)}."
     power = work.define("S", num(exponent), ONE, "power of two", text,
-                        witness=lambda numbers: _fits(f, g, exponent, want))  # fmt: skip
+                        witness=lambda numbers: _fits(f, g, int(numbers["S"]), want))  # fmt: skip
     text = "A power of two changes no bit of a mantissa."
     work.define("scale", Power(num(2), power), ONE, "scale", text,
                 witness=lambda numbers: power_of_two(int(numbers["S"])))  # fmt: skip

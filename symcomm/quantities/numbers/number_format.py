@@ -52,7 +52,7 @@ def derive(
         )
         top = 2 ** (f.bits - 1) - 1
         if want == "largest":
-            work.define("x_max", form, ONE, "codes", text, witness=_first_number(f, top))
+            work.define("x_max", form, ONE, "codes", text, witness=first_number(f, top))
         else:
             work.define("N", form, ONE, "codes", text, witness=lambda numbers: 2 * top + 2)
         return setting.derivation(title, work.steps, notes=notes)
@@ -74,7 +74,7 @@ def described(f: NumberFormat) -> str:
             f"what is too large becomes {large}")  # fmt: skip
 
 
-def _first_number(f: NumberFormat, code: int) -> Callable[[Numbers], Fraction]:
+def first_number(f: NumberFormat, code: int) -> Callable[[Numbers], Fraction]:
     """The number of a code, or of the first one below it that is a number."""
 
     def read(numbers: Numbers) -> Fraction:
@@ -129,7 +129,7 @@ def _floating(work: Work, f: NumberFormat, want: str) -> None:
         if f.specials == "last":
             gap, text = product(_TWO, gap), "The mantissa is the last but one: all ones would be NaN."
         work.define("x_max", product(Total((_TWO, negative(gap))), Power(_TWO, top)), ONE, "largest", text,
-                    witness=_first_number(f, 2 ** (f.bits - 1) - 1))  # fmt: skip
+                    witness=first_number(f, 2 ** (f.bits - 1) - 1))  # fmt: skip
     elif want == "epsilon":
         epsilon()
     elif want == "unit_roundoff":

@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from symcomm import form as forms
@@ -124,16 +125,7 @@ def solve(left: Expr, right: Expr, x: Expr, known: Mapping[str, Fraction]) -> Ex
 
     Raises ``ValuesError`` where there is none, or several.
     """
-    import sympy as sp
-
-    top = sp.numer(sp.together(left - right))
-    poly = sp.Poly(top, x) if top.is_polynomial(x) else None
-    if poly is not None and poly.degree() == 1:
-        slope, constant = poly.all_coeffs()
-        roots = [sp.cancel(-constant / slope)]
-    else:
-        roots = sp.solve(sp.expand(top), x)
-    found = [s for s in roots if not (s.is_negative or s.is_zero)]
+    found = [s for s in _roots(left - right, x) if not (s.is_negative or s.is_zero)]
     at = put(known, x.name)
     positive = [s for s in found if not (number := s.subs(at)).is_number or number > 0]
     if not positive:
@@ -141,6 +133,18 @@ def solve(left: Expr, right: Expr, x: Expr, known: Mapping[str, Fraction]) -> Ex
     if len(positive) > 1:
         raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}")
     return positive[0]
+
+
+@lru_cache(maxsize=1024)  # other numbers do not change where it is
+def _roots(gap: Expr, x: Expr) -> tuple[Expr, ...]:
+    import sympy as sp
+
+    top = sp.numer(sp.together(gap))
+    poly = sp.Poly(top, x) if top.is_polynomial(x) else None
+    if poly is not None and poly.degree() == 1:
+        slope, constant = poly.all_coeffs()
+        return (sp.cancel(-constant / slope),)
+    return tuple(sp.solve(sp.expand(top), x))
 
 
 def _meet(left: Expr, right: Expr, x: Expr, solved: Expr) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -90,7 +90,7 @@ def solve(terms: MeshTerms, over: str) -> tuple[Form, str, list[Bound]]:
         text = f"Computing takes no less than {reads}, solved for `{over}`: compute bound for `{over}` {side} `{name}`."
     if isinstance(form, Sym) and several:
         size = "large" if kind == "at_least" else "small"
-        text = f"Only this asks for a {size} `{over}`: compute bound for `{over}` {side} `{name}`."
+        text = f"No other communication asks for a {size} `{over}`: compute bound for `{over}` {side} `{name}`."
     answer = work.define(name, form, ONE, "solve", text, witness=partial(_met, terms, over))
     if isinstance(form, Sym):
         last = next(step for step in reversed(work.steps) if step.name == form.name)
@@ -243,11 +243,11 @@ class _Comparison:
             return pieces[0]
         form = pieces[0] if len(pieces) == 1 else Total(tuple(pieces))
         if shift == 1:
-            label, text = f"tau_{tag}", f"The time of {what} for one of `{self.over}`, in proportion to which it grows."
+            label, text = f"tau_{tag}", f"What each of `{self.over}` adds to the time of {what}."
         elif e == -1:
-            label, text = f"s_{tag}", f"What of {what} is shared by `{self.over}`, as a whole."
+            label, text = f"s_{tag}", f"The part of the time of {what} that `{self.over}` divides, as a whole."
         else:
-            label, text = f"t_{tag},fixed", f"What of {what} does not depend on `{self.over}`."
+            label, text = f"t_{tag},fixed", f"The part of the time of {what} that does not depend on `{self.over}`."
         if label in self.work.known and self.work.known[label] == forms.value(form, self.work.known):
             return Sym(label)  # computing is compared with several times
         before = len(self.work.steps)
@@ -291,7 +291,7 @@ class _Comparison:
             top, bottom = lower.difference(1), higher.difference(-1)
         form: Form = Ratio(top, bottom)
         if self.several:
-            text = f"Computing takes as long as `t_{self.name}` there."
+            text = f"There computing takes as long as `t_{self.name}`."
             form = self.work.define(f"{self.over}_{self.name}", form, ONE, "solve", text)
         return self._open(kind, form, gap, growth) if gap is not None else Bound(kind, form)
 
@@ -300,10 +300,14 @@ class _Comparison:
         equal = kind == "either"
         if isinstance(growth, Sym):
             least = "at least" if equal else "above"
-            condition = f"This takes `{growth.name}` {least} 1: otherwise no `{self.over}` is enough."
+            ratio = next(step.form for step in self.work.steps if step.name == growth.name)
+            needs = f"`{growth.name}` {least} 1"
+            if isinstance(ratio, Ratio) and isinstance(ratio.top, Sym) and isinstance(ratio.bottom, Sym):
+                needs = f"`{ratio.top.name}` {'≥' if equal else '>'} `{ratio.bottom.name}`"
+            condition = f"This needs {needs}: otherwise no `{self.over}` is enough."
             why = f"the communication grows {'faster than' if equal else 'no slower than'} computing does"
         else:
-            condition = f"This takes a positive answer: otherwise no `{self.over}` is enough."
+            condition = f"This needs a positive answer: otherwise no `{self.over}` is enough."
             why = "the communication alone takes longer"
         return Bound(kind, form, gap, growth, equal, condition, _NEVER.format(self.over, why))
 
@@ -313,14 +317,7 @@ class _Comparison:
         number = self._number(expr)
         if number is not None:
             return (number > 0) - (number < 0)
-        import sympy as sp
-
-        if expr.is_zero:
-            return 0
-        for way in (expr, sp.factor_terms(sp.together(expr))):  # X - 1 is a sign, X/N - 1/N is none
-            if way.is_nonnegative or way.is_nonpositive:
-                return 1 if way.is_nonnegative else -1
-        return None
+        return _sign_of(expr)
 
     def _number(self, expr: Expr) -> Fraction | None:
         form = forms.from_expr(expr)
@@ -380,10 +377,8 @@ class _Sides:
     @property
     def part(self) -> Expr:
         """The same over computing: factors of both, which the answer need not have, cancel."""
-        import sympy as sp
-
         assert self.compute is not None
-        return sp.cancel(self.worth / forms.value(self.compute, self.known))
+        return cancelled(self.worth / forms.value(self.compute, self.known))
 
     def difference(self, sense: int) -> Form:
         """Computing less what is sent, or (``sense`` -1) the other way round, as it is written."""
@@ -392,6 +387,28 @@ class _Sides:
         return parts[0] if len(parts) == 1 else Total(tuple(parts))
 
 
+@lru_cache(maxsize=1024)  # the same expressions are compared under other conventions and numbers
+def _sign_of(expr: Expr) -> int | None:
+    """The sign that the symbols of an expression tell, which are positive."""
+    import sympy as sp
+
+    if expr.is_zero:
+        return 0
+    for way in (expr, sp.factor_terms(sp.together(expr))):  # X - 1 is a sign, X/N - 1/N is none
+        if way.is_nonnegative or way.is_nonpositive:
+            return 1 if way.is_nonnegative else -1
+    return None
+
+
+@lru_cache(maxsize=1024)
+def cancelled(expr: Expr) -> Expr:
+    """One fraction of polynomials without common factors."""
+    import sympy as sp
+
+    return sp.cancel(expr)
+
+
+@lru_cache(maxsize=1024)
 def _limit(gap: Expr, size: Expr) -> Expr | None:
     """The size at which a gap closes that is open below it; None where it is no straight line that falls."""
     import sympy as sp

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 import sympy as sp
@@ -245,7 +246,7 @@ def _where_equal(asked: _Split, terms: MeshTerms, cost: Derivation) -> Derivatio
     """The longer of two times is least where both are equal, if one rises and the other one falls."""
     x = forms.value(Sym(asked.names[0]))
     first, second = (cost.worth[f.name] for f in terms.sent.values())  # type: ignore[attr-defined]
-    slopes = [sp.factor_terms(sp.cancel(sp.diff(e, x))) for e in (first, second)]
+    slopes = [_slope(e, x) for e in (first, second)]
     ways = [1 if s.is_nonnegative else -1 if s.is_nonpositive else 0 for s in slopes]
     if sorted(ways) != [-1, 1]:
         raise ValuesError("how the communication times change with the split cannot be told", hint="numbers: whole")
@@ -257,6 +258,11 @@ def _where_equal(asked: _Split, terms: MeshTerms, cost: Derivation) -> Derivatio
     step = Step(f"{x.name}^*", written(root), ONE, Reason("equal", text, witness=least))
     made = replace(cost, title=f"Best real `{x.name}`: {cost.title}", steps=(*cost.steps, step))
     return _finished(asked, made, _others(asked))
+
+
+@lru_cache(maxsize=1024)
+def _slope(expr: Expr, x: Expr) -> Expr:
+    return sp.factor_terms(inequality.cancelled(sp.diff(expr, x)))
 
 
 def _one_root(gap: Expr, x: Expr, known: dict[str, Fraction]) -> Expr:
@@ -277,7 +283,7 @@ def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
     answer, kind, bounds = inequality.solve(terms, over)
     worth = terms.work.known[answer.name]  # type: ignore[attr-defined]
     gaps = [b.gap for b in bounds if b.kind == "either" and b.gap is not None and b.gap.has(x)]
-    rises = [sp.factor_terms(sp.cancel(sp.diff(e, x))).is_nonnegative for e in (worth, *gaps)]
+    rises = [_slope(e, x).is_nonnegative for e in (worth, *gaps)]
     if kind != "at_least" or len(gaps) != 1 or rises != [True, True]:
         raise ValuesError("how the least batch changes with the split cannot be told", hint="numbers: whole")
     fields = [field for field in terms.fields if field != "traffic"]

@@ -52,7 +52,7 @@ def moved_text(use: str, phase: str, times: int, members: list[Moved]) -> str:
 
 def call_text(members: list[Call]) -> str:
     first = members[0]
-    names = listed(list(dict.fromkeys(c.tensor for c in members))[:6])
+    names = ", ".join(list(dict.fromkeys(c.shown for c in members))[:6])
     head = f"{len(members)} calls of {first.kind}" if len(members) > 1 else f"One {first.kind}"
     same = {c.what.strip() for c in members}
     of = f"{same.pop()} {names}" if len(same) == 1 else names
@@ -98,7 +98,9 @@ def exhibit(setting: Setting, load: Load) -> Exhibit:
         for index, meshes in cuts.items():
             axis = load.graph.axes[axes[index]]
             part = Ratio(setting.written(axis.size), product(*(load.strategy.sizes[m] for m in meshes)))
-            rows.setdefault((f"`{axis.label}`", ", ".join(meshes), part), []).append(shown(load.graph, one.op))
+            rows.setdefault(
+                (f"`{axis.label}`", ", ".join(f"`{m}`" if "_" in m else m for m in meshes), part), []
+            ).append(shown(load.graph, one.op))
     every = list(dict.fromkeys(shown(load.graph, one.op) for one in load.ops))
     return Exhibit(
         "What one rank computes",

@@ -1,0 +1,129 @@
+"""Exports of many variants: in several processes, resumed after an interruption, and never half there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from symcomm.errors import DocumentError
+from symcomm.exam.exports import EXPORTERS, Exporter, writing
+from symcomm.exam.exports.drawing import draw_items
+from symcomm.problems.problem import Template, parse_template
+
+FORMATS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn", "gradescope")
+QUIZ = """---
+title: Quiz
+draw: {f: {from: 1.1, to: 2.4, step: 0.1, unit: GHz}, n: {from: 64, to: 36000, step: 4}}
+---
+
+# Peak rate (5 points)
+
+It runs at {{ f }} and has {{ n }} processors. What is its peak rate?
+
+```symcomm
+ask: peak_rate
+id: peak
+given: {f: {{ f }}, n_SM: {{ n }} SM, n_FMA: 512 FMA/clock/SM}
+```
+
+# Symbols (3 points)
+
+What is it in symbols, $f$, $n_{SM}$ and $n_{FMA}$?
+
+```symcomm
+ask: peak_rate
+id: formula
+```
+"""
+
+
+@pytest.fixture
+def quiz(monkeypatch) -> Template:
+    monkeypatch.setattr(writing, "_CHUNK", 4)  # variants in a piece
+    return parse_template(QUIZ, "quiz.md")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def made_by(monkeypatch, break_at: int = 0) -> list[int]:
+    """The first variants of the pieces that are made from now on; one of them may fail."""
+    made: list[int] = []
+    true = writing._write_piece
+
+    def write(piece, order):
+        if break_at and piece.start == break_at:
+            raise KeyboardInterrupt
+        made.append(piece.start)
+        return true(piece, order)
+
+    monkeypatch.setattr(writing, "_write_piece", write)
+    return made
+
+
+def test_what_is_put_together_from_pieces_is_what_an_exporter_makes_of_all_items(quiz, tmp_path):
+    writing.export(quiz, FORMATS, 9, "7", tmp_path, processes=1)
+    items = draw_items(quiz, "7", 9)
+    whole = {name: data for each in FORMATS for name, data in EXPORTERS[each].files("Quiz", items).items()}
+    found = files(tmp_path)
+    del found["manifest.json"]
+    assert found == whole
+
+
+def test_two_processes_export_what_one_does(quiz, tmp_path):
+    for count in (1, 2):
+        writing.export(quiz, ("moodle", "qti21"), 9, "7", tmp_path / str(count), processes=count)
+    assert files(tmp_path / "1") == files(tmp_path / "2")
+
+
+def test_an_interrupted_export_goes_on_with_the_pieces_that_are_whole(quiz, tmp_path, monkeypatch):
+    writing.export(quiz, ("moodle", "stack"), 13, "7", tmp_path / "whole", processes=1)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        made_by(patch, break_at=9)
+        with pytest.raises(KeyboardInterrupt):
+            writing.export(quiz, ("moodle", "stack"), 13, "7", out, processes=1)
+    assert sorted(files(out)) == [
+        ".pieces/00001.json",
+        ".pieces/00005.json",
+        "manifest.json",
+    ]  # no format
+    (out / ".pieces" / "00005.json").write_text("{}")  # is no piece any more
+    made = made_by(monkeypatch)
+    writing.export(quiz, ("moodle", "stack"), 13, "7", out, processes=1)
+    assert made == [5, 9, 13]
+    assert files(out) == files(tmp_path / "whole")
+
+
+def test_a_format_that_is_there_is_kept_and_a_damaged_one_is_made_again(quiz, tmp_path, monkeypatch):
+    told = writing.export(quiz, ("moodle", "prairielearn"), 5, "7", tmp_path, processes=1)
+    before = files(tmp_path)
+    made = made_by(monkeypatch)
+    assert writing.export(quiz, ("moodle", "prairielearn"), 5, "7", tmp_path, processes=1) == told
+    assert (made, files(tmp_path)) == ([], before)
+    (tmp_path / "prairielearn" / "peak" / "server.py").unlink()
+    at = (tmp_path / "moodle.xml").stat().st_mtime_ns
+    writing.export(quiz, ("moodle", "prairielearn"), 5, "7", tmp_path, processes=1)
+    assert (made, files(tmp_path)) == ([1, 5], before)
+    assert (tmp_path / "moodle.xml").stat().st_mtime_ns == at
+    writing.export(quiz, ("moodle",), 5, "8", tmp_path, processes=1)
+    assert (tmp_path / "moodle.xml").read_bytes() != before["moodle.xml"]
+
+
+def test_variants_differ_though_their_first_draws_are_the_same(tmp_path):
+    few = parse_template(QUIZ.replace("from: 1.1, to: 2.4, step: 0.1", "from: 1, to: 6").replace("to: 36000", "to: 76"))
+    (told,) = writing.export(few, ("gradescope",), 24, "7", tmp_path, processes=1)  # all 24 combinations are needed
+    items = draw_items(few, "7", 24)
+    assert len({item.blocks for item in items if item.id == "peak"}) == 24
+    assert EXPORTERS["gradescope"].files("Quiz", items)["gradescope.csv"] == told.path.read_bytes()
+    with pytest.raises(DocumentError, match="25 students cannot have papers of their own: the draws give 24"):
+        writing.export(few, ("gradescope",), 25, "7", tmp_path, processes=1)
+
+
+def test_an_exporter_of_a_teacher_that_wants_all_items_at_once_gets_them(quiz, tmp_path, monkeypatch):
+    mine = Exporter("mine", "names", lambda title, items: {"mine.txt": " ".join(i.name for i in items).encode()})
+    monkeypatch.setitem(EXPORTERS, "mine", mine)
+    (told,) = writing.export(quiz, ("mine",), 2, "7", tmp_path)
+    assert told.path.read_text() == "peak_v0001 peak_v0002 formula_v0001 formula_v0002"

@@ -1,0 +1,101 @@
+"""Layer rows as courses spell them, with parameters and operations that were worked out by hand."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import symcomm as sc
+from symcomm.errors import FormulaError, ShapeError
+
+SIZES = {"B": 2, "L": 3, "D": 8, "F": 5, "H": 4, "C": 3, "r": 2, "k": 7, "d": 6}
+
+
+def costs(row: str) -> tuple[int, int]:
+    """The parameters of a row, and the operations of its forward pass."""
+    model = sc.load(f"Computation\tInput\tOutput\n{row}\n")
+    counts = (model.parameters(), model.flops())
+    at = [{s.name: SIZES[s.name] for s in count.expr.free_symbols} for count in counts]
+    parameters, flops = (count.at(**sizes).value for count, sizes in zip(counts, at, strict=True))
+    return int(parameters), int(flops)
+
+
+@pytest.mark.parametrize(
+    ("row", "parameters", "flops"),
+    [
+        # In columns the data stand last: B (A x) takes two small products, (B A) x would take D F r for the matrix.
+        ("h = W_0 x + B A x\tx [d], W_0 [k, d], B [k, r], A [r, d]\th [k]", 42 + 14 + 12, 2 * (42 + 14 + 12)),
+        ("y = W_3 W_2 W_1 x\tx [D], W_1 [F, D], W_2 [H, F], W_3 [C, H]\ty [C]", 72, 2 * (40 + 20 + 12)),
+        ("Y = W_2 W_1 X\tX [D, B], W_1 [F, D], W_2 [H, F]\tY [H, B]", 60, 2 * 2 * (40 + 20)),
+        ("y = x W_1 W_2 W_3\tx [B, D], W_1 [D, F], W_2 [F, H], W_3 [H, C]\ty [B, C]", 72, 2 * 2 * (40 + 20 + 12)),
+        ("h = (W_0 + B A) x\tx [d], W_0 [k, d], B [k, r], A [r, d]\th [k]", 68, 2 * (7 * 2 * 6 + 42)),
+        ("y = W_2 relu(W_1 x) + W_3 W_0 x\tx [D], W_1 [F, D], W_2 [D, F], W_0 [r, D], W_3 [D, r]\ty [D]", 112, 2 * 112),
+        # A transposed vector is a row: a product of two vectors is one number.
+        (r"s = w^T x + b" + "\tx [D], w [D], b \\in \\mathbb{R}\ts \\in \\mathbb{R}", 9, 16),
+        (r"p = \sigma(w^\top x + b)" + "\tx [D], w [D], b \\in \\mathbb{R}\tp \\in \\mathbb{R}", 9, 16),
+        (r"s = x^T A x" + "\tx [D], A [D, D]\ts \\in \\mathbb{R}", 64, 2 * 64 + 16),
+        ("s = x w\tx [B, D], w [D]\ts [B]", 8, 2 * 2 * 8),
+        # The larger one of 0 and a tensor is relu.
+        (r"h = \max(0, x W_1 + b_1) W_2" + "\tx [B, D], W_1 [D, F], b_1 [F], W_2 [F, D]\th [B, D]", 85, 2 * 2 * 80),
+        ("h = max(x W, 0)\tx [B, D], W [D, F]\th [B, F]", 40, 2 * 2 * 40),
+        (r"y = LN(x W)" + "\tx [B, D], W [D, F]\ty [B, F]", 40, 2 * 2 * 40),
+        # A gain of what comes from outside, as of what is computed.
+        (r"y = x + \alpha \odot f" + "\tx [B, L, D], \\alpha [D], f [B, L, D]\ty [B, L, D]", 8, 0),
+        (r"y = f \odot \alpha + x" + "\tx [B, L, D], \\alpha [D], f [B, L, D]\ty [B, L, D]", 8, 0),
+        (r"y = x W" + "\tx [B, D], W [D, \\frac D2]\ty [B, \\frac D2]", 32, 2 * 2 * 32),
+    ],
+)  # fmt: skip
+def test_a_row_costs_what_is_worked_out_by_hand(row: str, parameters: int, flops: int) -> None:
+    assert costs(row) == (parameters, flops)
+
+
+@pytest.mark.parametrize("data", ["x [D]", "x [1, D]", "x [B, D]"])
+def test_a_product_of_two_vectors_is_trained_as_a_batch_of_one_is(data: str) -> None:
+    row = ("s = w^T x" if data == "x [D]" else "s = x w") + f"\t{data}, w [D]\t"
+    result = {"x [D]": "s \\in \\mathbb{R}", "x [1, D]": "s [1]", "x [B, D]": "s [B]"}[data]
+    trained = sc.load(f"Computation\tInput\tOutput\n{row}{result}\n").flops("training")
+    assert trained.at(D=8, **({"B": 1} if "B" in data else {})).value == 6 * 8
+
+
+def test_an_outer_product_of_vectors_and_the_larger_of_two_tensors_are_refused() -> None:
+    with pytest.raises(ShapeError, match="u v\\^T is an outer product of two vectors") as outer:
+        costs("Y = u v^T\tu [D], v [F]\tY [D, F]")
+    assert outer.value.hint == "declare them as matrices, such as u [D, 1] and v [1, F]"
+    with pytest.raises(FormulaError, match="the larger one of two tensors") as larger:
+        costs("y = max(x, u)\tx [B, D], u [B, D]\ty [B, D]")
+    assert larger.value.hint == r"read is \max(0, x), which is relu(x)"
+    with pytest.raises(ShapeError, match=r"shapes do not fit: x and c \(L against 2\)"):
+        costs("y = x + c\tx [B, L, D], c [2, D]\ty [B, L, D]")
+
+
+@pytest.mark.parametrize(
+    ("row", "same"),
+    [
+        ("Y = X W + b\tX [B, D], W [D, F], b [1, F]\tY [B, F]", "b [F]"),
+        ("y = x + c\tx [B, L, D], c [1, 1, D]\ty [B, L, D]", "c [D]"),
+        ("y = c + x\tx [B, L, D], c [1, L, D]\ty [B, L, D]", "c [L, D]"),
+        (r"y = x \odot g" + "\tx [B, L, D], g [1, 1, D]\ty [B, L, D]", "g [D]"),
+    ],
+)
+def test_an_operand_is_the_same_along_an_axis_of_size_one(row: str, same: str) -> None:
+    """It costs what it costs without the axis."""
+    name = same.split(" [")[0]
+    there = re.search(rf"{name} \[[^\]]*\]", row)
+    assert there is not None
+    models = [sc.load(f"Computation\tInput\tOutput\n{one}\n") for one in (row, row.replace(there[0], same))]
+    for model in models:
+        assert [w.name for w in model.graph.weights][-1] == name
+    asked: tuple[tuple[str, dict[str, str]], ...] = (
+        ("parameters", {}), ("flops", {"scope": "training", "accounting": "all_ops"}), ("activation_memory", {}),
+        ("communication", {"strategy": "data(2)"}), ("communication", {"strategy": "fsdp(2)"}),
+    )  # fmt: skip
+    for quantity, options in asked:
+        one, other = (model.derive(quantity, **options).expr for model in models)
+        assert one.equals(other), quantity
+    peaks = [m.at(**{k: v for k, v in SIZES.items() if k in m.graph.axes}).peak_memory().at().value for m in models]
+    assert peaks[0] == peaks[1]
+
+
+def test_a_bias_of_columns_has_an_axis_of_size_one() -> None:
+    assert costs("Y = W X + b\tX [D, B], W [F, D], b [F, 1]\tY [F, B]") == (45, 160)
