@@ -304,7 +304,7 @@ def test_a_step_of_chunks_takes_the_slots_of_the_interleaved_schedule():
     import symcomm as sc
 
     layer = sc.load("Computation\tInput\tOutput\ny = x W\tx [T, D], W [D, D]\ty [T, D]\n", repeat="N",
-                    values={"T": 64, "D": 64, "N": 16})  # fmt: skip
+                    values={"T": 192, "D": 64, "N": 16})  # fmt: skip
     rates = {"peak": "1 GFLOP/s", "memory": "1000000 GB/s", "network": "1000000 GB/s"}
     one, two = (
         layer.step_time("pipeline(4, microbatches=8)", accounting="serial", **rates, **more).worth["n_slots"]
@@ -313,7 +313,7 @@ def test_a_step_of_chunks_takes_the_slots_of_the_interleaved_schedule():
     assert (one, two) == (11, 19)
     # 3 (m + p - 1) pieces of work become 3 m + p - 1; the messages take next to nothing.
     step = layer.step_time("pipeline(4, microbatches=8)", schedule="zb-h1", **rates).at().value
-    piece = Fraction(4 * 2 * 8 * 64 * 64, 10**9)  # four layers, a product of eight tokens
+    piece = Fraction(4 * 2 * 24 * 64 * 64, 10**9)  # four layers, a product of 24 tokens
     assert 27 * piece <= step < Fraction(271, 10) * piece
     with pytest.raises(SymcommError, match="6 microbatches are no multiple of 4"):
         layer.step_time("pipeline(4, microbatches=6)", schedule="interleaved", chunks=2, **rates)
