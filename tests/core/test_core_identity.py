@@ -73,6 +73,7 @@ def test_no_values_are_needed_for_a_false_identity_to_be_refused(monkeypatch) ->
 
 def test_a_rewrite_that_cannot_be_decided_is_an_error(monkeypatch) -> None:
     monkeypatch.setattr("symcomm.identity._CASES", 0)
+    identical.cache_clear()
     why = Reason("rule", "because")
     left = Largest((Sym("x", whole=False), Sym("y", whole=False)))
     right = Total((left.choices[1], Largest((num(0), Total((left.choices[0], forms.negative(left.choices[1])))))))
