@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from abc import ABCMeta
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cache, wraps
 from numbers import Integral
+from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from symcomm.errors import ValuesError, nearest
@@ -88,10 +90,12 @@ def check(what: str, value: object, hint: Any) -> None:
 
     >>> check("k", 3, int | str)
     """
-    from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
-
     if isinstance(value, Integral) and not isinstance(value, bool):
         value = int(value)  # NumPy's integers are whole numbers, too
+    if _plainly(value, hint):
+        return
+    from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
+
     try:
         check_type(
             value, hint, forward_ref_policy=ForwardRefPolicy.IGNORE,
@@ -102,6 +106,25 @@ def check(what: str, value: object, hint: Any) -> None:
         raise ValuesError(f"{what} is {said(value)}, but it must be {_wanted(hint)}", hint=exact) from None
     except RecursionError:
         raise ValuesError(f"{what} is nested too deeply") from None
+
+
+def _plainly(value: object, hint: Any) -> bool:
+    """Whether a value is of a type that a look is enough for; of others, typeguard knows, which takes long to import.
+
+    >>> _plainly(("a", "b"), tuple[str, ...] | None), _plainly(("a", 1), tuple[str, ...]), _plainly(3, str)
+    (True, False, False)
+    """
+    origin, of = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _plainly(value, of[0])
+    if origin is Union or origin is UnionType:
+        return any(_plainly(value, arm) for arm in of)
+    if origin is None:
+        return type(hint) in (type, ABCMeta) and isinstance(value, hint)  # no protocol, no dictionary with types
+    if isinstance(value, dict) and origin in (dict, Mapping):
+        return all(_plainly(key, of[0]) and _plainly(held, of[1]) for key, held in value.items())
+    one = of[:1] if origin in (list, Sequence, Iterable) else of[:1] if of[1:] == (...,) else ()
+    return type(value) in (list, tuple) and isinstance(value, origin) and all(_plainly(v, *one) for v in value)
 
 
 _WORDS = {

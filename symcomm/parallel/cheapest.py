@@ -12,6 +12,7 @@ what comes from outside or leaves, and what a rule puts somewhere to save memory
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -65,6 +66,19 @@ class Choice:
     rests: Mapping[str, Mapping[str, Rest]]
 
 
+@dataclass(frozen=True)
+class _Shape:
+    """What is allowed along one axis of the mesh: the modes of each step and the ways each tensor may rest.
+
+    ``domains`` are the numbers of those that some choice of all others allows, ``pairs`` what two of them allow.
+    """
+
+    modes: list[list[Mode]]
+    rests: list[list[Rest]]
+    domains: list[list[int]]
+    pairs: Mapping[tuple[int, int], list[tuple[int, int]]]
+
+
 def phase_of(piece: Piece) -> RunPhase:
     """The phase that a step runs in."""
     return "update" if piece.op.kind == "update" else piece.op.phase
@@ -97,6 +111,7 @@ class PlacementProblem:
     readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
     known: dict[object, tuple[int, int]] = field(init=False, default_factory=dict)
     tied: dict[int, dict[int, int]] = field(init=False, default_factory=dict)
+    shapes: dict[str, _Shape] = field(init=False, default_factory=dict)
     conditions: Any = field(init=False, default=None)  # where the choice is the cheapest, once it was asked for
 
     def __post_init__(self) -> None:
@@ -105,6 +120,12 @@ class PlacementProblem:
             for j, name in enumerate(step.inputs):
                 self.readers.setdefault(name, []).append((number, j))
         self.names = list(dict.fromkeys(n for s in self.steps for n in (*s.inputs, s.output)))
+
+    def at(self, sizes: Mapping[str, int]) -> PlacementProblem:
+        """The same question at other sizes; what does not depend on them is worked out once for both."""
+        other = copy(self)
+        other.sizes = sizes
+        return other
 
     # -- the whole mesh ------------------------------------------------------------------------------------------
 
@@ -295,8 +316,13 @@ class PlacementProblem:
 
     # -- one axis of the mesh ----------------------------------------------------------------------------------------
 
-    def along(self, mesh: str) -> tuple[list[Mode], dict[str, Rest]]:
-        """The cheapest answer along one axis of the mesh, the others being as they are."""
+    def shape(self, mesh: str) -> _Shape:
+        """What is allowed along one axis of the mesh, whatever the sizes are and however the other axes cut."""
+        if mesh not in self.shapes:
+            self.shapes[mesh] = self._shape(mesh)
+        return self.shapes[mesh]
+
+    def _shape(self, mesh: str) -> _Shape:
         pending: set[str] = set()
         modes: list[list[Mode]] = []
         for number, step in enumerate(self.steps):
@@ -306,7 +332,6 @@ class PlacementProblem:
         rests = [self.rests(name, mesh, modes, name in pending) for name in self.names]
         domains: list[list[int]] = [[*range(len(m))] for m in modes] + [[*range(len(r))] for r in rests]
         first = len(modes)
-        at = {name: first + n for n, name in enumerate(self.names)}
         pairs: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for n, name in enumerate(self.names):
             keep = self.keeps(name, mesh)
@@ -322,6 +347,14 @@ class PlacementProblem:
                     if all(rest.has(phase, need, keep) for need in want)
                 ]  # fmt: skip
         _narrow(domains, pairs)
+        return _Shape(modes, rests, domains, pairs)
+
+    def along(self, mesh: str) -> tuple[list[Mode], dict[str, Rest]]:
+        """The cheapest answer along one axis of the mesh, the others being as they are."""
+        shape = self.shape(mesh)
+        modes, rests, domains, pairs = shape.modes, shape.rests, shape.domains, shape.pairs
+        first = len(modes)
+        at = {name: first + n for n, name in enumerate(self.names)}
         tables: list[PriceTable] = []
         free = {v: n for n, v in enumerate(v for v, d in enumerate(domains) if len(d) > 1)}
 

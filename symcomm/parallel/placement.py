@@ -23,7 +23,7 @@ from symcomm.parallel.cheapest import WHOLE, Choice, Mode, PlacementProblem, Run
 from symcomm.parallel.conditions import CheapestWhere, condition, sent
 from symcomm.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions, moves, place, placings
 from symcomm.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
-from symcomm.parallel.reference import reference, variations
+from symcomm.parallel.reference import VARIATIONS, reference
 from symcomm.parallel.strategy import Placed, Strategy, resolve
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Plan:
     """What every rank does, in order: computations and the collectives between them.
 
     ``placements`` says where each tensor rests. The statistics of maps are among the tensors of ``graph``.
-    ``problem`` is the question that the plan answers.
+    ``problem`` is the question that the plan answers, ``choice`` its answer.
     """
 
     graph: Graph
@@ -109,6 +109,7 @@ class Plan:
     steps: tuple[Collective | Compute, ...]
     placements: Mapping[str, Layout]
     problem: PlacementProblem = field(repr=False, compare=False)
+    choice: Choice = field(repr=False, compare=False)
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
@@ -139,20 +140,23 @@ class Plan:
 
     def _conditions(self) -> tuple[CheapestWhere, ...]:
         found: dict[str, CheapestWhere] = {}
-        for sizes in variations(self.graph):
+        for powers in VARIATIONS:
             # Prices are straight lines in each size: a plan that is the cheapest at the far end is so all the way.
-            if self._elsewhere(sizes[-1]) is None:
+            if self._elsewhere(*powers[-1]) is None:
                 continue
-            other = next(sent for sent in map(self._elsewhere, sizes) if sent is not None)
+            other = next(sent for sent in (self._elsewhere(*one) for one in powers) if sent is not None)
             expand = self.graph.relations.expand
             differs = condition(expand(self.sent), expand(other))
             found |= {str(differs): differs} if differs is not None else {}
         return tuple(found.values())
 
-    def _elsewhere(self, sizes: Mapping[str, int]) -> Expr | None:
-        """What is sent where the cheapest plan at some sizes is another one."""
-        problem = replace(self.problem, sizes=sizes)
-        sent = _Planner(problem, problem.solve(), self.strategy).run().sent
+    def _elsewhere(self, tokens: int, vocabulary: int) -> Expr | None:
+        """What is sent where the cheapest plan at these powers of two is another one."""
+        problem = self.problem.at(reference(self.graph, tokens, vocabulary))
+        choice = problem.solve()
+        if choice == self.choice:
+            return None
+        sent = _Planner(problem, choice, self.strategy).run().sent
         return None if sent == self.sent else sent
 
     @cached_property
@@ -291,7 +295,7 @@ class _Planner:
             if phase != self.phase:
                 self.new_phase(phase)
             self.run_step(number, step)
-        return Plan(self.graph, self.strategy, tuple(self.steps), placements, self.problem)
+        return Plan(self.graph, self.strategy, tuple(self.steps), placements, self.problem, self.choice)
 
     def rest(self, name: str) -> dict[str, int]:
         """Where a tensor rests."""

@@ -5,7 +5,6 @@ Real systems assume fewer features than tokens on a rank, and fewer tokens than 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
@@ -36,11 +35,12 @@ def reference(graph: Graph, tokens: int = TOKENS, vocabulary: int = VOCABULARY) 
     }
 
 
-def variations(graph: Graph) -> Iterator[list[dict[str, int]]]:
-    """The same with ever fewer tokens, with ever more, and with ever fewer entries of a vocabulary."""
-    yield [reference(graph, tokens) for tokens in range(TOKENS - 4, 0, -4)]
-    yield [reference(graph, tokens) for tokens in range(TOKENS + 4, 2 * TOKENS, 4)]
-    yield [reference(graph, TOKENS, vocabulary) for vocabulary in range(VOCABULARY - 5, 0, -5)]
+# Other powers of two for tokens and vocabulary: ever fewer tokens, ever more, and ever fewer entries of a vocabulary.
+VARIATIONS = (
+    tuple((tokens, VOCABULARY) for tokens in range(TOKENS - 4, 0, -4)),
+    tuple((tokens, VOCABULARY) for tokens in range(TOKENS + 4, 2 * TOKENS, 4)),
+    tuple((TOKENS, vocabulary) for vocabulary in range(VOCABULARY - 5, 0, -5)),
+)
 
 
 def _values(graph: Graph, tokens: int, vocabulary: int) -> dict[Symbol, Expr]:

@@ -13,6 +13,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,17 +70,17 @@ def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, 
 
 def _convert(pieces: Sequence[InlinePiece], target: Target) -> list[str]:
     with temporary_folder() as folder:
-        trees = _read(pieces, folder)
+        trees, version = _read(pieces, folder)
         for piece, blocks in zip(pieces, trees, strict=True):
             blocks[:] = _checked(blocks, piece)
         maths = [(node["c"][1], piece) for piece, blocks in zip(pieces, trees, strict=True) for node in _maths(blocks)]
         if target == "latex":  # the LaTeX writer passes maths on as it stands: another writer has to read it first
-            _write(trees, "html", folder, maths)
-        return _write(trees, target, folder, maths)
+            _write(trees, version, "html", folder, maths)
+        return _write(trees, version, target, folder, maths)
 
 
-def _read(pieces: Sequence[InlinePiece], folder: Path) -> list[list[Any]]:
-    """The syntax tree of each piece; every piece is a file of its own, so that none reaches into the next."""
+def _read(pieces: Sequence[InlinePiece], folder: Path) -> tuple[list[list[Any]], list[int]]:
+    """The syntax tree of each piece, and its version; every piece is a file of its own: none reaches into the next."""
     mark = "piece" + hashlib.sha256("\0".join(p.markdown for p in pieces).encode()).hexdigest()[:24]
     paths: list[str] = []
     for i, piece in enumerate(pieces):
@@ -89,8 +90,9 @@ def _read(pieces: Sequence[InlinePiece], folder: Path) -> list[list[Any]]:
         path.write_text(f"{mark}\n\n{text}\n", encoding="utf-8")
         paths.append(str(path))
     out = pandoc(["--file-scope", "-f", _READER, "-t", "json", *paths])
+    read = json.loads(out)
     trees: list[list[Any]] = []
-    for block in json.loads(out)["blocks"]:
+    for block in read["blocks"]:
         if block == {"t": "Para", "c": [{"t": "Str", "c": mark}]}:
             trees.append([])
         else:
@@ -99,7 +101,7 @@ def _read(pieces: Sequence[InlinePiece], folder: Path) -> list[list[Any]]:
         if piece.inline:
             inlines = blocks[0]["c"] if blocks and blocks[0]["t"] in ("Para", "Plain") else []
             blocks[:] = [{"t": "Plain", "c": inlines[2:]}]
-    return trees
+    return trees, read["pandoc-api-version"]
 
 
 def _walk(node: Any) -> Iterator[dict[str, Any]]:
@@ -241,8 +243,9 @@ _COMMENT = {"typst": ("typst", "// {}"), "latex": ("latex", "% {}"), "html": ("h
 
 
 def _write(
-    trees: Sequence[list[Any]], target: Target, folder: Path, maths: Sequence[tuple[str, InlinePiece]]
-) -> list[str]:
+    trees: Sequence[list[Any]], version: list[int], target: Target, folder: Path,
+    maths: Sequence[tuple[str, InlinePiece]],
+) -> list[str]:  # fmt: skip
     language, comment = _COMMENT[target]
     mark = "piece" + hashlib.sha256(json.dumps(list(trees)).encode()).hexdigest()[:24]
     blocks: list[Any] = []
@@ -254,7 +257,7 @@ def _write(
         shown = [_shared(block) for block in tree] if target == "latex" else tree
         blocks.extend(_framed(shown, target) if framed else _noted(shown) if target == "html" else shown)
     tree_file, log = folder / "tree.json", folder / "log.json"
-    tree_file.write_text(json.dumps({"pandoc-api-version": _api_version(folder), "meta": {}, "blocks": blocks}))
+    tree_file.write_text(json.dumps({"pandoc-api-version": version, "meta": {}, "blocks": blocks}))
     writer = "html5" if target == "html" else target
     out = pandoc(["-f", "json", "-t", writer, "--mathml", "--wrap=preserve", f"--log={log}", str(tree_file)])
     for entry in json.loads(log.read_text(encoding="utf-8") or "[]"):
@@ -337,26 +340,13 @@ def _noted(tree: list[Any]) -> list[Any]:
     return [*body, below] if notes else body
 
 
-_api: list[list[int]] = []
-
-
-def _api_version(folder: Path) -> list[int]:
-    if not _api:
-        empty = folder / "empty.md"
-        empty.write_text("")
-        _api.append(json.loads(pandoc(["-f", "commonmark", "-t", "json", str(empty)]))["pandoc-api-version"])
-    return _api[0]
-
-
 def pandoc(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
     """What pandoc writes; it is confined to the files it is given.
 
     Raises ``RenderError`` where pandoc is missing or fails.
     """
     try:
-        import pypandoc
-
-        path = pypandoc.get_pandoc_path()
+        path = _path()
     except (ImportError, OSError) as error:
         raise RenderError("pandoc is missing: the author's prose cannot be converted", hint=MISSING) from error
     try:
@@ -368,3 +358,11 @@ def pandoc(arguments: Sequence[str], environment: Mapping[str, str] | None = Non
     if run.returncode:
         raise RenderError(f"pandoc failed: {run.stderr.decode(errors='replace').strip()[:400]}")
     return run.stdout.decode("utf-8")
+
+
+@cache
+def _path() -> str:
+    """Where pandoc is; pypandoc starts every pandoc that it finds to learn its version, once is enough."""
+    import pypandoc
+
+    return str(pypandoc.get_pandoc_path())
