@@ -124,7 +124,8 @@ def _plainly(value: object, hint: Any) -> bool:
     if isinstance(value, dict) and origin in (dict, Mapping):
         return all(_plainly(key, of[0]) and _plainly(held, of[1]) for key, held in value.items())
     one = of[:1] if origin in (list, Sequence, Iterable) else of[:1] if of[1:] == (...,) else ()
-    return type(value) in (list, tuple) and isinstance(value, origin) and all(_plainly(v, *one) for v in value)
+    listed = one and type(value) in (list, tuple) and isinstance(value, origin)
+    return bool(listed) and all(_plainly(v, *one) for v in value)  # type: ignore[attr-defined]  # it is a list
 
 
 _WORDS = {

@@ -197,7 +197,12 @@ class Model(DerivedQuantities):
             if degrees:
                 same = {"accounting": accounting, "asked": asked, **options}
                 again = partial(self._alone, {}, degrees, quantity, same)
-            said["strategy"] = whole.at(known)
+            said["strategy"] = placed = whole.at(known)
+            if said.get("links") is not None and len(placed.sizes) < len(whole.sizes):
+                from symcomm.quantities.time.links import HIERARCHY, PIPE, by_axis
+
+                kept = {*placed.sizes, *HIERARCHY, PIPE}  # an axis of one rank has no links
+                said["links"] = {axis: on for axis, on in by_axis(said["links"], whole).items() if axis in kept}
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
             _check_padding(quantity, chosen, said.get("strategy"))

@@ -508,7 +508,8 @@ def _prefixed(value: Fraction, unit: Unit, table: dict[str, int], base: int) -> 
     power, name = max(fitting)
     scaled = value / Fraction(base) ** power
     exact = (scaled * 10**6).denominator == 1
-    text = decimal_text(scaled, 9) if exact and len(decimal_text(scaled, 9)) <= 9 else decimal_text(scaled, 4)
+    room = 7 if "second" in dict(unit.powers) else 9  # rates and times are measured, bytes and operations are counted
+    text = decimal_text(scaled, 9) if exact and len(decimal_text(scaled, 9)) <= room else decimal_text(scaled, 4)
     return _relation(text, scaled), f"{text} {name}{unit}"
 
 

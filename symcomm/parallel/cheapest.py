@@ -67,7 +67,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class _Shape:
+class Allowed:
     """What is allowed along one axis of the mesh: the modes of each step and the ways each tensor may rest.
 
     ``domains`` are the numbers of those that some choice of all others allows, ``pairs`` what two of them allow.
@@ -111,7 +111,7 @@ class PlacementProblem:
     readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
     known: dict[object, tuple[int, int]] = field(init=False, default_factory=dict)
     tied: dict[int, dict[int, int]] = field(init=False, default_factory=dict)
-    shapes: dict[str, _Shape] = field(init=False, default_factory=dict)
+    shapes: dict[str, Allowed] = field(init=False, default_factory=dict)
     conditions: Any = field(init=False, default=None)  # where the choice is the cheapest, once it was asked for
 
     def __post_init__(self) -> None:
@@ -316,13 +316,13 @@ class PlacementProblem:
 
     # -- one axis of the mesh ----------------------------------------------------------------------------------------
 
-    def shape(self, mesh: str) -> _Shape:
+    def shape(self, mesh: str) -> Allowed:
         """What is allowed along one axis of the mesh, whatever the sizes are and however the other axes cut."""
         if mesh not in self.shapes:
             self.shapes[mesh] = self._shape(mesh)
         return self.shapes[mesh]
 
-    def _shape(self, mesh: str) -> _Shape:
+    def _shape(self, mesh: str) -> Allowed:
         pending: set[str] = set()
         modes: list[list[Mode]] = []
         for number, step in enumerate(self.steps):
@@ -347,7 +347,7 @@ class PlacementProblem:
                     if all(rest.has(phase, need, keep) for need in want)
                 ]  # fmt: skip
         _narrow(domains, pairs)
-        return _Shape(modes, rests, domains, pairs)
+        return Allowed(modes, rests, domains, pairs)
 
     def along(self, mesh: str) -> tuple[list[Mode], dict[str, Rest]]:
         """The cheapest answer along one axis of the mesh, the others being as they are."""

@@ -10,7 +10,7 @@ from symcomm.irrational import Irrational
 from symcomm.printing.dialects import _NARROW, _SUPERSCRIPT, LATEX, DialectName
 from symcomm.printing.escape import html_text, printable, tex_text, typst_string
 from symcomm.printing.forms import PRINTERS
-from symcomm.units import ONE, Quantity
+from symcomm.units import ONE, Quantity, decimal_text, decimals
 
 _QUANTITY = re.compile(r"(-?)(\d+(?:\s\d{3})*)(\.\d+)?(?:/(\d+(?:\s\d{3})*))?(?:·10\^(-?\d+))?(?: (.*))?")
 # What stands in the singular in a unit is counted in the plural: 8 elements, 18 links/GPU.
@@ -161,8 +161,10 @@ def short(quantity: Quantity) -> str:
     ('21 GiB', '≈ 3.333 GB')
     """
     ways = quantity.lines()
+    if len(ways) == 1 and "second" in dict(quantity.unit.powers) and len(decimals(quantity.value)) > 6:
+        return f"≈ {decimal_text(quantity.value, 4)} {quantity.unit}"
     if len(ways) == 1:
-        return ways[0][1]
+        return ways[0][1] if quantity.value == 1 else _COUNTED.sub(r"\1s", ways[0][1])
     found = next((way for way in ways[1:] if way[0] == "="), ways[1])
     return ("" if found[0] == "=" else "≈ ") + found[1]
 

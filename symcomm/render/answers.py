@@ -19,7 +19,7 @@ from symcomm.notation import Notation
 from symcomm.render.document import Answer, Given
 from symcomm.render.page import AnswerView, ConventionView, GivenView, RowView, StepView
 from symcomm.render.writer import ChainPiece, PageWriter, table_view, writer_of
-from symcomm.units import Quantity, exact_text
+from symcomm.units import Quantity, decimals, exact_text
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -186,7 +186,8 @@ class AnswerWriter:
                 put_in = writer.link("=", form, room, {name: _readable(number) for name, number in used.items()})
                 links += [put_in] if put_in.width <= room else []
             numbers = [*writer.links(quantity)]
-            if len(numbers) > 1 and not (_legible(quantity.value) or isinstance(quantity, Irrational)):
+            measured = "second" in dict(quantity.unit.powers) and len(decimals(quantity.value)) > 6
+            if len(numbers) > 1 and (measured or not (_legible(quantity.value) or isinstance(quantity, Irrational))):
                 numbers = numbers[1:]  # nobody reads a fraction of so many digits
             else:
                 numbers[0] = replace(numbers[0], relation=quantity.relation or "=")

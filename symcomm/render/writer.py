@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
@@ -128,7 +129,7 @@ class PageWriter:
     def stated(self, left: Form, quantity: Quantity) -> Markup:
         """``f = 1.41 GHz``: a given number in its shortest exact way."""
         ways = [way for way in self.links(quantity) if way.relation != "≈"]
-        best = ways[-1] if len(ways[0].said) > 9 else ways[0]
+        best = ways[-1] if len(ways[0].said) > 9 or 0 < quantity.value < Fraction(1, 100) else ways[0]
         head = printing.PRINTERS[self.dialect](left, None, self.notation)
         sign = printing.RELATIONS[self.dialect]["="]
         return self.maths(f"{head} {sign} {best.lines[0]}", f"{printing.plain(left)} = {best.said}")

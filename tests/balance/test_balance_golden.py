@@ -132,3 +132,14 @@ def test_every_published_value_is_reproduced_here() -> None:
     text = Path(__file__).read_text()
     names = {n.removeprefix("002.xxl.") for n in GOLDEN}
     assert {n for n in names if re.search(rf'"{n}"|xxl\.{n}"', text)} == names
+
+
+def test_along_an_axis_of_one_rank_the_formula_and_the_table_of_splits_agree() -> None:
+    # Two matrices sharded over 64 devices, two links each of 180 GB/s both ways: 64 * 460e12 / (2 * 180e9) tokens.
+    asked = {"strategy": "fsdp(X) + tensor(Y)", "links": "X=2, Y=1", "accounting": BOOK, **RATES}
+    by_hand = Fraction(64 * 460 * 10**12, 2 * 180 * 10**9)
+    assert xxl().derive("compute_bound", **asked).at(X=64, Y=1).value == by_hand
+    assert xxl().at(X=64, Y=1).derive("compute_bound", **asked).at().value == by_hand
+    splits = xxl().derive("mesh_split", devices="64", least="batch", numbers="whole", **asked)
+    (row,) = [r for e in splits.exhibits for r in e.rows if [str(c) for c in r[:2]] == ["64", "1"]]
+    assert any("81 777.8" in str(cell) for cell in row), row

@@ -38,7 +38,7 @@ HOMEWORK, ZERO = "comp4901y-homework2/homework.md", "zero-table/zero.md"
 BALANCE, BERT = "communication-accounting/communication-accounting.md", "bert-ddp-vs-fsdp/bert.md"
 # Ten answers, each with what a grader looks for.
 ANSWERS = [
-    (HOMEWORK, "1.1 Peak rate", [r"f n_{\text{SM}} n_{\text{FMA}} \cdot 2", "1.41 \\cdot 10^{9}", "155.93472",
+    (HOMEWORK, "1.1 Peak rate", [r"f n_{\text{SM}} n_{\text{FMA}} \cdot 2", "1.41 \\cdot 10^{9}", r"\approx 155.9",
                                  "a multiply-add is two operations"]),
     (HOMEWORK, "1.2 Arithmetic", ["4096/3", "1365", "2048/65", "31.5", "4096/257", "15.9", "square compute bound",
                                   "short inner axis memory bound"]),

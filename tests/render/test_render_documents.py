@@ -392,6 +392,7 @@ def test_missing_typst(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_missing_pandoc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     prose_module._written.clear()
+    prose_module._path.cache_clear()
     without(monkeypatch, "pypandoc")
     with pytest.raises(RenderError) as caught:
         render(everything(), {"html"}, tmp_path, name="x")
