@@ -102,7 +102,7 @@ def check(what: str, value: object, hint: Any) -> None:
             collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS,
         )  # fmt: skip
     except TypeCheckError:
-        exact = f"write \"{value!r}\" as text or a Fraction" if isinstance(value, float) else ""
+        exact = f'write "{value!r}" as text or a Fraction' if isinstance(value, float) else ""
         raise ValuesError(f"{what} is {said(value)}, but it must be {_wanted(hint)}", hint=exact) from None
     except RecursionError:
         raise ValuesError(f"{what} is nested too deeply") from None

@@ -418,10 +418,10 @@ class PlacementProblem:
     def copying(self, name: str, mesh: str, rest: Rest) -> int:
         """The price of the copies of a tensor."""
         total = 0
-        for n, (phase, copy) in enumerate(rest.copies):
-            if self.keeps(name, mesh) and Rest(rest.place, rest.copies[:n]).has(phase, copy, True):
+        for n, (phase, place) in enumerate(rest.copies):
+            if self.keeps(name, mesh) and Rest(rest.place, rest.copies[:n]).has(phase, place, True):
                 continue
-            price = self.price(name, mesh, rest.place, copy, copies=True)
+            price = self.price(name, mesh, rest.place, place, copies=True)
             assert price is not None
             total += price
         return total

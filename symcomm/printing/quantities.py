@@ -164,7 +164,8 @@ def short(quantity: Quantity) -> str:
     if len(ways) == 1 and "second" in dict(quantity.unit.powers) and len(decimals(quantity.value)) > 6:
         return f"≈ {decimal_text(quantity.value, 4)} {quantity.unit}"
     if len(ways) == 1:
-        return ways[0][1] if quantity.value == 1 else _COUNTED.sub(r"\1s", ways[0][1])
+        number, _, unit = ways[0][1].rpartition(" ")
+        return ways[0][1] if not number or quantity.value == 1 else number + " " + _COUNTED.sub(r"\1s", unit)
     found = next((way for way in ways[1:] if way[0] == "="), ways[1])
     return ("" if found[0] == "=" else "≈ ") + found[1]
 
