@@ -50,7 +50,7 @@ def test_the_sentences_of_all_examples_that_are_not_translated_do_not_grow() -> 
     assert len(found.missing) <= MOST, "\n".join(found.missing)
 
 
-MOST = 375  # sentences of all examples; a translated one makes it less
+MOST = 329  # sentences of all examples; a translated one makes it less
 
 
 @pytest.mark.parametrize("language", OTHERS)
