@@ -217,11 +217,3 @@ def test_a_number_in_prose_that_is_not_the_given_one_is_told(tmp_path: Path) -> 
 def test_a_page_has_the_words_of_its_language(language: str, word: str) -> None:
     document = solve(parse_problem(f"---\nlanguage: {language}\n---\n# 1 Peak (3 points)\n\n{PEAK}", "t.md"))
     assert word in source(document, "md")
-
-
-def test_multiprocessors_are_no_ranks_whose_share_could_be_confused_with_the_total() -> None:
-    text = "# Peak\n\n```symcomm\nask: peak_rate\nclock: 1.41 GHz\nunits: 108 SM\nfma: 512 FMA/clock/SM\n```\n"
-    problem = parse_problem(text)
-    (answer,) = with_mistakes(solve(problem), problem).answers()
-    assert len(answer.mistakes) == 1, answer.mistakes
-    assert "multiply-add is two operations" in answer.mistakes[0]
