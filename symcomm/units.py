@@ -376,10 +376,7 @@ class Quantity:
         >>> str(Quantity(Fraction(3), Unit.parse("hour")).base())
         '10 800 s = 10.8 ks'
         """
-        scale, unit = Fraction(1), ONE
-        for name, power in self.unit.powers:
-            worth, base = _WORTH.get(name, (Fraction(1), name))
-            scale, unit = scale * worth**power, unit * Unit(((base, power),))
+        scale, unit = _based(self.unit)
         return Quantity(self.value * scale, unit)
 
     def within(self, unit: Unit) -> Quantity:
@@ -413,6 +410,16 @@ class Converted(Quantity):
 
 
 Number = int | Fraction | str | Quantity  # how a number may be given: a text has its unit
+
+
+@lru_cache(maxsize=4096)
+def _based(unit: Unit) -> tuple[Fraction, Unit]:
+    """How many of its base unit a unit is, and that one."""
+    scale, base = Fraction(1), ONE
+    for name, power in unit.powers:
+        worth, inside = _WORTH.get(name, (Fraction(1), name))
+        scale, base = scale * worth**power, base * Unit(((inside, power),))
+    return scale, base
 
 
 @lru_cache(maxsize=4096)
@@ -502,15 +509,22 @@ def decimal_text(value: Fraction, digits: int = 6) -> str:
 
 def _prefixed(value: Fraction, unit: Unit, table: dict[str, int], base: int) -> tuple[str, str] | None:
     table = _SMALL if base == 10 and abs(value) < 1 else table
-    fitting = [(power, name) for name, power in table.items() if abs(value) >= Fraction(base) ** power]
+    size = abs(value)
+    fitting = [(power, name) for name, power in table.items() if size >= _power(base, power)]
     if not fitting:
         return None
     power, name = max(fitting)
-    scaled = value / Fraction(base) ** power
-    exact = (scaled * 10**6).denominator == 1
+    scaled = value / _power(base, power)
+    text = decimal_text(scaled, 9) if (scaled * 10**6).denominator == 1 else ""
     room = 7 if "second" in dict(unit.powers) else 9  # rates and times are measured, bytes and operations are counted
-    text = decimal_text(scaled, 9) if exact and len(decimal_text(scaled, 9)) <= room else decimal_text(scaled, 4)
+    if not text or len(text) > room:
+        text = decimal_text(scaled, 4)
     return _relation(text, scaled), f"{text} {name}{unit}"
+
+
+@cache
+def _power(base: int, exponent: int) -> Fraction:
+    return Fraction(base) ** exponent
 
 
 def _relation(text: str, value: Fraction) -> str:

@@ -198,7 +198,7 @@ class Derivation:
         unit = said.unit if isinstance(said, Quantity) else ONE
         if found < 0:
             raise ValuesError(f"{name} is {found}, but it cannot be negative")
-        counts = any(s.name == name and s.is_integer for s in self.expr.free_symbols)
+        counts = name in self._counts
         if found == 0 and (counts or name in self.sizes or (name in self.named and name not in self._units)):
             raise ValuesError(f"{name} is 0, but it counts things: it must be positive")
         other = not unit.is_count and unit != self.symbol_unit(name)
@@ -209,6 +209,11 @@ class Derivation:
     def symbol_unit(self, name: str) -> Unit:
         """The unit of a symbol, as far as a step says it."""
         return self._units.get(name, ONE)
+
+    @cached_property
+    def _counts(self) -> frozenset[str]:
+        """The symbols of the answer that are numbers of things."""
+        return frozenset(s.name for s in self.expr.free_symbols if s.is_integer)
 
     @cached_property
     def _units(self) -> dict[str, Unit]:

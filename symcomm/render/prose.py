@@ -51,6 +51,7 @@ class InlinePiece:
 Key = tuple[str, str, bool]
 _written: dict[Key, str] = {}  # conversions of this process; the variants of an exam share most of their prose
 _KEPT = 8192
+_AT_ONCE = 400  # pieces that pandoc converts at a time
 
 
 def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, str]:
@@ -59,12 +60,12 @@ def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, 
     Raises ``RenderError`` naming the construct and its place where a piece holds what no format can show.
     """
     wanted = {(target, p.markdown, p.inline): p for p in reversed(pieces)}
-    todo = [p for key, p in wanted.items() if key not in _written]
-    if todo:
-        texts = _convert(todo, target)
-        if len(_written) > _KEPT:
-            _written.clear()
-        _written.update({(target, p.markdown, p.inline): text for p, text in zip(todo, texts, strict=True)})
+    if len(_written) > _KEPT:
+        _written.clear()
+    todo = [(key, piece) for key, piece in wanted.items() if key not in _written]
+    for n in range(0, len(todo), _AT_ONCE):
+        keys, some = zip(*todo[n : n + _AT_ONCE], strict=True)
+        _written.update(zip(keys, _convert(some, target), strict=True))
     return {p: _written[(target, p.markdown, p.inline)] for p in pieces}
 
 

@@ -25,7 +25,6 @@ from symcomm.render.writer import Kind, PageWriter, shares, table_view
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-_AT_ONCE = 400  # pieces of prose that pandoc converts at a time
 _TARGET: dict[str, Target] = {"tex": "latex", "html": "html", "typ": "typst"}
 
 
@@ -159,9 +158,7 @@ def _key(
 def prepare(documents: Iterable[Document], kind: Kind, edition: Edition) -> None:
     """Converts the prose of many documents at once, so that none of them has to wait for it alone."""
     if kind != "md":
-        pieces = [piece for document in documents for piece in _pieces(document.shown(edition))]
-        for n in range(0, len(pieces), _AT_ONCE):
-            convert(pieces[n : n + _AT_ONCE], _TARGET[kind])
+        convert([piece for document in documents for piece in _pieces(document.shown(edition))], _TARGET[kind])
 
 
 def _prose(blocks: Sequence[object], kind: Kind) -> Callable[[str, Span, bool], Markup]:

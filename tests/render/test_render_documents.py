@@ -509,3 +509,13 @@ def test_names_in_backquotes_are_maths() -> None:
     assert '<math xmlns="http://www.w3.org/1998/Math/MathML" alttext="W^Q">' in source(doc, "html")
     assert "The gradient of W^Q is cut along 4D, not along ]#panic()[." in d.text()
     assert contents(doc, ["pdf"])
+
+
+def test_prose_that_was_converted_before_is_there_when_what_is_kept_is_emptied(monkeypatch):
+    monkeypatch.setattr(prose_module, "_written", {})
+    monkeypatch.setattr(prose_module, "_KEPT", 1)
+    monkeypatch.setattr(prose_module, "_AT_ONCE", 2)
+    monkeypatch.setattr(prose_module, "_convert", lambda pieces, target: [p.markdown.upper() for p in pieces])
+    a, b, c, d = (prose_module.InlinePiece(word, Span("t.md", 1, word, 0, 1)) for word in "abcd")
+    assert prose_module.convert([a, b], "html") == {a: "A", b: "B"}
+    assert prose_module.convert([a, c, d, c], "html") == {a: "A", c: "C", d: "D"}
