@@ -180,6 +180,8 @@ class _Follower:
             if op.kind in MAP:
                 if j:
                     self.assign(name, "data")  # targets of a loss
+            elif op.attribute("joined"):
+                self.assign(name, "data")  # features beside features of the data
             elif op.kind in ("add", "contraction", "convolution"):
                 others = {i for k, ix in enumerate(op.indices) if kinds[k] == "data" for i in ix}
                 self.weigh(op, name, op.indices[j], others)

@@ -265,6 +265,8 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "route": _route,
     "onehot": lambda op: op.operands[0].text,
     "scale": lambda op: _scaled(op, op.operands[0].text, op.attributes["scale"]),
+    "shift": lambda op: f"{called(op.operands[0].text)} + {called(op.number(op.attributes['number']))}",
+    "minus": lambda op: f"{op.number(op.attributes['number'])} - {called(op.operands[0].text)}",
     "mask": lambda op: _elementwise(op, "+"),
     "softmax": _softmax,
     "layernorm": _layernorm,
