@@ -287,7 +287,7 @@ def _joined(reader: Reader, node: tree.FunctionCall) -> Value:
         part.tensor.virtual = True
         parts.append(part)
     made = reader.add(parts, (1,) * len(parts), node.span)
-    reader.ops[-1].attributes |= {"lookup": True, "joined": at == count - 1}
+    reader.ops[-1].attributes |= {"lookup": True, "joined": at - count}
     return made
 
 

@@ -19,7 +19,18 @@ from symcomm.text.families import check_known, listed_family, plain_count
 from symcomm.text.names import find, read_names
 from symcomm.text.scripts import scripts_of, stem_of
 from symcomm.text.spelling import Script, Stem, latex_word
-from symcomm.text.syntax import Branch, Part, branches, canonical, cut_short, lone_word, only_atom, only_factor, start_of, stop_of
+from symcomm.text.syntax import (
+    Branch,
+    Part,
+    branches,
+    canonical,
+    cut_short,
+    lone_word,
+    only_atom,
+    only_factor,
+    start_of,
+    stop_of,
+)
 from symcomm.text.tokens import EXPONENT_LIMIT
 from symcomm.text.tree import (
     Exponentiation,

@@ -140,7 +140,9 @@ def parse_layer(
 ) -> tuple[LayerRow, ...]:
     r"""Read the rows of a layer table.
 
-    ``scalars`` are tensors of one number, where no row declares a shape for them. A size is known by standing in a shape, unless ``known_sizes`` says which there are. What a row declares is
+    ``scalars`` are tensors of one number, where no row declares a shape for them.
+
+    A size is known by standing in a shape, unless ``known_sizes`` says which there are. What a row declares is
     known in the rows below it. The range of an index may stand in any cell of the row.
 
     >>> from symcomm.text.finder import read_tables

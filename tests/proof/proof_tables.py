@@ -341,7 +341,12 @@ _shape(
     "y = x + dropout(b) ; - ; y [B,L,D]",
 )
 _shape("max", "h = max(0, x W) ; x [B,L,D], W [D,F] ; h [B,L,F]", "y = h W' ; W' [F,D] ; y [B,L,D]")
-_shape("concat", "a = relu(x W^1) ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = [a, x] W^2 ; W^2 [F+D,D] ; y [B,L,D]")
+_shape(
+    "concat",
+    "a = relu(x W^1) ; x [B,L,D], W^1 [D,D] ; a [B,L,D]",
+    "c = [a, x] W^2 ; W^2 [2D,F] ; c [B,L,F]",
+    "y = c W^3 ; W^3 [F,D] ; y [B,L,D]",
+)
 _shape("first", *feed("x"), "p = first(b) ; - ; p [B,D]", "y = p W^P ; W^P [D,D] ; y [B,D]")
 for _name in ("embed", "embedding"):
     _shape(_name, rf"x = {_name}(t, W^E) ; $t \in Z^{{B \times L}}$, W^E [V,D] ; x [B,L,D]", *feed("x"))
