@@ -173,3 +173,12 @@ def test_what_can_be_read_in_two_ways_is_refused(row: str, message: str, hint: s
     with pytest.raises((FormulaError, ShapeError), match=message) as refused:
         costs(row)
     assert not hint or refused.value.hint == hint
+
+
+def test_a_long_chain_of_rows_is_followed_to_its_end() -> None:
+    """Columns: the last row multiplies from the data on, whatever stands above; W0 is named as W_0 is."""
+    rows = "".join(f"x{n + 1} = W{n} x{n}\tW{n} [D, D], x{n} [D, B]\tx{n + 1} [D, B]\n" for n in range(600))
+    model = sc.load(f"Computation\tInput\tOutput\n{rows}y = U V x600\tU [D, r], V [r, D], x600 [D, B]\ty [D, B]\n")
+    # 600 products of 2 B D², and two of 2 B D r.
+    assert model.flops().at(B=1, D=10, r=1).value == 600 * 200 + 40
+    assert model.parameters().at(D=10, r=1).value == 600 * 100 + 20
