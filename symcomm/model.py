@@ -276,7 +276,8 @@ def load(
             raise TableError(f"{file}: there is no layer table {table}", hint=f"there are {len(found)}")
         source = found[(table or 1) - 1]
     known = {*(notation.meanings if notation else ()), *(values or ())}
-    rows = parse_layer(source)
+    weights = tuple(weights)
+    rows = parse_layer(source, scalars=weights)
     graph = build(
         rows, name=name or "layer", repeat=repeat, batch=batch, inputs=inputs, weights=weights, known=known, axes=axes,
         notation=notation,

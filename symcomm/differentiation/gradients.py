@@ -303,4 +303,7 @@ def forward_form(graph: Graph, op: Op, names: Names) -> Form:
         return _written(graph, op, names)[0]
     if op.kind == "scale":
         return _scaled(op.attribute("scale", 1), operands[0])
+    if op.attribute("number") is not None:
+        number = forms.from_expr(op.attribute("number"))
+        return tensor_form(MAP[op.kind].expression, {"u": operands[0], "c": number})
     return Called({"convolution": "conv"}.get(op.kind, op.kind), tuple(operands))

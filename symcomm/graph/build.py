@@ -214,6 +214,12 @@ class _Builder(Reader):
 
     def graph(self, name: str, repeat: str) -> Graph:
         """The finished graph."""
+        declared = {d.name.key for row in self.rows for d in (*row.inputs, *row.outputs)}
+        for name_read in (n for row in self.rows for n in names_in(row.equation.formula)):
+            if (key := name_read.key) in self.weights - declared:  # a number that is learned
+                self.tensors.setdefault(
+                    (key, False), DraftTensor(key, name_read.latex, (), (), (), "R", name_read.span)
+                )
         for number, row in enumerate(self.rows, start=1):
             try:
                 self.read(number, row)

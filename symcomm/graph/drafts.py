@@ -320,16 +320,18 @@ class Drafts:
         return all(self.same(one.root().size, other.root().size) for one, other in pairs)
 
     def matmul(self, a: Value, b: Value, span: Span) -> Value:
-        if not a.dims or not b.dims:
-            raise ShapeError("a product with a scalar tensor", span)
+        """The matrix product; a tensor of one number, where no matrix product fits, scales the other."""
+        inner = -2 if len(b.dims) > 1 else -1
+        fits = a.dims and b.dims and self.same(a.dims[-1].root().size, b.dims[inner].root().size)
+        if not fits and any(all(map(_single, value.dims)) for value in (a, b)):
+            return self.multiply([a, b], span, elementwise=True)
         if b.row and len(a.dims) == 1:
             raise ShapeError(f"{a.tensor.name} {b.tensor.name}^T is an outer product of two vectors", span,
                              "declare them as matrices, such as u [D, 1] and v [1, F]")  # fmt: skip
         of_a, la = self.fresh_labels(a)
         of_b, lb = self.fresh_labels(b)
         self.share_families(a, of_a, b, of_b)
-        inner = -2 if len(b.dims) > 1 else -1
-        if not self.same(a.dims[-1].root().size, b.dims[inner].root().size):
+        if not fits:
             label, name = a.dims[-1].root().label, b.tensor.name
             elsewhere = any(d.root().label == label for d in b.dims[:inner])
             raise ShapeError(

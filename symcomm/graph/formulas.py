@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -83,13 +83,28 @@ class Reader(Drafts):
             case tree.Hadamard(factors=factors):
                 return self.multiply([self.tensor(f) for f in factors], node.span)
             case tree.Sum(terms=terms, signs=signs):
-                for term in terms:
-                    if self.scalar(term) is not None:
-                        raise FormulaError("a number is added to a tensor", term.span, "add tensors only")
-                return self.add([self.tensor(t) for t in terms], signs, node.span)
+                return self.sum(terms, signs, node.span)
             case tree.FunctionCall():
                 return self.call(node)
         raise FormulaError("this is not something a layer computes", node.span)
+
+    def sum(self, terms: Sequence[tree.Node], signs: Sequence[int], span: Span) -> Value:
+        """The sum of tensors, and of a number at each of their elements: ``1 - z`` is one op."""
+        numbers = [self.scalar(term) for term in terms]
+        for term, number in zip(terms, numbers, strict=True):
+            if number is not None and not number.is_number:
+                hint = "add tensors and plain numbers; a tensor stands with its shape in the Input column"
+                raise FormulaError("a size is added to a tensor", term.span, hint)
+        read = [(self.tensor(t), s) for t, s, n in zip(terms, signs, numbers, strict=True) if n is None]
+        if len(read) == len(terms):
+            return self.add([value for value, _ in read], signs, span)
+        if not read:
+            raise FormulaError("this is not something a layer computes", span)
+        number = sp.Add(*(n * s for n, s in zip(numbers, signs, strict=True) if n is not None))
+        (value, sign), *more = read
+        if more:
+            value, sign = self.add([value for value, _ in read], [sign for _, sign in read], span), 1
+        return self.map("shift" if sign > 0 else "minus", value, span, number=number)
 
     def factor(self, node: tree.Node) -> Value:
         """A factor of a product; there a vector may stand as a row."""

@@ -251,7 +251,49 @@ def _partition(reader: Reader, node: tree.FunctionCall) -> Value:
     return reader.emit("contraction", (value,), (value.labels(of, labels),), letters, out, node.span, view=True)
 
 
+def _joined(reader: Reader, node: tree.FunctionCall) -> Value:
+    """Tensors side by side along one axis: each is put at its place, the places of the others left empty.
+
+    What puts it there is never stored, nor is a part in its place; nothing is multiplied or added.
+    """
+    values = [reader.tensor(argument) for argument in node.arguments]
+    names = ", ".join(value.tensor.name for value in values)
+    count = len(values[0].dims)
+    fits = [
+        at for at in range(count)
+        if all(len(v.dims) == count and reader.same(v.dims[n].root().size, values[0].dims[n].root().size)
+               for v in values for n in range(count) if n != at)
+    ]  # fmt: skip
+    if node.subscript is not None:
+        fits = [at for at in fits if at == _axis_argument(reader, node, count)]
+    if len(fits) != 1 or any(v.family for v in values) or any(len(v.dims) != count for v in values):
+        if len(fits) < 2:
+            raise ShapeError(f"shapes do not fit: {names} side by side", node.span,
+                             "their sizes are equal in all axes but the one along which they are joined")  # fmt: skip
+        ways = " and ".join(f"along axis {at}" for at in fits)
+        raise ShapeError(f"{names} can be joined in two ways: {ways}", node.span,
+                         f"say which: Concat_{{{fits[0]}}}({names}) or Concat_{{{fits[-1]}}}({names})")  # fmt: skip
+    [at] = fits
+    whole = reader.dim(sp.Add(*(v.dims[at].root().size for v in values)))
+    parts: list[Value] = []
+    for value in values:
+        of, labels = reader.fresh_labels(value)
+        where = reader.constant(f"place({value.tensor.name})·{reader.fresh()}", (value.dims[at], whole), node.span)
+        where.tensor.virtual = True
+        loop = reader.fresh()
+        out = [(loop, whole) if n == at else (labels[n], value.dims[n]) for n in range(count)]
+        part = reader.emit("contraction", (value, where), (value.labels(of, labels), (labels[at], loop)),
+                           (), out, node.span, lookup=True, slice=True)  # fmt: skip
+        part.tensor.virtual = True
+        parts.append(part)
+    made = reader.add(parts, (1,) * len(parts), node.span)
+    reader.ops[-1].attributes |= {"lookup": True, "joined": at - count}
+    return made
+
+
 def _merge(reader: Reader, node: tree.FunctionCall) -> Value:
+    if len(node.arguments) > 1:
+        return _joined(reader, node)
     reader.expect(node, 1)
     argument = node.arguments[0]
     if isinstance(argument, tree.Family):
@@ -315,6 +357,21 @@ def _embed(reader: Reader, node: tree.FunctionCall) -> Value:
     value = reader.matmul(reader.onehot(indices, table.dims[0], node.span), table, node.span)
     reader.ops[-1].attributes["lookup"] = True
     return value
+
+
+def _lookup(reader: Reader, node: tree.FunctionCall) -> Value:
+    """``E[t]``: the rows of a table that token ids name."""
+    reader.expect(node, 2)
+    table, ids = node.arguments
+    one, other = (reader.tensor(argument).tensor for argument in node.arguments)
+    if other.domain != "Z":
+        raise ShapeError(
+            f"{one.name}[{other.name}] can be read in two ways: as rows of {one.name}, and as a product with "
+            f"{other.name}", node.span,
+            rf"token ids are declared as {other.name} \in \mathbb{{Z}}^{{B \times L}}; a product is "
+            f"{one.name} {other.name}",
+        )  # fmt: skip
+    return _embed(reader, tree.FunctionCall(node.span, "embed", (ids, table)))
 
 
 def _topk(reader: Reader, node: tree.FunctionCall) -> Value:
@@ -436,7 +493,7 @@ def _channel_bias(reader: Reader, value: Value, node: tree.FunctionCall) -> Valu
 # One row a function. Those that are maps as well (norms, cross-entropy, RoPE) take more than one operand.
 FUNCTIONS: tuple[Function, ...] = (
     Function("partition", ("partition", "split"), "splits the last axis into heads", _partition),
-    Function("merge", ("merge", "concat"), "joins the heads into the last axis", _merge),
+    Function("merge", ("merge", "concat"), "joins the heads into the last axis, or tensors side by side", _merge),
     Function("transpose", ("transpose",), "exchanges the last two axes", _transpose),
     Function("permute", ("permute",), "gives the axes the order of the result's", _permute),
     Function("repeat", ("repeat",), "repeats key/value heads for the query heads that share them", _repeat),
@@ -452,6 +509,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _causalsoftmax,
     ),
     Function("embed", ("embed", "embedding"), "looks rows of a table up", _embed),
+    Function("lookup", ("lookup",), "looks rows of a table up, as E[t] does", _lookup),
     Function("topk", ("topk", "top_k"), "chooses k experts for each token and a slot in each", _topk),
     Function("dispatch", ("dispatch",), "sends tokens to the slots of experts", _dispatch),
     Function("combine", ("combine",), "adds up the experts' results, weighted by the router", _combine),

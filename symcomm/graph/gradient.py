@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from symcomm.graph import ops as kinds
 from symcomm.graph.graph import Graph, Op
-from symcomm.graph.ops import MAP
 
 
 def gradient_name(tensor: str) -> str:
@@ -133,7 +133,7 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
             if op.kind == "contraction":
                 others = [k for k in range(len(op.inputs)) if k != j]
                 given = {*op.output_indices, *(i for k in others for i in op.indices[k])}
-                keep = {k: v for k, v in op.attributes if k in ("scale", "lookup", "cast")}
+                keep = {k: v for k, v in op.attributes if k in ("scale", "lookup", "cast", "elementwise")}
                 if op.attribute("view") and set(op.output_indices) == set(mine):
                     keep["view"] = True
                 if not given >= set(mine):
@@ -151,10 +151,10 @@ def backward(graph: Graph, inputs: frozenset[str] | None = None) -> Graph:
                 keep = dict(op.attributes) | {"part": "input" if j == 0 else "weight"}
                 emit(op, j, "convolution", (dy, op.inputs[1 - j]), (op.output_indices, op.indices[1 - j]), mine, keep)
             else:
-                record = MAP[op.kind]
+                record = kinds.MAP[op.kind]
                 if j > 0:
                     continue  # further operands of a map are constants
-                if op.kind == "mask":
+                if record.derivative == kinds.dy:
                     parts.setdefault(name, []).append(dy)
                     continue
                 read, at = [dy], [op.output_indices]

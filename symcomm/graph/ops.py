@@ -222,6 +222,8 @@ MAPS: tuple[MapKind, ...] = (
         eager=("copy", "t", "one"),
     ),
     MapKind("scale", (), u * c, dy * c, linear=True),  # c is the scale of the op, a number
+    MapKind("shift", (), u + c, dy),  # c is the number of the op
+    MapKind("minus", (), c - u, -dy),
     MapKind("mask", (), u + t, dy, linear=False, operands=("t",)),
 )
 # What hand-written versions of a function keep in eager PyTorch: exp(u - max), its sums, the places of the maxima.

@@ -181,6 +181,8 @@ class _Follower:
             if op.kind in MAP:
                 if j:
                     self.assign(name, "data")  # targets of a loss
+            elif op.attribute("joined") == -1:
+                self.assign(name, "data")  # features beside features of the data
             elif op.kind in ("add", "contraction", "convolution"):
                 others = {i for k, ix in enumerate(op.indices) if kinds[k] == "data" for i in ix}
                 self.weigh(op, name, op.indices[j], others)
@@ -239,7 +241,8 @@ class _Follower:
                 continue
             stack += op.inputs
             sides = [self.leaves(n) for n in op.inputs]
-            if op.kind == "contraction" and op.summed and len(sides) > 1 and any(sides):
+            summing = op.kind == "contraction" and op.summed and not op.attribute("elementwise")
+            if summing and len(sides) > 1 and any(sides):
                 weights = [all(_named(leaf, _WEIGHTS) for leaf in side) for side in sides]
                 if (strict and not all(weights)) or any(weights) != all(weights):
                     return True

@@ -234,9 +234,9 @@ class PlacementProblem:
         summing = step.part == "whole" and (op.kind == "convolution" or (op.kind == "contraction" and bool(op.summed)))
         made = self.graph.tensors[step.output]
         weight = made.role == "gradient" and self.graph.tensors[made.of].role == "weight"
-        if own is not None and summing and (weight or (len(op.inputs) > 1 and not own[1])):
-            return [Mode(own[0])]
         passing = [Mode(None, p) for p in self.passes(step, pending)]
+        if own is not None and summing and (weight or (len(op.inputs) > 1 and not own[1])):
+            return [Mode(own[0]), *(passing if own[1] else [])]
         if own is None and weight and (summing or op.attribute("cast")) and mesh in self.data and passing:
             return passing  # over the ranks that share the data, gradients of weights are what is summed, not of copies
         cuts = [own[0]] if own is not None else []
@@ -297,7 +297,7 @@ class PlacementProblem:
         """Whether a result ends at its wanted place: nothing reads it, or another region does."""
         return name not in self.readers or name in self.graph.crossing
 
-    def places(self, name: str, mesh: str, pending: bool, needed: set[int]) -> list[int]:
+    def places(self, name: str, mesh: str, pending: bool, needed: set[int], forward: set[int]) -> list[int]:
         """Where a tensor may rest; ``needed`` are the places that its readers may need."""
         tensor, wish = self.graph.tensors[name], self.wanted[name].get(mesh, WHOLE)
         step = self.steps[self.made[name]] if name in self.made else None
@@ -310,7 +310,10 @@ class PlacementProblem:
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
         if weight and (wish != WHOLE or mesh in self.whole) and name == f"d({tensor.of})":
             return [wish]
-        fixed = (name, mesh) in self.resting
+        # A product that only memory would cut, and that all read whole, need not be cut to be gathered again.
+        product = step.op.kind == "contraction" and bool(step.op.summed) and len(step.inputs) > 1
+        own = self.own(step, mesh) if product and tensor.role == "activation" and forward == {WHOLE} else None
+        fixed = (name, mesh) in self.resting and not (own is not None and own[1])
         found = [wish] if fixed else [wish, *sorted(needed | {*self.positions(name, mesh)}, reverse=True), WHOLE]
         return [*dict.fromkeys(found), *([PARTIAL] if pending else [])]
 
@@ -404,7 +407,9 @@ class PlacementProblem:
             found = {self.needs(step, mode, j) for mode in modes[number]}
             needed.setdefault(phase_of(step), set()).update(WHOLE if n == EITHER else n for n in found if n != PARTIAL)
         result: list[Rest] = []
-        for place in self.places(name, mesh, pending, {n for some in needed.values() for n in some}):
+        for place in self.places(
+            name, mesh, pending, {n for some in needed.values() for n in some}, needed.get("forward", set())
+        ):
             ways: list[tuple[tuple[str, int], ...]] = [()]
             if place >= 0 and not self.graph.tensors[name].virtual:
                 for phase in PHASES:

@@ -16,10 +16,21 @@ from symcomm.text.bounds import degree
 from symcomm.text.calls import BARE_FUNCTIONS, argument_list, function, is_bracket, is_call
 from symcomm.text.context import Context
 from symcomm.text.families import check_known, listed_family, plain_count
-from symcomm.text.names import read_names
+from symcomm.text.names import find, read_names
 from symcomm.text.scripts import scripts_of, stem_of
 from symcomm.text.spelling import Script, Stem, latex_word
-from symcomm.text.syntax import Branch, Part, branches, canonical, cut_short, lone_word, start_of, stop_of
+from symcomm.text.syntax import (
+    Branch,
+    Part,
+    branches,
+    canonical,
+    cut_short,
+    lone_word,
+    only_atom,
+    only_factor,
+    start_of,
+    stop_of,
+)
 from symcomm.text.tokens import EXPONENT_LIMIT
 from symcomm.text.tree import (
     Exponentiation,
@@ -196,7 +207,22 @@ def _factor(context: Context, parts: Sequence[Part], number: int) -> tuple[list[
     if isinstance(following, Branch) and is_call(context, stem, scripts, following):
         beside = parts[number + 2] if number + 2 < len(parts) else None
         return [_call(context, factor, stem, scripts, following, beside)], 2
+    if isinstance(following, Branch) and (ids := _looked_up(context, following)) is not None:
+        *others, table = _names(context, factor, stem, scripts)
+        if context.scope.is_tensor(table):
+            return [*others, context.counted(FunctionCall(context.over(factor, following), "lookup", (table, ids)))], 2
     return _names(context, factor, stem, scripts), 1
+
+
+def _looked_up(context: Context, factor: Branch) -> Node | None:
+    """The tensor that stands alone in square brackets without scripts: whose rows ``E[t]`` looks up."""
+    square = only_atom(factor)
+    if context.scope.kind != "tensor" or square is None or square.data != "square" or not branches(square):
+        return None
+    items = branches(branches(square)[0])
+    inside = only_factor(items[0]) if len(items) == 1 and items[0].data == "chain" else None
+    stem = stem_of(context, branches(inside)[0]) if inside is not None else None
+    return None if inside is None or stem is None else find(context, stem, scripts_of(context, inside))
 
 
 def _names(context: Context, part: Branch, stem: Stem, scripts: list[Script]) -> list[Node]:
@@ -291,6 +317,11 @@ def _atom(context: Context, atom: Branch) -> Node:
         return read_family(context, items, span)
     if kind == "set":
         raise context.wrong("a set cannot stand here", atom, "write parentheses")
+    if len(items) > 1 and kind == "square" and context.scope.kind == "tensor":
+        comma = all(isinstance(one, Branch) or context.source(one) == "," for one in inner[0].children)
+        last = Number(span, Fraction(-1)) if comma else None
+        parts = tuple(read_chain(context, item) for item in items)
+        return context.counted(FunctionCall(span, "concat", parts, last))
     if len(items) > 1:
         raise context.wrong(
             "a list stands where one formula is wanted",

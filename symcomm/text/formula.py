@@ -17,9 +17,11 @@ from symcomm.text.equations import Target, read_equation
 from symcomm.text.expressions import read_whole
 from symcomm.text.parsing import forget, parse
 from symcomm.text.ranges import read_ranges
-from symcomm.text.syntax import Branch
+from symcomm.text.scripts import lone_name
+from symcomm.text.syntax import Branch, quotients
 from symcomm.text.table import Cell, Table, as_layer_table, layer_columns, single
 from symcomm.text.tree import Declaration, Equation, Identifier, Node, Range, bare, children
+from symcomm.text.vocabulary import GREEK
 
 ANSWER_FUNCTIONS = frozenset({"sqrt", "min", "max", "ceil", "floor", "log"})
 _NOTHING = {"", "-", "–", "—", "$-$", "none", "None"}
@@ -131,9 +133,14 @@ def _joined(word: str, names: Iterable[str]) -> bool:
 
 
 def parse_layer(
-    table: Table, known_sizes: Iterable[str] | None = None, functions: frozenset[str] | None = None
+    table: Table,
+    known_sizes: Iterable[str] | None = None,
+    functions: frozenset[str] | None = None,
+    scalars: Iterable[str] = (),
 ) -> tuple[LayerRow, ...]:
     r"""Read the rows of a layer table.
+
+    ``scalars`` are tensors of one number, where no row declares a shape for them.
 
     A size is known by standing in a shape, unless ``known_sizes`` says which there are. What a row declares is
     known in the rows below it. The range of an index may stand in any cell of the row.
@@ -144,12 +151,14 @@ def parse_layer(
     >>> row.equation.target.key, [one.name.key for one in row.inputs]
     ('y', ['x', 'W'])
     """
-    return _Layer(as_layer_table(table), known_sizes, functions).rows()
+    return _Layer(as_layer_table(table), known_sizes, functions, scalars).rows()
 
 
 class _Layer:
-    def __init__(self, table: Table, known_sizes: Iterable[str] | None, functions: frozenset[str] | None) -> None:
-        self.table, self.functions = table, functions
+    def __init__(
+        self, table: Table, known_sizes: Iterable[str] | None, functions: frozenset[str] | None, scalars: Iterable[str]
+    ) -> None:
+        self.table, self.functions, self.scalars = table, functions, frozenset(scalars)
         self.given = frozenset(known_sizes) if known_sizes is not None else None
         self.columns = layer_columns(table.columns)
         self.tensors: dict[str, set[str]] = {}
@@ -157,26 +166,51 @@ class _Layer:
         self.letters: dict[str, Range] = {}  # index -> the one range that it had in the rows above
         self.torn: set[str] = set()  # indices that had several
         self.sizes: frozenset[str] = frozenset()
+        self.numbers: frozenset[str] = frozenset()  # what stands in fractions and has no shape
 
     def rows(self) -> tuple[LayerRow, ...]:
         if not self.table.rows:
             raise TableError("this layer table has no rows", self.table.span, "write a row for each computation")
         cells = [{name: row[place] for name, place in self.columns.items()} for row in self.table.rows]
-        self.sizes = self.given if self.given is not None else self.sizes_of(cells)
+        found, declared = self.sizes_of(cells)
+        self.sizes = found if self.given is None else self.given
+        self.tensors = {name: {""} for name in self.scalars - declared - self.sizes}
+        self.numbers = frozenset(
+            name for row in cells for name in self.numbers_of(row["Computation"], declared | self.scalars | self.sizes)
+        )
+        self.sizes |= self.numbers
         read = tuple(self.row(number, row) for number, row in enumerate(cells, start=1))
         forget()
         return read
 
-    def sizes_of(self, rows: list[dict[str, Cell]]) -> frozenset[str]:
-        """Every size in a shape or range of the table; a word of known letters is their product."""
+    def sizes_of(self, rows: list[dict[str, Cell]]) -> tuple[frozenset[str], frozenset[str]]:
+        """Every size in a shape or range of the table; a word of known letters is their product. And every tensor."""
         found: set[str] = set()
+        declared: set[str] = set()
         shapes: set[tuple[str, frozenset[str]]] = set()
         for row in rows:
             for column in ("Input", "Output"):
                 if row[column].text not in _NOTHING:
-                    found |= _atoms(row[column], shapes)
+                    found |= _atoms(row[column], shapes, declared)
             found |= _range_sizes(row["Computation"])
-        return _distinct(found)
+        return _distinct(found), frozenset(declared)
+
+    def numbers_of(self, cell: Cell, known: frozenset[str]) -> set[str]:
+        """The names of a computation that can only be numbers, as nothing is divided by a tensor; and small Greek
+        letters that stand alone above numbers. A name that differs from a known one in case alone is neither.
+        """
+        if cell.text in _NOTHING:
+            return set()
+        context, items, _ = _items(cell)
+        near = {name.lower() for name in known}
+        found: set[str] = set()
+        for top, bottom in (pair for item in items for pair in quotients(item)):
+            found |= {name for name in [lone_name(context, bottom)] if name and name.lower() not in near}
+            name = lone_name(context, top)
+            words = {str(token) for token in bottom.tokens() if token.type in ("WORD", "TEXT")}
+            if name in GREEK and name.islower() and name not in near and words <= self.sizes | found:
+                found.add(name)
+        return found
 
     def row(self, number: int, cells: dict[str, Cell]) -> LayerRow:
         contexts: dict[str, Context] = {}
@@ -203,9 +237,11 @@ class _Layer:
         target = Target([one.name for one in declared["Output"]])
         equation = read_equation(contexts["Computation"], items["Computation"], ranges, target)
         equation = replace(equation, ranges=self.all_ranges(equation, ranges, declared))
+        notes = [f"{key} is read as a number, for it has no shape" for key in sorted(self.numbers & _keys([equation]))]
         return LayerRow(
-            number, equation, declared["Input"], declared["Output"], tuple(target.notes), cells["Computation"].span()
-        )
+            number, equation, declared["Input"], declared["Output"], (*target.notes, *notes),
+            cells["Computation"].span(),
+        )  # fmt: skip
 
     def declared(self, context: Context, items: list[Branch], ranges: tuple[Range, ...]) -> tuple[Declaration, ...]:
         found = read_declarations(context, items)
@@ -268,11 +304,18 @@ def _items(cell: Cell, scope: Scope = _OPEN) -> tuple[Context, list[Branch], tup
     return context, items, ranges
 
 
-def _atoms(cell: Cell, shapes: set[tuple[str, frozenset[str]]] | None = None) -> set[str]:
-    """The sizes a cell's shapes and ranges name; those of ``shapes`` are known already, and more are added there."""
+def _atoms(
+    cell: Cell, shapes: set[tuple[str, frozenset[str]]] | None = None, declared: set[str] | None = None
+) -> set[str]:
+    """The sizes a cell's shapes and ranges name; those of ``shapes`` are known already, and more are added there.
+
+    The names of its tensors are added to ``declared``.
+    """
     context, items, _ = _items(cell)
     context.shapes = shapes
-    read_declarations(context, items)
+    found = read_declarations(context, items)
+    if declared is not None:
+        declared |= {one.name.key for one in found}
     return context.sizes_found
 
 

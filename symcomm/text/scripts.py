@@ -7,7 +7,7 @@ import re
 from lark import Token
 
 from symcomm.text.context import Context
-from symcomm.text.spelling import Script, Stem
+from symcomm.text.spelling import Script, Stem, spelling
 from symcomm.text.syntax import (
     Branch,
     Part,
@@ -76,6 +76,19 @@ def only_name(context: Context, item: Branch) -> tuple[Branch, Stem] | None:
     factor = only_factor(item)
     stem = stem_of(context, branches(factor)[0]) if factor is not None else None
     return (factor, stem) if factor is not None and stem is not None else None
+
+
+def lone_name(context: Context, part: Branch) -> str:
+    """The key of the one letter, with subscripts or without, that a part consists of; empty where it is more."""
+    inner = branches(part)
+    part = inner[0] if part.data in ("braces", "paren") and inner else part
+    factor = only_factor(part)
+    atom = part if factor is None else branches(factor)[0]
+    stem = stem_of(context, atom) if atom.data in ("word", "text") else None
+    scripts = [] if factor is None else scripts_of(context, factor)
+    if stem is None or any(one.kind != "_" for one in scripts) or (stem.letters is not None and len(stem.word) > 1):
+        return ""
+    return spelling(stem.word, scripts).key
 
 
 def check_key(context: Context, key: str, part: Part) -> None:

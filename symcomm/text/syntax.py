@@ -142,6 +142,17 @@ def leaf(text: str, place: int) -> Branch:
     return Branch("factor", [bare_atom(text, place)], place, place + len(text))
 
 
+def quotients(tree: Branch) -> Iterator[tuple[Branch, Branch]]:
+    """What stands above and below each fraction and around each slash."""
+    for fraction in tree.of("frac"):
+        top, bottom = branches(fraction)
+        yield top, bottom
+    for term in tree.of("term"):
+        for before, sign, after in zip(term.children, term.children[1:], term.children[2:], strict=False):
+            if isinstance(sign, Token) and sign.type == "SLASH" and isinstance(before, Branch):
+                yield before, after if isinstance(after, Branch) else term
+
+
 def letter_of(tree: Branch) -> str:
     """The single letter a tree is, or nothing."""
     atom = only_atom(tree)

@@ -38,7 +38,7 @@ class Spelled:
     sizes: Callable[[Letter], str]
     number: Callable[[Any], str]
     mean: bool = False  # whether it is the mean of all elements of its operand
-    constant: str = ""  # what the last operand is, where that is made of something else: onehot, route, first, dropout
+    constant: str = ""  # what the last operand is, where it is made of something else: onehot, first, place, eye, ...
     helpers: set[str] = field(default_factory=set)
     space: Callable[[int], str] = str
     equal: Callable[[int, int, int], bool] = lambda a, b, c: False
@@ -93,10 +93,16 @@ def _product(op: Spelled) -> str:
     if op.constant == "first":
         o, gone = op.operands[0], op.operands[1].letters[0]
         return f"{called(o.text)}.select({o.letters.index(gone)}, 0)"
+    if op.constant == "place":
+        return op.operands[0].text
     if op.constant == "dropout":
         return f"F.dropout({op.operands[0].text}, self.dropout, self.training)"
+    if op.constant == "eye":
+        raise RenderError("a diagonal is not written in PyTorch yet")
     if len(op.operands) == 1:
         return _view(op)
+    if op.attributes.get("elementwise"):
+        return " * ".join(called(o.text) for o in op.operands)
     if {*out} == have:
         return _elementwise(op, "*")
     if len(op.operands) == 2:
@@ -163,6 +169,8 @@ def _scaled(op: Spelled, text: str, scale: Any) -> str:
 
 
 def _add(op: Spelled) -> str:
+    if "joined" in op.attributes:
+        return f"torch.cat(({', '.join(o.text for o in op.operands)}), dim={op.attributes['joined']})"
     text = ""
     for sign, o in zip(op.attributes["signs"], op.operands, strict=True):
         part = arranged(o.text, o.letters, op.letters)
@@ -265,6 +273,8 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "route": _route,
     "onehot": lambda op: op.operands[0].text,
     "scale": lambda op: _scaled(op, op.operands[0].text, op.attributes["scale"]),
+    "shift": lambda op: f"{called(op.operands[0].text)} + {called(op.number(op.attributes['number']))}",
+    "minus": lambda op: f"{op.number(op.attributes['number'])} - {called(op.operands[0].text)}",
     "mask": lambda op: _elementwise(op, "+"),
     "softmax": _softmax,
     "layernorm": _layernorm,

@@ -21,6 +21,9 @@ _TAKEN = frozenset({"torch", "nn", "math", "F", "self", "sizes", "layer", "dropo
 _LATIN = {"α": "alpha", "β": "beta", "γ": "gamma", "ℓ": "ell", "σ": "sigma"}
 
 
+_UNSTORED = ("first", "place", "eye", "dropout")  # constants of which the module needs no tensor
+
+
 def identifier(name: str, taken: Iterable[str] = ()) -> str:
     """A Python name for a tensor or a size, unlike those that are taken.
 
@@ -182,18 +185,18 @@ class _Writer:
                 elif op.kind == "rope" and j in (1, 2):
                     found[name] = ("cos" if j == 1 else "sin", "")
                 elif tensor.virtual:
-                    found[name] = ("first", "")
+                    found[name] = (name.partition("(")[0], "")
                 elif tensor.dtype == "bool":
                     found[name] = ("dropout", "")
         return found
 
     def made_of(self, name: str) -> str:
-        """What a virtual tensor is: onehot, route, first, dropout; else empty."""
+        """What a constant is that is not stored: onehot, route, first, place, eye, dropout; else empty."""
         made = self.graph.producers.get(name)
         if made is not None and made.kind in ("onehot", "route"):
             return made.kind
         word = self.tables.get(name, ("", ""))[0]
-        return word if word in ("first", "dropout") else ""
+        return word if word in _UNSTORED else ""
 
     def write(self) -> TorchModule:
         regions = self.graph.regions or (Region(self.graph.name),)
@@ -375,8 +378,8 @@ class _Writer:
         constant = ""
         for name, tensor, letters, indices in zip(op.inputs, tensors, groups, op.indices, strict=True):
             kind = self.made_of(name)
-            constant = kind if kind in ("onehot", "first", "dropout") else constant
-            text = value(op, name) if kind not in ("first", "dropout") else ""
+            constant = kind if kind in ("onehot", *_UNSTORED) else constant
+            text = value(op, name) if kind not in _UNSTORED else ""
             text = (
                 self.taken_apart(text, self.parts(tensor, indices), letters, axes)
                 if text and kind != "onehot"

@@ -111,8 +111,8 @@ def test_a_name_that_differs_in_case_only_is_the_declared_one() -> None:
             "layer.md:3, column Computation: unknown function 'frobnicate'",
         ),
         (
-            [(r"y = x + 1", f"x {real('B', 'D')}", f"y {real('B', 'D')}")],
-            "layer.md:3, column Computation: a number is added to a tensor",
+            [(r"y = x + D", f"x {real('B', 'D')}", f"y {real('B', 'D')}")],
+            "layer.md:3, column Computation: a size is added to a tensor",
         ),
         (
             [(r"y = \text{relu}(x, x)", f"x {real('B', 'D')}", f"y {real('B', 'D')}")],

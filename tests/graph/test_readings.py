@@ -44,6 +44,27 @@ def costs(row: str) -> tuple[int, int]:
         (r"y = x + \alpha \odot f" + "\tx [B, L, D], \\alpha [D], f [B, L, D]\ty [B, L, D]", 8, 0),
         (r"y = f \odot \alpha + x" + "\tx [B, L, D], \\alpha [D], f [B, L, D]\ty [B, L, D]", 8, 0),
         (r"y = x W" + "\tx [B, D], W [D, \\frac D2]\ty [B, \\frac D2]", 32, 2 * 2 * 32),
+        # A number and a tensor: the number is at every element.
+        (r"y = (1 - z) \odot h + z \odot u" + "\tz [B, D], h [B, D], u [B, D]\ty [B, D]", 0, 0),
+        (r"y = (1 - \sigma(x W)) \odot x" + "\tx [B, D], W [D, D]\ty [B, D]", 64, 2 * 2 * 64),
+        (r"y = (1 + \gamma) \odot x" + "\tx [B, D], \\gamma [D]\ty [B, D]", 8, 0),
+        # A number that is learned.
+        (r"y = \lambda x" + "\tx [B, D], \\lambda [1]\ty [B, D]", 1, 0),
+        (r"y = x + \lambda x W" + "\tx [B, D], \\lambda \\in \\mathbb{R}, W [D, D]\ty [B, D]", 65, 2 * 2 * 64),
+        (r"y = \lambda W x" + "\tx [D], \\lambda [1], W [F, D]\ty [F]", 41, 2 * 40),
+        # Nothing is divided by a tensor, so these names are numbers.
+        (r"y = \frac{\alpha}{r} x W" + "\tx [B, D], W [D, F]\ty [B, F]", 40, 2 * 2 * 40),
+        (r"y = x W + \frac{\alpha}{\sqrt{r}} x A C" + "\tx [B, D], W [D, F], A [D, r], C [r, F]\ty [B, F]", 66, 4 * 66),
+        (r"y = \alpha / r (x W)" + "\tx [B, D], W [D, F]\ty [B, F]", 40, 2 * 2 * 40),
+        (r"y = softmax(\frac{x W}{\tau})" + "\tx [B, D], W [D, F]\ty [B, F]", 40, 2 * 2 * 40),
+        # Rows of a table, by token ids.
+        (r"x = E[t]" + "\tE [D, F], t \\in \\mathbb{Z}^{B \\times L}\tx [B, L, F]", 40, 0),
+        (r"x = \sqrt{F} E[t] + P" + "\tE [D, F], P [L, F], t \\in \\mathbb{Z}^{B \\times L}\tx [B, L, F]", 55, 0),
+        # Features side by side: D + H of them.
+        ("h = [x, u] W\tx [B, D], u [B, H], W [D + H, F]\th [B, F]", 60, 2 * 2 * 60),
+        ("h = [x; u] W\tx [B, D], u [B, H], W [D + H, F]\th [B, F]", 60, 2 * 2 * 60),
+        (r"z = \sigma(W [h, x] + b)" + "\tx [D], h [H], W [H, D + H], b [H]\tz [H]", 52, 2 * 48),
+        (r"h = Concat(x, u, x) W" + "\tx [B, D], u [B, H], W [2D + H, F]\th [B, F]", 100, 2 * 2 * 100),
     ],
 )  # fmt: skip
 def test_a_row_costs_what_is_worked_out_by_hand(row: str, parameters: int, flops: int) -> None:
@@ -99,6 +120,59 @@ def test_an_operand_is_the_same_along_an_axis_of_size_one(row: str, same: str) -
 
 def test_a_bias_of_columns_has_an_axis_of_size_one() -> None:
     assert costs("Y = W X + b\tX [D, B], W [F, D], b [F, 1]\tY [F, B]") == (45, 160)
+
+
+def test_a_gated_unit_costs_what_is_counted_by_hand() -> None:
+    """Of h' = (1 - z) h + z n with z from [x, h] W: the products, and one operation for each sign."""
+    rows = [r"z = \sigma([x, h] W)" + "\tx [B, D], h [B, H], W [D + H, H]\tz [B, H]",
+            r"h' = (1 - z) \odot h + z \odot n" + "\tn [B, H]\th' [B, H]"]  # fmt: skip
+    model = sc.load("Computation\tInput\tOutput\n" + "\n".join(rows) + "\n")
+    at = {name: SIZES[name] for name in "BDH"}
+    assert model.parameters().at(D=8, H=4).value == 48
+    products = 2 * 2 * 12 * 4
+    assert model.flops("training").at(**at).value == 3 * products
+    # sigma takes 3 an element, 1 - z one, two products one each, their sum one.
+    assert model.flops(accounting="all_ops").at(**at).value == products + 7 * 2 * 4
+    # Kept are [x, h], z, 1 - z, h and n, with 2 bytes a number.
+    assert model.activation_memory().at(**at).value == 2 * (2 * 12 + 4 * 2 * 4)
+    # Over two ranks that share the batch, the gradient of W is summed: 2 bytes a number.
+    assert model.communication("data(2)").at(D=8, H=4).value == 2 * 48
+
+
+def test_a_learned_number_may_be_named_in_the_weights_alone() -> None:
+    rows = "Computation\tInput\tOutput\n" + r"y = x + \lambda f" + "\tx [B, D], f [B, D]\ty [B, D]\n"
+    assert sc.load(rows, weights=["lambda"]).parameters().at().value == 1
+    with pytest.raises(FormulaError, match="unknown name 'lambda'"):
+        sc.load(rows)
+
+
+def test_a_name_that_is_read_as_a_number_is_told() -> None:
+    rows = "Computation\tInput\tOutput\n" + r"y = \frac{\alpha}{r} x W" + "\tx [B, D], W [D, F]\ty [B, F]\n"
+    notes = sc.load(rows).graph.notes
+    assert [*notes] == [f"{name} is read as a number, for it has no shape" for name in ("alpha", "r")]
+
+
+@pytest.mark.parametrize(
+    ("row", "message", "hint"),
+    [
+        (r"y = \frac{s}{r} V" + "\tS [B, D], V [D, F]\ty [B, F]", "unknown name 's'", ""),
+        (r"y = \frac{x}{d} W" + "\tx [B, D], W [D, F]\ty [B, F]", "unknown name 'd'", ""),
+        (r"y = \alpha x" + "\tx [B, D]\ty [B, D]", "unknown name 'alpha'", ""),
+        ("y = x W + b\tx [b, D], W [D, F]\ty [b, F]", "a size is added to a tensor",
+         "add tensors and plain numbers; a tensor stands with its shape in the Input column"),
+        ("x = E[t]\tE [V, D], t [B, L]\tx [B, L, D]", r"E\[t\] can be read in two ways: as rows of E, and as a product",
+         r"token ids are declared as t \in \mathbb{Z}^{B \times L}; a product is E t"),
+        ("h = [x; u] W\tx [B, D], u [B, D], W [2D, F]\th [B, F]",
+         "x, u can be joined in two ways: along axis 0 and along axis 1",
+         "say which: Concat_{0}(x, u) or Concat_{1}(x, u)"),
+        ("h = [x, u] W\tx [B, D], u [L, H], W [D + H, F]\th [B, F]", "shapes do not fit: x, u side by side",
+         "their sizes are equal in all axes but the one along which they are joined"),
+    ],
+)  # fmt: skip
+def test_what_can_be_read_in_two_ways_is_refused(row: str, message: str, hint: str) -> None:
+    with pytest.raises((FormulaError, ShapeError), match=message) as refused:
+        costs(row)
+    assert not hint or refused.value.hint == hint
 
 
 def test_a_long_chain_of_rows_is_followed_to_its_end() -> None:

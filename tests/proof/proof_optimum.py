@@ -208,7 +208,19 @@ class Question:
                 return wish[mesh]
             if any(p.rule.axis == "whole" and p.rule.mesh == mesh for p in self.rules):
                 return WHOLE
+        step = self.made[name]
+        whole = step.op.kind == "contraction" and step.op.summed and len(step.inputs) > 1
+        if whole and tensor.role == "activation" and not self.meant(step, mesh):
+            readers = [(n, j) for n, j in self.readers[name] if self.phase(n) == "forward"]
+            places = [self.need(n, w, j)[self.meshes.index(mesh)] for n, j in readers for w in self.modes(n)]
+            if readers and all(place == WHOLE for place in places):
+                return None
         return self.resting.get((name, mesh))
+
+    def meant(self, step: Compute, mesh: str) -> bool:
+        """Whether a rule that saves more than memory cuts a loop of a step."""
+        axes = {*self.graph.index_axes(step.op).values()}
+        return any(axes & {*(p.axes or ())} for p in self.rules if p.rule.mesh == mesh and not p.rule.rests)
 
     def keeps(self, name: str, over: Iterable[str]) -> bool:
         if self.graph.tensors[name].role == "weight":

@@ -174,8 +174,9 @@ def _map(op: Op, operands: Sequence[Array], sizes: Sizes) -> Array:
         name: aligned(array, indices, loops) for name, array, indices in zip(names, operands, op.indices, strict=True)
     }
     environment["epsilon"] = EPSILON_VALUE
-    if op.attribute("scale") is not None:
-        environment["c"] = sizes.number(op.attribute("scale"))
+    for name in ("scale", "number"):
+        if op.attribute(name) is not None:
+            environment["c"] = sizes.number(op.attribute(name))
     assert isinstance(along, tuple)
     lengths: dict[int, int] = {}
     for array, indices in zip(operands, op.indices, strict=True):

@@ -341,9 +341,16 @@ _shape(
     "y = x + dropout(b) ; - ; y [B,L,D]",
 )
 _shape("max", "h = max(0, x W) ; x [B,L,D], W [D,F] ; h [B,L,F]", "y = h W' ; W' [F,D] ; y [B,L,D]")
+_shape(
+    "concat",
+    "a = relu(x W^1) ; x [B,L,D], W^1 [D,D] ; a [B,L,D]",
+    "c = [a, x] W^2 ; W^2 [2D,F] ; c [B,L,F]",
+    "y = c W^3 ; W^3 [F,D] ; y [B,L,D]",
+)
 _shape("first", *feed("x"), "p = first(b) ; - ; p [B,D]", "y = p W^P ; W^P [D,D] ; y [B,D]")
 for _name in ("embed", "embedding"):
     _shape(_name, rf"x = {_name}(t, W^E) ; $t \in Z^{{B \times L}}$, W^E [V,D] ; x [B,L,D]", *feed("x"))
+_shape("lookup", r"x = W^E[t] ; $t \in Z^{B \times L}$, W^E [V,D] ; x [B,L,D]", *feed("x"))
 _shape(
     "topk",
     *feed("x"),
@@ -405,6 +412,11 @@ SPECIAL: dict[str, str] = {
     "crossentropy": table(
         *feed("x", "V"),
         r"$l = crossentropy(b, s)$ ; $s \in Z^{B \times L}$ ; l [B,L]",
+    ),
+    "shift": table(r"$a = x W^1 + 1$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = (a - 3) W^2 ; W^2 [F,D] ; y [B,L,D]"),
+    "minus": table(
+        r"$z = \sigma(x W^1)$ ; x [B,L,D], W^1 [D,F] ; z [B,L,F]",
+        r"$y = ((1 - z) \odot z) W^2$ ; W^2 [F,D] ; y [B,L,D]",
     ),
     "mask": SHAPES["mask"].table,
 }

@@ -52,16 +52,23 @@ DEFINED: dict[str, Row] = {
     "rope": rope,
     "crossentropy": lambda u, t: np.array(-np.log(softmax(u)[int(np.argmax(t))])),
     "scale": lambda u: 3 * u,
+    "shift": lambda u: u + 3,
+    "minus": lambda u: 3 - u,
     "mask": lambda u, t: np.where(t < 0, u + t, u),
 }
 ROWS, LENGTH = 3, 6
+
+
+NUMBERS: dict[str, tuple[tuple[str, int], ...]] = {
+    "scale": (("scale", 3),), "shift": (("number", 3),), "minus": (("number", 3),),
+}  # fmt: skip
 
 
 def computed(kind: str, operands: dict[str, Array]) -> Array:
     """A map by the reference run of a graph."""
     record = MAP[kind]
     indices = tuple((0, 1) for _ in operands)
-    attributes = ((("along", (1,)),) if record.along else ()) + ((("scale", 3),) if kind == "scale" else ())
+    attributes = ((("along", (1,)),) if record.along else ()) + NUMBERS.get(kind, ())
     op = Op(kind, kind, tuple(operands), "out", indices, (0,) if record.collapses else (0, 1), attributes)
     return compute(op, [*operands.values()], Sizes(Graph("empty", {}, {}, ()), {}), {0: ROWS, 1: LENGTH})
 
@@ -93,6 +100,7 @@ COUNTED = {
     "silu": (3, 0),  # the same, the division is that of u
     "tanh": (1, 0),
     "scale": (1, 0),
+    "minus": (1, 0),  # 1 - z is one subtraction
     "softmax": (5, 0),  # the largest, a subtraction, an exponential, the sum, a division
     "rmsnorm": (3, 3),  # a square, its sum, a division; a row: the mean's division, epsilon, a root
     "layernorm": (5, 4),  # the sum, a subtraction, a square, its sum, a division; two divisions, epsilon, a root

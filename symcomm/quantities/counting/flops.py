@@ -36,6 +36,8 @@ def is_matrix_product(op: Op) -> bool:
         return True
     if op.kind != "contraction" or op.attribute("lookup") or len(op.inputs) < 2:
         return False
+    if op.attribute("elementwise"):
+        return False  # a number times a tensor
     a, b = set(op.indices[0]), set(op.indices[1])
     if min(len(a), len(b)) == 0 or (a == b == {*op.summed} and len(a) == 1):
         return bool(a or b) and len(op.inputs) == 2
