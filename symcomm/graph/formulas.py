@@ -22,6 +22,8 @@ class Reader(Drafts):
     functions: ClassVar[Mapping[str, Callable[[Any, tree.FunctionCall], Value]]] = {}
     known_weights: frozenset[str] = field(default=frozenset(), kw_only=True)  # as a first reading found them
     chains: list[tuple[DraftTensor, ...]] = field(default_factory=list, init=False)  # products of three and more
+    pure: set[DraftTensor] = field(default_factory=set, init=False)  # what the rows above make of weights alone
+    followed: int = field(default=0, init=False)  # how many ops were looked at for that
 
     def scalar(self, node: tree.Node) -> sp.Expr | None:
         """The worth of a formula without tensors, or None where a tensor is in it."""
@@ -113,10 +115,21 @@ class Reader(Drafts):
 
     def of_weights(self, tensor: DraftTensor) -> bool:
         """Whether a tensor is a weight, or made of weights alone."""
-        if tensor.name in self.known_weights:
+        if not self.known_weights:
+            return False
+        for op in self.ops[self.followed :]:
+            if op.row == self.row:  # what this row makes has no name yet
+                break
+            self.followed += 1
+            if all(self._is_pure(one) for one in op.inputs):
+                self.pure.add(op.output)
+        if self._is_pure(tensor):
             return True
-        made = next((op for op in self.ops if op.output is tensor), None)
+        made = next((op for op in self.ops[self.followed :] if op.output is tensor), None)
         return made is not None and all(self.of_weights(one) for one in made.inputs)
+
+    def _is_pure(self, tensor: DraftTensor) -> bool:
+        return tensor.name in self.known_weights or tensor in self.pure
 
     def call(self, node: tree.FunctionCall) -> Value:
         """What a function gives: a map by its record, any other function by its own."""

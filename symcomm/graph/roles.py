@@ -21,6 +21,7 @@ from symcomm.notation import split_name
 Reading = Literal["data", "weight"]
 _WEIGHTS = frozenset({"W", "w", "b", "bias", "weight", "gamma", "beta", "γ", "β"})
 _DATA = frozenset({"x", "X", "h"})
+_TRIED = 64  # tensors that are tried as the data: those that a table reads first
 
 
 def with_roles(
@@ -47,7 +48,7 @@ def is_outside(tensor: Tensor, graph: Graph) -> bool:
 
 
 def _named(tensor: str, names: frozenset[str]) -> bool:
-    return split_name(tensor)[0] in names
+    return split_name(tensor)[0].rstrip("0123456789") in names  # W1 as W_1
 
 
 @dataclass
@@ -103,7 +104,7 @@ class _Follower:
 
     def seed(self, left: list[str]) -> None:
         """Reads what is left from the tensor that is best taken for data; asks where two do equally well."""
-        candidates = [n for n in left if not _named(n, _WEIGHTS)] or left[:1]
+        candidates = [n for n in left if not _named(n, _WEIGHTS)][:_TRIED] or left[:1]
         tried: list[tuple[tuple[int, int], str, _Follower]] = []
         for name in candidates:
             one = replace(self, read=dict(self.read), doubts={}, data_axes=set(self.data_axes), matrices=set())

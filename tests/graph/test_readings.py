@@ -99,3 +99,12 @@ def test_an_operand_is_the_same_along_an_axis_of_size_one(row: str, same: str) -
 
 def test_a_bias_of_columns_has_an_axis_of_size_one() -> None:
     assert costs("Y = W X + b\tX [D, B], W [F, D], b [F, 1]\tY [F, B]") == (45, 160)
+
+
+def test_a_long_chain_of_rows_is_followed_to_its_end() -> None:
+    """Columns: the last row multiplies from the data on, whatever stands above; W0 is named as W_0 is."""
+    rows = "".join(f"x{n + 1} = W{n} x{n}\tW{n} [D, D], x{n} [D, B]\tx{n + 1} [D, B]\n" for n in range(600))
+    model = sc.load(f"Computation\tInput\tOutput\n{rows}y = U V x600\tU [D, r], V [r, D], x600 [D, B]\ty [D, B]\n")
+    # 600 products of 2 B D², and two of 2 B D r.
+    assert model.flops().at(B=1, D=10, r=1).value == 600 * 200 + 40
+    assert model.parameters().at(D=10, r=1).value == 600 * 100 + 20
