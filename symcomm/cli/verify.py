@@ -62,7 +62,8 @@ def verify(
     if asked:
         _end(_asked(files[0], schedule, chunks, limit))
         return
-    models = [read_model(file, name, repeat, batch, loss) for file in files]
+    losses = {file: loss and not (grid and file.suffix == ".md") for file in files}  # layer tables have theirs as a row
+    models = [read_model(file, name, repeat, batch, losses[file]) for file in files]
     values = {symbol: number.value for symbol, number in quantities_of(at).items()}
     if timed:
         from symcomm.verification.timing import measure, text

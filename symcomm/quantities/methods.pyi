@@ -149,7 +149,7 @@ class DerivedQuantities:
         chunks: int | str | None = None,
         frozen: object = None,
         microbatches: int | str | None = None,
-        step: Literal["forward", "first", "later"] = "later",
+        step: Literal["forward", "backward", "first", "later"] = "later",
         held: object = None,
         workspace: object = None,
         rounding: Literal["requests", "blocks", "none"] = "none",

@@ -16,6 +16,7 @@ from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError, nearest
 from symcomm.form import evaluate, from_expr, names
 from symcomm.graph.graph import Graph, Op, Tensor
+from symcomm.graph.ops import MAP
 from symcomm.model import Model
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy, parse_strategy
@@ -234,6 +235,22 @@ def derived_saved(case: RunCase, graph: Graph) -> Fraction:
     made = model.derive("activation_memory", accounting=said, strategy=case.inside if case.strategy.mesh else None)
     needed = {*map(str, made.expr.free_symbols)}
     return Fraction(made.at(**{n: v for n, v in case.known.items() if n in needed}).value)
+
+
+def written_out(graph: Graph) -> bool:
+    """Whether a norm or a loss takes several ops of autograd: what is alive between these is not derived."""
+    kinds = [MAP[op.kind] for op in graph.ops if op.kind in MAP]
+    return any(k.along and k.eager and not k.fused_gain for k in kinds)
+
+
+def derived_peak(case: RunCase) -> Fraction:
+    """The most bytes that are alive at once on a rank in the backward pass of eager PyTorch."""
+    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
+    model = replace(case.model, graph=without_dropout(case.graph), dtype="fp32", values=case.known)
+    strategy, buckets = (case.inside, "copy") if case.strategy.mesh else (None, "none")
+    made = model.derive("peak_memory", accounting=said, strategy=strategy, recipe="fp32_sgd", step="backward",
+                        buckets=buckets)  # fmt: skip
+    return Fraction(made.at().value)
 
 
 def _routing_flops(case: RunCase) -> Fraction:

@@ -27,7 +27,8 @@ FOUR: tuple[tuple[str, str], ...] = (
     ("data(2) + tensor(2) + sequence", ""), ("data(2) + context(2)", ""), ("context(2) + tensor(2)", ""),
     ("fully-sharded(2) + tensor(2)", ""), ("fully-sharded(2) + tensor(2) + sequence", ""),
     ("pipeline(4, microbatches=8)", "1f1b"), ("pipeline(4, microbatches=8)", "zb-v"),
-    ("data(2) + pipeline(2, microbatches=4)", "1f1b"),
+    ("data(2) + pipeline(2, microbatches=4)", "1f1b"), ("pipeline(2, microbatches=4) + tensor(2)", "1f1b"),
+    ("pipeline(2, microbatches=4) + tensor(2) + sequence", "1f1b"),
 )  # fmt: skip
 BATCH = 24  # runs that share their processes
 

@@ -26,6 +26,7 @@ from symcomm.verification.expected import (
     context_of,
     derived_flops,
     derived_parameters,
+    derived_peak,
     derived_saved,
     early_sums,
     expected_calls,
@@ -34,6 +35,7 @@ from symcomm.verification.expected import (
     placed_axis,
     resharded,
     without_dropout,
+    written_out,
 )
 from symcomm.verification.launch import TIME_LIMIT, TORCH, VerificationError, enough_memory, launch
 from symcomm.verification.methods import SCHEDULES, batch_meshes, shard_rules
@@ -269,6 +271,9 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
         saved, off = derived_saved(case, case.graph), derived_saved(case, without_dropout(case.graph))
         rows.append(ComparedRow("saved for backward", "B", saved, off, Fraction(reports[0]["saved"]),
                                 ("dropout_off",) if off != saved else ()))  # fmt: skip
+        if "peak" in reports[0] and not written_out(case.graph):
+            peak = derived_peak(case)
+            rows.append(ComparedRow("peak of the backward pass", "B", peak, peak, Fraction(reports[0]["peak"])))
     if not together:
         odd = [r for r in reports if (r["flops"], _bytes(r)) != (reports[0]["flops"], _bytes(reports[0]))]
         rows.append(ComparedRow("ranks unlike the first", "ranks", Fraction(0), Fraction(0), Fraction(len(odd))))

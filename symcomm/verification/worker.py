@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import combinations
 from pathlib import Path
@@ -300,6 +300,10 @@ class OneProcess:
 
         torch.autograd.backward(list(results), self.out)
 
+    def arriving(self, like: list[Any]) -> list[Any]:
+        """The gradients of results of some shapes and placements, made anew."""
+        return [g.clone() for g in self.out]
+
     def clear(self) -> None:
         for p in [*self.network.parameters(), *self.given]:
             p.grad = None
@@ -439,18 +443,23 @@ class PlacedRun(OneProcess):
         self.places.copies.clear()
         return super().forward()
 
-    def backward(self, results: Any) -> None:
-        import torch
+    def arriving(self, like: list[Any]) -> list[Any]:
         from torch.distributed.tensor import Replicate, distribute_tensor
 
         out = []
         on = self.counter.on
         self.counter.on = False
-        for g, result in zip(self.gradients_out(None), results, strict=True):
-            placements = [Replicate() if p.is_partial() else p for p in result.placements]
+        for g, (_, places) in zip(self.gradients_out(None), like, strict=True):
+            placements = [Replicate() if p.is_partial() else p for p in places]
             out.append(distribute_tensor(g, self.mesh_placed, placements))
         self.counter.on = on
-        torch.autograd.backward(list(results), out)
+        self.places.copies.clear()
+        return out
+
+    def backward(self, results: Any) -> None:
+        import torch
+
+        torch.autograd.backward(list(results), self.arriving([(r.shape, r.placements) for r in results]))
         self.places.copies.clear()
 
 
@@ -772,7 +781,7 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     found["gradient_error"] = max(errors)
     if spec.get("sockets"):
         found["received"] = through_sockets(made)
-    if spec["ranks"] == 1:
+    if spec["method"] in ("single", "ddp"):
         found["peak"] = _peak(made)
     return found
 
@@ -809,37 +818,82 @@ def runs(spec: dict[str, Any], rank: int) -> list[dict[str, Any]]:
 
 
 def _peak(made: OneProcess) -> int:
-    """The most bytes of storages alive at once in a step, weights and inputs included."""
+    """The most bytes of storages that are alive at once in the backward pass, without tables.
+
+    What the run itself would hold is made where the pass needs it: inputs come from a function, and the gradients of
+    the results from one that stands behind them.
+    """
     import torch
     from torch.multiprocessing.reductions import StorageWeakRef
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
     seen: dict[int, tuple[Any, int]] = {}
+    added = False  # the engine adds gradients in place where Python does not look on: what an addition leaves counts
+    tables = {_storage(b)._cdata for b in made.network.buffers()}
     peak = 0
 
-    def add(tensor: Any) -> None:
-        storage = tensor.untyped_storage()
-        seen[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+    def add_all(tensors: Iterable[Any]) -> None:
+        for storage in map(_storage, tensors):
+            if storage._cdata not in tables:
+                seen[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+
+    def count() -> None:
+        nonlocal peak
+        for key in [k for k, (ref, _) in seen.items() if ref.expired()]:
+            del seen[key]
+        peak = max(peak, sum(size for _, size in seen.values()))
 
     class Alive(TorchDispatchMode):  # type: ignore[misc]  # torch has no type hints here
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            nonlocal peak
+            nonlocal added
+            if added:
+                count()
             found = func(*args, **(kwargs or {}))
-            for tensor in tree_leaves(found):
-                if isinstance(tensor, torch.Tensor):
-                    add(tensor)
-            for key in [k for k, (ref, _) in seen.items() if ref.expired()]:
-                del seen[key]
-            peak = max(peak, sum(size for _, size in seen.values()))
+            add_all(t for t in tree_leaves(found) if isinstance(t, torch.Tensor))
+            added = func._overloadpacket == torch.ops.aten.add
+            if not added:
+                count()
             return found
 
-    made.clear()
-    for tensor in (*made.network.parameters(), *made.given, *made.out):
-        add(tensor)
-    with Alive():
-        results = made.forward()
-        made.backward(results)
+    class Begin(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, switch: Any, *given: Any) -> Any:
+            return tuple(t.clone() for t in given)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            return (None,) * (len(gradients) + 1)
+
+    class End(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, *results: Any) -> Any:
+            ctx.like = [(tuple(r.shape), getattr(r, "placements", None)) for r in results]
+            return _local(results[0]).new_empty(0)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            nonlocal peak
+            out = made.arriving(ctx.like)
+            peak = 0
+            return tuple(out)
+
+    add_all(made.network.parameters())
+    given, switch = made.given, torch.empty(0, requires_grad=True)
+    plain = [t.detach() for t in given if t.is_floating_point()]
+    for _ in range(2):  # what stays, such as buckets, has been seen in the first step
+        made.clear()
+        with Alive():
+            floats = iter(Begin.apply(switch, *plain))
+            made.given = [next(floats) if t.is_floating_point() else t for t in given]
+            del floats
+            add_all(made.given)
+            results = made.forward()
+            made.given = []
+            end = End.apply(*results)
+            del results
+            torch.autograd.backward([end], [torch.empty(0)])
+        made.given = given
     return peak
 
 

@@ -393,3 +393,13 @@ def test_the_conventions_that_move_the_peak_are_named_with_it():
     told = {c.field for c in layer.at(**sizes).peak_memory("fsdp(4)").conventions}
     assert told == {"saved", "input_gradient", "gathered_weights"}
     assert {c.field for c in layer.at(**sizes).peak_memory("data(4)").conventions} == {"saved", "input_gradient"}
+
+
+def test_autograd_has_both_gradients_of_a_product_before_it_drops_a_factor():
+    """Beside two weights of 2 x 2: q, both factors, the gradient that arrives and both that are made, 100 x 2 each."""
+    text = tables.table(
+        "g = q A ; q [T,D], A [D,D] ; g [T,D]", "u = q C ; C [D,D] ; u [T,D]", "h = g \\odot u ; - ; h [T,D]"
+    )
+    model = tables.load(text, dtype="fp32", values={"T": 100, "D": 2})
+    peak = model.peak_memory(recipe="fp32_sgd", accounting={"saved": "pytorch"}, step="backward")
+    assert peak.at().value == 4 * (2 * 4 + 6 * 200)

@@ -21,7 +21,7 @@ from symcomm.verification.grid import TWO, grid
 from symcomm.verification.launch import VerificationError
 from symcomm.verification.practice import practice, write_practice
 from symcomm.verification.timing import measure
-from symcomm.verification.verify import verify
+from symcomm.verification.verify import Verification, verify
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -45,6 +45,19 @@ def test_one_process_computes_and_keeps_what_is_derived_for_every_example():
     for cell in grid([model(path) for path in (HOMEWORK, *LAYERS)], [("", "")]):
         assert cell.found is not None, cell.why
         assert cell.found.holds, (cell.model, [r for r in cell.found.rows if r.difference])
+
+
+def peaks(found: Verification) -> list[int]:
+    return [int(row.measured) for row in found.rows if row.what == "peak of the backward pass"]
+
+
+def test_the_storages_alive_at_the_peak_of_the_backward_pass_are_those_of_the_timeline():
+    runs = [("", ""), ("data(2)", "")]
+    for cell in grid([layer(n) for n in ("two-matrix-ffn", "cross-attention", "lora", "convolution")], runs):
+        assert cell.found is not None, cell.why
+        assert cell.found.holds, (cell.model, cell.strategy, [r for r in cell.found.rows if r.difference])
+        assert peaks(cell.found), cell.model
+    assert not peaks(verify(layer("swiglu")))  # its norm is written out in several ops
 
 
 def test_every_strategy_on_two_processes_is_as_derived_for_the_homework():

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import groupby
 
 from symcomm import form as forms
 from symcomm.dtypes import element_bytes
 from symcomm.form import Form, Num, product
 from symcomm.graph.gradient import gradient_name
-from symcomm.graph.graph import Tensor, bare
+from symcomm.graph.graph import Op, Tensor, bare
 from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
 from symcomm.parallel.strategy import Placed, Strategy
@@ -98,6 +99,8 @@ class Lifetimes:
             if step.part != "statistics":
                 self.makes(step.op.output, step.output, at)
         self.keep()
+        if self.eager and not self.split and not self.again:
+            self.end_with_nodes()
         if self.tables:
             self.keep_tables(nothing)
 
@@ -306,6 +309,21 @@ class Lifetimes:
                 self.storages.append(
                     Storage(item.tensor, bytes_of(self.setting, item), PASSING, born, self.last_use(item))
                 )
+
+    def end_with_nodes(self) -> None:
+        """Autograd makes all gradients of one op before it drops what any of them reads, or adds one to another."""
+        computed = [(at, t.work.op) for at, t in enumerate(self.steps)
+                    if at >= self.start and not t.again and isinstance(t.work, Compute)]  # fmt: skip
+        for _, node in groupby(computed, lambda pair: self.node(pair[1])):
+            first, *_, last = [at for at, _ in node] * 2
+            for one in self.storages:
+                one.dies = last if first <= one.dies < last else one.dies
+
+    def node(self, op: Op) -> tuple[str, ...]:
+        """The result whose gradient an op of the backward pass hands on; a sum of gradients stands for itself."""
+        tensors = self.graph.tensors
+        found = tuple(tensors[name].of for name in op.inputs if tensors[name].role == "gradient")
+        return (op.output,) if tensors[op.output].of in found else found
 
     def owner(self, root: str) -> str:
         """The tensor by whose name a storage is kept: a gathered copy of a view has that of what it views."""

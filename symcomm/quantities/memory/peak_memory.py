@@ -74,7 +74,8 @@ def derive(
     frozen: Frozen | None = None,
     microbatches: Microbatches | None = None,
     step: Annotated[
-        Literal["forward", "first", "later"], Meaning("the forward pass alone, the first step or a later one")
+        Literal["forward", "backward", "first", "later"],
+        Meaning("the forward or the backward pass alone, the first step or a later one"),
     ] = "later",
     held: Held | None = None,
     workspace: Annotated[Amount, Meaning("what a library keeps for the thread of each pass, such as 32 MiB")] = None,
@@ -102,9 +103,9 @@ def derive(
     before the layers is on the first stage, what stands behind them on the last one. ``microbatches`` run one after the
     other; where gradients are reduced once for all of them, each rank adds up whole ones until then.
 
-    ``step`` is ``forward`` (that pass alone), the ``first`` step (the update makes the optimizer's states, weight by
-    weight) or a ``later`` one. Named terms that are no tensor of the graph: ``held`` tensors; a ``workspace`` for the
-    thread of each pass; the ``rounding`` of an allocator (``requests`` or ``blocks``, as in ``allocated_memory``);
+    ``step`` is ``forward`` or ``backward`` (that pass alone), the ``first`` step (the update makes the optimizer's
+    states, weight by weight) or a ``later`` one. Named terms that are no tensor of the graph: ``held`` tensors; a
+    ``workspace`` for the thread of each pass; the ``rounding`` of an allocator (as in ``allocated_memory``);
     ``update_copies`` of one weight in fp32 during its update; ``tables`` that are made ``per_layer``; ``units: model``
     (all weights are gathered at once); ``buckets: copy`` (a flat copy of all gradients).
     """
@@ -118,7 +119,7 @@ def derive(
         strategy or ONE_RANK,
         recipe_of(recipe),
         again,
-        step,
+        "later" if step == "backward" else step,
         named(held),
         _number(update_copies, "update_copies", 0, 100),
         _bytes(workspace),
@@ -128,6 +129,8 @@ def derive(
         0 if every is None else _number(every, "every", 1),
     )
     found = follow(setting, run, schedule, stage, chunks, microbatches)
+    if step == "backward":
+        found = [snapshot for snapshot in found if snapshot.phase not in ("forward", "optimizer")]
     values = setting.graph.relations.complete(setting.values)
     worth = [_worth(snapshot, values, rounding) for snapshot in found]
     totals = [sum(w.values(), Fraction(0)) for w in worth]
