@@ -4,7 +4,7 @@ Public names are imported when they are first used, so that ``import symcomm`` c
 
 >>> import symcomm as sc
 >>> print(sc.peak_rate(clock="1.41 GHz", units=108, fma=512).at())
-155 934 720 000 000 FLOP/s = 155.93472 TFLOP/s
+155 934 720 000 000 FLOP/s ≈ 155.9 TFLOP/s
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cache, wraps
@@ -93,6 +93,10 @@ def check(what: str, value: object, hint: Any) -> None:
     if isinstance(value, Integral) and not isinstance(value, bool):
         value = int(value)  # NumPy's integers are whole numbers, too
     if _plainly(value, hint):
+        return
+    if get_origin(hint) is Iterable and isinstance(value, Iterable) and not isinstance(value, (str, Iterator)):
+        for one in value:  # typeguard looks at no member of what could run out
+            check(f"{what}: one of them", one, get_args(hint)[0])
         return
     from typeguard import CollectionCheckStrategy, ForwardRefPolicy, TypeCheckError, check_type
 

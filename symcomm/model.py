@@ -422,7 +422,7 @@ def peak_rate(
     """The peak rate of a processor.
 
     >>> str(peak_rate(clock="1.41 GHz", units=108, fma=512).at())
-    '155 934 720 000 000 FLOP/s = 155.93472 TFLOP/s'
+    '155 934 720 000 000 FLOP/s ≈ 155.9 TFLOP/s'
     """
     empty = Model(Graph("no model", {}, {}, ()))
     return empty.derive("peak_rate", accounting=accounting, clock=clock, units=units, fma=fma)

@@ -159,7 +159,7 @@ class Device:
     """A processor with its memory and links; every number knows its source.
 
     >>> str(device("A100-80GB-SXM").peak("fp16"))
-    '311 869 440 000 000 FLOP/s = 311.86944 TFLOP/s'
+    '311 869 440 000 000 FLOP/s ≈ 311.9 TFLOP/s'
     """
 
     name: str

@@ -143,3 +143,8 @@ def test_an_error_in_a_notebook_is_a_few_lines():
         sc.minimise(5, over="n")
     assert caught.value._render_traceback_() == [f"ValuesError: {caught.value}"]
     assert "cost is the number 5" in str(caught.value)
+
+
+def test_a_member_of_a_list_is_looked_at_where_anything_that_runs_is_taken() -> None:
+    with pytest.raises(sc.SymcommError, match="inputs: one of them is the number 3, but it must be a text"):
+        sc.load("Computation\tInput\tOutput\ny = xW\tx [B, D], W [D, F]\ty [B, F]\n", inputs=["x", 3])

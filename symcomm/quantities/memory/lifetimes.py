@@ -99,7 +99,7 @@ class Lifetimes:
             if step.part != "statistics":
                 self.makes(step.op.output, step.output, at)
         self.keep()
-        if self.eager and not self.split and not self.again:
+        if self.eager and not self.split and (whole or not self.again):
             self.end_with_nodes()
         if self.tables:
             self.keep_tables(nothing)
