@@ -175,9 +175,8 @@ class _Layer:
         found, declared = self.sizes_of(cells)
         self.sizes = found if self.given is None else self.given
         self.tensors = {name: {""} for name in self.scalars - declared - self.sizes}
-        self.numbers = frozenset(
-            name for row in cells for name in self.numbers_of(row["Computation"], declared | self.scalars | self.sizes)
-        )
+        near = frozenset(name.lower() for name in declared | self.scalars | self.sizes)
+        self.numbers = frozenset(name for row in cells for name in self.numbers_of(row["Computation"], near))
         self.sizes |= self.numbers
         read = tuple(self.row(number, row) for number, row in enumerate(cells, start=1))
         forget()
@@ -195,14 +194,14 @@ class _Layer:
             found |= _range_sizes(row["Computation"])
         return _distinct(found), frozenset(declared)
 
-    def numbers_of(self, cell: Cell, known: frozenset[str]) -> set[str]:
+    def numbers_of(self, cell: Cell, near: frozenset[str]) -> set[str]:
         """The names of a computation that can only be numbers, as nothing is divided by a tensor; and small Greek
-        letters that stand alone above numbers. A name that differs from a known one in case alone is neither.
+        letters that stand alone above numbers. A name that differs from a known one in case alone is neither: ``near``
+        are these in small letters.
         """
         if cell.text in _NOTHING:
             return set()
         context, items, _ = _items(cell)
-        near = {name.lower() for name in known}
         found: set[str] = set()
         for top, bottom in (pair for item in items for pair in quotients(item)):
             found |= {name for name in [lone_name(context, bottom)] if name and name.lower() not in near}
