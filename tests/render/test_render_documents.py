@@ -530,7 +530,7 @@ def test_a_meaning_is_told_once_and_again_where_the_name_means_something_else() 
 ```symcomm
 - {ask: pipeline_time, label: a, want: utilisation, given: {p: 4, m: 12}}
 - model: product
-  formula: '$Y = XW, X \\in \\mathbb{R}^{m \\times q}, W \\in \\mathbb{R}^{q \\times n}, Y \\in \\mathbb{R}^{m \\times n}$'
+  formula: '$Y = XW, X \\in R^{m \\times q}, W \\in R^{q \\times n}, Y \\in R^{m \\times n}$'
   symbols: {m: rows of the result}
   values: {m: 64, n: 16, q: 32}
 - {ask: flops, label: b, model: product}
@@ -540,3 +540,9 @@ def test_a_meaning_is_told_once_and_again_where_the_name_means_something_else() 
     page = source(solve(parse_problem(text, "two.md")), "md")
     assert page.count("$m = 12$ (number of chunks") == 1
     assert page.count("$m = 64$ (rows of the result)") == 1
+
+
+def test_no_line_of_a_pdf_breaks_inside_of_a_unit() -> None:
+    doc = document(prose("It has 25 GB/s and 512 FMA/clock/SM and/or more."))
+    assert "25 #box[GB/s] and 512 #box[FMA/clock/SM] and/or more" in " ".join(source(doc, "typ").split())
+    assert "25 GB/s" in source(doc, "html")
