@@ -156,7 +156,7 @@ def written() -> dict[str, str]:
 class Balanced(HTMLParser):
     """Raises where an element is closed that was not opened last."""
 
-    EMPTY = frozenset({"meta", "br", "hr", "col", "img", "input", "link"})
+    EMPTY = frozenset({"meta", "br", "wbr", "hr", "col", "img", "input", "link"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -546,3 +546,12 @@ def test_no_line_of_a_pdf_breaks_inside_of_a_unit() -> None:
     doc = document(prose("It has 25 GB/s and 512 FMA/clock/SM and/or more."))
     assert "25 #box[GB/s] and 512 #box[FMA/clock/SM] and/or more" in " ".join(source(doc, "typ").split())
     assert "25 GB/s" in source(doc, "html")
+
+
+def test_html_breaks_answers_before_a_relation_and_never_before_a_comma() -> None:
+    html = source(document(prose("With $a$, $b$; all.")), "html")
+    assert html.count("</math>,</span>") == 1
+    assert html.count("</math>;</span>") == 1
+    boxed = source(document(answer(N_layer=32, D=8)), "html").split('<table class="answer">')[1].split("</table>")[0]
+    assert boxed.count("</math><wbr><math") >= 2
+    assert 'alttext="= ' in boxed
