@@ -134,10 +134,13 @@ def nearest(word: str, known: list[str]) -> str:
     "did you mean 'gelu'?"
     >>> nearest("tensor parallel 8", ["data", "tensor"])
     "did you mean 'tensor'?"
+    >>> nearest("K", ["k", "n_layer"])
+    "did you mean 'k'?"
     """
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known, n=3, cutoff=0.6)
+    near = [name for name in known if name.casefold() == word.casefold()]
+    near = near or get_close_matches(word, known, n=3, cutoff=0.6)
     if not near and " " in word:  # several words: one of them may be meant
         parts = {part for part in word.casefold().split() if len(part) > 2}
         near = [name for name in known if parts & {*name.casefold().replace("-", "_").split("_")}][:3]
