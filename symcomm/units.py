@@ -433,6 +433,9 @@ def _written(text: str) -> Quantity:
     written = re.sub(r"[^\d+\-./eE]", "", re.sub(r"\s?[·*×]\s?10\^", "e", match[1]))
     if re.search(r"/0+$", written):
         raise ValuesError(f"'{text[:60]}' divides by zero")
+    if "/" in written and not re.fullmatch(r"[-+]?\d+/\d+", written):
+        hint = "write for instance 3/4 GB or 0.75 GB"
+        raise ValuesError(f"'{text[:60]}' is not a fraction of whole numbers", hint=hint)
     scale, unit = _parse(match[2], prefixes=True) if match[2] else (Fraction(1), ONE)
     return Quantity(Fraction(written) * scale, unit)
 

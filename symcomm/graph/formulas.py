@@ -42,7 +42,12 @@ class Reader(Drafts):
                 parts = (inside,)
             case _:
                 return None
-        return None if any(self.scalar(p) is None for p in parts) else forms.value(self.form(node))
+        if any(self.scalar(p) is None for p in parts):
+            return None
+        worth = forms.value(self.form(node))
+        if worth.has(sp.zoo, sp.nan):
+            raise FormulaError("a division by zero", node.span, "divide by a number or a size")
+        return worth
 
     def find(self, name: tree.Identifier) -> DraftTensor | None:
         """The tensor of a name, if there is one."""
@@ -73,12 +78,16 @@ class Reader(Drafts):
                         scale *= number
                     else:
                         values.append(self.factor(factor))
+                if not values:
+                    raise FormulaError("a product of numbers alone", node.span, "multiply a tensor of the Input column")
                 result = self.product(values, node.span)
                 return result if scale == 1 else self.map("scale", result, node.span, scale=scale)
             case tree.Quotient(top=top, bottom=bottom):
                 number = self.scalar(bottom)
                 if number is None:
                     raise FormulaError("a division by a tensor", bottom.span, "divide by a number or a size")
+                if number == 0:
+                    raise FormulaError("a division by zero", bottom.span, "divide by a number or a size")
                 return self.map("scale", self.tensor(top), node.span, scale=1 / number)
             case tree.Hadamard(factors=factors):
                 return self.multiply([self.tensor(f) for f in factors], node.span)

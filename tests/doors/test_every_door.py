@@ -55,3 +55,51 @@ def test_a_number_that_makes_no_sense_is_refused_at_every_door(quantity, options
     run = CliRunner().invoke(main, ["derive", quantity, "--model", str(path), *words, *at])
     assert run.exit_code == 2
     assert re.search(said, run.output)
+
+
+ROWS = [
+    (r"y = 2 \times 3", "B", "a product of numbers alone"),
+    ("y = x/0", "B", "a division by zero"),
+    (r"y = x \times (1/0)", "B", "a division by zero"),
+    (r"y = x/(D-D)", "B", "a division by zero"),
+    ("y = relu(x)", "-D", "a size of -D"),
+    ("y = relu(x)", "D-2D", "a size of -D"),
+    ("y = relu(x)", "8 GB", "'GB' is a unit, and a size counts things"),
+    ("y = relu(x)", r"D mod 8", "'mod' cannot stand in a size"),
+    ("y = relu(x)", "round(D)", "unknown function 'round'"),
+    ("y = relu(x)", "sqrt(-1)*D", r"a size of I\*D"),
+    ("y = relu(x)", "10**5000", "exponents go up to 1,000"),
+]
+
+
+@pytest.mark.parametrize(("row", "size", "said"), ROWS)
+def test_a_row_that_makes_no_sense_is_refused_with_its_place_at_every_door(row, size, said, tmp_path: Path):
+    shape = rf"R^{{{size} \times D}}"
+    table = rf"""| Computation | Input | Output |
+|-|-|-|
+| ${row}$ | $x \in {shape}$ | $y \in {shape}$ |
+"""
+    path = tmp_path / "layer.md"
+    path.write_text(f"{table}\n```symcomm\nmodel: layer\n```\n\n```symcomm\nask: flops\n```\n")
+    with pytest.raises(sc.SymcommError, match=rf"column (Computation|Input): {said}(?s:.*)\^"):
+        sc.load(table)
+    with pytest.raises(sc.SymcommError, match=rf"layer\.md:3, column (Computation|Input): {said}(?s:.*)\^"):
+        sc.solve(sc.read_problem(path))
+    for command in (["show", str(path)], ["solve", str(path), "-o", str(tmp_path / "out")]):
+        run = CliRunner().invoke(main, command)
+        assert run.exit_code == 2
+        assert re.search(rf"layer\.md:3, column (Computation|Input): {said}", run.output)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("payload", ["1.5/2 GB", "1e3/2 GB"])
+def test_a_payload_that_is_no_fraction_is_refused_at_every_door(payload: str):
+    said = f"'{payload}' is not a fraction of whole numbers(?s:.*)write for instance 3/4 GB or 0.75 GB"
+    with pytest.raises(sc.SymcommError, match=said):
+        sc.Quantity.parse(payload)
+    question = f"# Q\n\n```symcomm\nask: collective_time\npayload: {payload}\nranks: 4\n```\n"
+    with pytest.raises(sc.SymcommError, match=said):
+        sc.solve(parse_problem(question, "q.md"))
+    run = CliRunner().invoke(main, ["derive", "collective_time", "--payload", payload, "--ranks", "4"])
+    assert run.exit_code == 2
+    assert re.search(said, run.output)
