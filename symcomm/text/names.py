@@ -19,7 +19,7 @@ from symcomm.text.syntax import Branch, start_of
 from symcomm.text.tokens import NAME_LIMIT
 from symcomm.text.tree import Identifier
 
-_UNIT = re.compile(r"[kKMGTP]i?B|FLOPs?|[MGT]FLOPs?|bytes?|[kMG]Hz")
+_UNIT = re.compile(r"[kKMGTP]i?B|[kMGT]?bits?|[kMGTP]?FLOPs?|bytes?|[kMG]Hz|ms|µs|us")
 
 
 class NamedFactor(NamedTuple):
@@ -143,7 +143,10 @@ def _undeclared_size(context: Context, part: Branch, stem: Stem, scripts: list[S
     if any(script.kind == "T" for script in scripts):
         raise context.wrong("a size has no transpose", part, "write a size such as 4D")
     if _UNIT.fullmatch(stem.word) and not scripts:
-        raise context.wrong(f"'{stem.word}' is a unit, and a size counts things", part, "write the number alone")
+        counts = context.scope.kind == "size"
+        said = "a size counts things" if counts else "a formula has names"
+        hint = "write the number alone" if counts else "write a name, and give it as a number with this unit"
+        raise context.wrong(f"'{stem.word}' is a unit, and {said}", part, hint)
     if stem.word in ("mod", "div"):
         hint = r"known: + - * / ^, \lceil, \lfloor, min, max"
         raise context.wrong(f"'{stem.word}' cannot stand in a size", part, hint)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.errors import ValuesError
+from symcomm.errors import FormulaError, ValuesError
 from symcomm.form import Num, Power, Ratio, Root, Sym, num, product, total
 from symcomm.optimum.minimum import minimise
 from symcomm.problems.deriving import no_model
@@ -151,3 +151,9 @@ def test_costs_of_two_units_do_not_cross() -> None:
         sc.crossover("o n", "s/n", "n", given={"o": "1 s", "s": "1 B"})
 
 
+
+
+@pytest.mark.parametrize("cost", ["4 GB n + 9/n", "n o + 4 ms/n", "2 TFLOP/n + n"])
+def test_a_unit_in_a_text_is_refused_and_asked_for_with_the_number(cost: str) -> None:
+    with pytest.raises(FormulaError, match=r"is a unit, and a formula has names(?s:.*)give it as a number with this unit"):
+        sc.minimise(cost, "n")
