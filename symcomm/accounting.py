@@ -33,7 +33,17 @@ CONVENTIONS: tuple[Convention, ...] = (
         "parameters", "layer_matrices", "Only the matrices of layers are counted: no embeddings, norms and biases."
     ),
     Convention("attention", "full", "Attention scores are counted for all pairs of positions."),
-    Convention("attention", "causal_half", "Only the L(L+1)/2 unmasked pairs of a causal attention are counted."),
+    Convention(
+        "attention",
+        "causal_half",
+        "Only the L(L+1)/2 unmasked pairs of a causal attention are counted, and of a window those in it.",
+    ),
+    Convention(
+        "attention",
+        "windowed",
+        "Where attention has a window of w positions, L·min(L, w) pairs are computed and kept; keys and values are "
+        "gathered whole wherever the positions are cut.",
+    ),
     Convention("input_gradient", "needed", "Every layer computes the gradient of its input, the first one as well."),
     Convention("input_gradient", "not_needed", "The first layer's input needs no gradient."),
     Convention("traffic", "compulsory", "Each operand is read once and the result written once."),

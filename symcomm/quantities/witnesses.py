@@ -54,7 +54,7 @@ def loops(graph: Graph, op: Op, numbers: Numbers) -> dict[int, Fraction]:
 
 def elements(graph: Graph, tensor: Tensor, numbers: Numbers) -> Fraction:
     """The numbers in a tensor."""
-    return passes(size(graph.axes[axis].size, numbers) for axis in tensor.axes)
+    return passes(size(one, numbers) for one in graph.sizes(tensor.name))
 
 
 def often(region: Region, numbers: Numbers) -> Fraction:
