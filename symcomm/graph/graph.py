@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from symcomm.derivation import Relations
 from symcomm.errors import ShapeError, Span
@@ -354,7 +354,7 @@ class Graph:
                 outside = tensor.role in ("input", "weight") or (made is not None and made.region != mask.region)
                 if name in found or pair is None or outside or self.tensors.get(tensor.of, tensor).role == "weight":
                     continue
-                found[name] = (*pair, mask.attribute("positions"))  # type: ignore[assignment]
+                found[name] = (*pair, cast("Expr | None", mask.attribute("positions")))
                 todo += [n for op in ops[name] if op.region == mask.region for n in (op.output, *op.inputs)]
         return found
 
@@ -377,7 +377,7 @@ class Graph:
     def counts(self) -> tuple[Expr, ...]:
         """The sizes that no axis has: those of windows, and of the parts of heads that are rotated."""
         said = [op.attribute(name) for op in self.ops for name in ("positions", "features")]
-        return tuple(dict.fromkeys(count for count in said if count is not None))  # type: ignore[misc]
+        return tuple(dict.fromkeys(cast("Expr", count) for count in said if count is not None))
 
     @cached_property
     def _narrow(self) -> dict[str, tuple[int, Expr]]:
@@ -387,7 +387,9 @@ class Graph:
         found: dict[str, tuple[int, Expr]] = {}
         for op in self.ops:
             if op.kind == "rope" and op.attribute("features") is not None:
-                found |= {table: (len(self.tensors[table].axes) - 1, op.attribute("features")) for table in op.inputs[1:]}
+                found |= {
+                    table: (len(self.tensors[table].axes) - 1, op.attribute("features")) for table in op.inputs[1:]
+                }
         if self.windowed:
             for name, (_, keys, window) in self.masked.items():
                 if window is not None:

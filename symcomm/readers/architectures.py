@@ -294,7 +294,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture(
             "gpt_oss", "GptOss", {**_ROUTED, **_EXPERTS, "F_E": "intermediate_size"},
             qkv_bias=_BIASED, out_bias=_BIASED, router_bias=True,
-            sinks=True, head_dim=64, window=Window(128, _all_but_each, "", 2), notes=(_SWIGLU,), source="arXiv 2508.10925",
+            sinks=True, head_dim=64, window=Window(128, _all_but_each, "", 2), notes=(_SWIGLU,),
+            source="arXiv 2508.10925",
         ),
         Architecture("deepseek_v2", "DeepseekV2", {**_COMMON, **_LATENT}, mixer="latent", qkv_bias=_BIAS,
                      shared="plain", source="arXiv 2405.04434"),

@@ -278,7 +278,10 @@ class ModelWriter:
             name += " with experts" if several[0] and not plain else ""
             values[symbol] = kinds[plain, windowed]
             parts.append(PartTable(name, self.layer(not plain, windowed=windowed), symbol))
-        told = {0: "layers with experts are read behind those without", 1: "layers with a window are read before others"}
+        told = {
+            0: "layers with experts are read behind those without",
+            1: "layers with a window are read before others",
+        }
         self.notes += [f"{told[n]}, wherever they stand in between" for n in (0, 1) if several[n]]
         return tuple(parts)
 
@@ -420,11 +423,14 @@ class ModelWriter:
         causal = (causal or config.flag("is_decoder", False)) and not config.flag("use_bidirectional_attention", False)
         alibi = record.model_type == "falcon" and config.flag("alibi", False)
         if alibi:
-            self.notes.append("the linear bias of the scores (alibi) is a row of constants for each head, added to them")
+            self.notes.append(
+                "the linear bias of the scores (alibi) is a row of constants for each head, added to them"
+            )
         made = Attention(
             qkv_bias=bias, out_bias=self.choice(record.out_bias),
             rope=record.positions == "rotary" and not alibi, positions="b_i^{mask} [L]" if alibi else "",
-            head_norm=record.head_norm, causal=causal, window="L_w" if windowed else "", dropout="attention" in self.drops, sinks=record.sinks,
+            head_norm=record.head_norm, causal=causal, window="L_w" if windowed else "",
+            dropout="attention" in self.drops, sinks=record.sinks,
         )  # fmt: skip
         if record.positions == "relative":
             made = replace(made, scaled=False, positions="" if memory else f"b_i [L, {memory or 'L'}]")
@@ -441,7 +447,9 @@ class ModelWriter:
             narrow = broad if keys == queries else "D_{kv}"
             attention(rows, source, target, replace(made, grouped=keys != queries, width=broad, narrow=narrow))
             if made.rope and record.rotated[1] != 1:
-                self.notes.append("a part of each head is rotated, and how wide a head is is not known: all of it counts")
+                self.notes.append(
+                    "a part of each head is rotated, and how wide a head is is not known: all of it counts"
+                )
             return
         few = config.size(record.grouped or "num_key_value_heads", heads)
         if few != heads and not record.grouped:

@@ -91,7 +91,7 @@ def matrix_flops(setting: Setting, graph: Graph, op: Op) -> Form:
     halved: tuple[Form, ...] = ()
     if pair and {*pair[:2]} <= {*kept, *summed}:
         halved = (_seen(sizes[pair[0]], pair[2]),)
-        kept, summed = [i for i in kept if i not in pair], [i for i in summed if i not in pair]
+        kept, summed = [i for i in kept if i not in pair[:2]], [i for i in summed if i not in pair[:2]]
     loops = [sizes[i] for i in (*kept, *summed)]
     if setting.accounting.flops == "fma2":
         return forms.product(num(2), setting.sizes(loops), *halved)
@@ -205,8 +205,8 @@ def looped(accounting: Accounting, graph: Graph, ops: Iterable[tuple[Region, Op]
         pair = masked if masked and {*masked[:2]} <= {*kept, *summed} else ()
         if pair and accounting.attention == "windowed" and not pair[2]:
             pair = ()
-        rows = passes(lengths[i] for i in kept if i not in pair)
-        inner = passes(lengths[i] for i in summed if i not in pair)
+        rows = passes(lengths[i] for i in kept if i not in pair[:2])
+        inner = passes(lengths[i] for i in summed if i not in pair[:2])
         if pair:
             inner *= _pairs(lengths[pair[0]], size(pair[2], numbers) if pair[2] else None, accounting.attention)
         adds = {"fma2": inner, "mac": Fraction(0), "exact_adds": inner - 1}[accounting.flops]

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 
-
 # What a function keeps besides operands, by the words of ``MapKind.eager``.
 PARTS = {"row": "statistics of its rows", "copy": "intermediate values of {kind}", "one": "a number"}
 
@@ -356,9 +355,7 @@ class Keeper:
         return forms.value(self.plan.strategy.sizes[mesh])
 
 
-def saved_tensors(
-    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none"
-) -> tuple[Saved, ...]:
+def saved_tensors(setting: Setting, strategy: Strategy | None = None, recomputation: str = "none") -> tuple[Saved, ...]:
     """What one rank keeps of one layer between its forward and its backward pass."""
     [(_, kept)] = saved_regions(setting, strategy, recomputation)
     return kept
