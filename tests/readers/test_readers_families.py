@@ -166,6 +166,8 @@ def test_cut_heads_sum_what_each_block_of_an_encoder_and_a_decoder_makes() -> No
 def test_stages_of_an_encoder_and_a_decoder_are_refused() -> None:
     with pytest.raises(SymcommError, match="encoder layer and decoder layer hand on different tensors"):
         sc.load(T5).communication("pipeline(2)")
+    with pytest.raises(SymcommError, match="encoder layer and decoder layer hand on different tensors"):
+        sc.load(T5).at(B=4, L_enc=8, L_dec=8).peak_memory("pipeline(2, microbatches=2)")
 
 
 # -- names -------------------------------------------------------------------------------------
