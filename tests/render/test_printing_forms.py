@@ -330,7 +330,7 @@ def test_a_fraction_is_broken_where_its_bottom_is_short_and_its_top_long() -> No
     assert lines(Ratio(Total((*A[:2],)), K), 4) == ["(1/k)", "· (a_0 + a_1)"]  # a short sum stays in one line
     whole = ["(a_0 + a_1 + a_2 + a_3 + a_4)/(a_5 + a_6 + a_7)"]
     assert lines(Ratio(top, Total((*A[5:8],))), 12) == whole  # the bottom takes more than half of the line
-    assert lines(Ratio(Product((*A[:2],)), K), 4) == ["(1/k)·a_0", "· a_1"]
+    assert lines(Ratio(Product((*A[:2],)), K), 4) == ["(1/k)", "· a_0", "· a_1"]
     assert lines(Ratio(A[0], Total((*A[1:4],))), 4) == ["a_0/(a_1 + a_2 + a_3)"]  # one piece stands above
 
 
