@@ -290,6 +290,7 @@ A = [Sym(f"a_{i}") for i in range(8)]
         (Largest((D, K)), 2 * (0.6 + 0.5) + 2.4),
         (Logarithm(D, 2), 0.6 + 2.5),
         (Power(D, num(2)), 0.6 + 0.7 * 0.67),
+        (Power(D, Ratio(Product((num(-1), K)), D)), 0.6 + 0.7 * (0.8 + 0.6 + 0.6 + 0.5)),
     ],
 )
 def test_widths_are_added_up_from_those_of_the_signs(form: Form, em: float) -> None:
