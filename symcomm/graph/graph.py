@@ -350,9 +350,10 @@ class Graph:
             while todo:
                 name = todo.pop()
                 pair = self.pair(name)
-                tensor, made = self.tensors[name], self.producers.get(name)
-                outside = tensor.role in ("input", "weight") or (made is not None and made.region != mask.region)
-                if name in found or pair is None or outside or self.tensors.get(tensor.of, tensor).role == "weight":
+                base = self.tensors.get(self.tensors[name].of, self.tensors[name])  # of a gradient what it belongs to
+                made = self.producers.get(base.name)
+                outside = base.role in ("input", "weight") or (made is not None and made.region != mask.region)
+                if name in found or pair is None or outside:
                     continue
                 found[name] = (*pair, cast("Expr | None", mask.attribute("positions")))
                 todo += [n for op in ops[name] if op.region == mask.region for n in (op.output, *op.inputs)]

@@ -124,6 +124,14 @@ def test_two_windows_of_one_table_are_two() -> None:
         assert made.at(**n).value == 4 * 2 * 8 * 16 + 4 * 2 * 4 * seen
 
 
+def test_a_bias_that_two_attentions_add_makes_no_one_mask_of_them() -> None:
+    rows = ROWS.format(softmax="causalsoftmax_{3}").replace("(Q K^T)\tQ, K", "(Q K^T + b)\tQ, K, b [L, L]")
+    rows = rows.replace("y = x + Z\tx, Z", "S = softmax(K Q^T + b)\tK, Q, b\tS [B, L, L]\nY = S x\tS, x\tY [B, L, D]\n"
+                        "y = x + Z + Y\tx, Z, Y")  # fmt: skip
+    made = sc.load(rows, inputs=["x", "b"]).flops("forward", accounting="causal_half")
+    assert made.at(B=2, L=8, D=4).value == 4 * 2 * 8 * 16 + 4 * 2 * 4 * (pairs(8, 3, "causal_half") + 64)
+
+
 def test_of_an_encoder_and_a_decoder_only_the_masked_attention_is_halved() -> None:
     t5 = sc.load({"model_type": "t5", "d_model": 16, "num_layers": 2, "num_heads": 2, "d_kv": 8, "d_ff": 32,
                   "vocab_size": 32, "relative_attention_num_buckets": 8})  # fmt: skip
@@ -164,6 +172,8 @@ def layers(config: dict[str, Any]) -> dict[str, int]:
         # Layers 0, 2 and 4 have a window, 2, 5 and 8 have experts.
         (QWEN, {"sliding-dense layer": 2, "sliding layer with experts": 1, "full-dense layer": 4,
                 "full layer with experts": 2}),
+        ({**QWEN, "decoder_sparse_step": 4},  # experts in layers 3 and 7
+         {"sliding-dense layer": 3, "full-dense layer": 4, "full layer with experts": 2}),
         ({**QWEN, "use_sliding_window": False}, {"dense layer": 6, "layer with experts": 3}),
         ({**QWEN, "model_type": "qwen3_moe", "shared_expert_intermediate_size": 0, "decoder_sparse_step": 1},
          {"layer": 9}),

@@ -191,8 +191,8 @@ def test_what_comes_from_outside_stands_first_in_the_list_of_what_is_kept() -> N
     rows = sc.load(EMBEDDED).activation_memory(accounting="pytorch").exhibits[0].rows
     assert [row[0] for row in rows] == ["`t`", "`x`", "`y·3`"]
     two = """Computation\tInput\tOutput
-h = relu(a W)\ta [B, D], W [D, F]\th [B, F]
-y = h U + b X\tU [F, H], b [B, K], X [K, H]\ty [B, H]
+c = relu(p W)\tp [B, D], W [D, F]\tc [B, F]
+y = c U + q X\tU [F, H], q [B, K], X [K, H]\ty [B, H]
 """
-    rows = sc.load(two, inputs=["a", "b"]).activation_memory(accounting="not_needed").exhibits[0].rows
-    assert [row[0] for row in rows] == ["`a`", "`b`", "`h`"]
+    rows = sc.load(two, inputs=["p", "q"]).activation_memory(accounting="not_needed").exhibits[0].rows
+    assert [row[0] for row in rows] == ["`p`", "`q`", "`c`"]
