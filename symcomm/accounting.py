@@ -33,7 +33,17 @@ CONVENTIONS: tuple[Convention, ...] = (
         "parameters", "layer_matrices", "Only the matrices of layers are counted: no embeddings, norms and biases."
     ),
     Convention("attention", "full", "Attention scores are counted for all pairs of positions."),
-    Convention("attention", "causal_half", "Only the L(L+1)/2 unmasked pairs of a causal attention are counted."),
+    Convention(
+        "attention",
+        "causal_half",
+        "Only the L(L+1)/2 unmasked pairs of a causal attention are counted, and of a window those in it.",
+    ),
+    Convention(
+        "attention",
+        "windowed",
+        "Where attention has a window of w positions, L·min(L, w) pairs are computed and kept; keys and values are "
+        "gathered whole wherever the positions are cut.",
+    ),
     Convention("input_gradient", "needed", "Every layer computes the gradient of its input, the first one as well."),
     Convention("input_gradient", "not_needed", "The first layer's input needs no gradient."),
     Convention("traffic", "compulsory", "Each operand is read once and the result written once."),
@@ -103,9 +113,7 @@ CONVENTIONS: tuple[Convention, ...] = (
         "the tensor in each direction.",
     ),
     Convention("torus", "one_axis_at_a_time", "The axes of a torus are used one after the other, by the whole tensor."),
-    Convention(
-        "torus", "all_axes_at_once", "All axes of a torus are used at once, each by a part of the tensor."
-    ),
+    Convention("torus", "all_axes_at_once", "All axes of a torus are used at once, each by a part of the tensor."),
     Convention("chunks", "padded", "A payload that does not divide is padded to equal chunks of whole elements."),
     Convention("chunks", "divisible", "The payload is taken to divide into equal chunks."),
     Convention("message_cost", "alpha_beta", "A message costs its latency, and its bytes over the bandwidth."),

@@ -443,6 +443,20 @@ def _rational(function: str, number: Expr) -> Fraction:
 _ONES = "ones"
 
 
+def settled(expr: Expr) -> Expr:
+    """An expression in which the ones of the binary digits of known numbers are counted.
+
+    >>> n = value(BinaryOnes(Sym("n")))
+    >>> n.subs(next(iter(n.free_symbols)), 12), settled(n.subs(next(iter(n.free_symbols)), 12))
+    (ones(12), 20)
+    """
+    counted = {
+        e: _sympy().Integer(_binary_ones(Fraction(int(e.args[0]))))
+        for e in expr.atoms(_sympy().core.function.AppliedUndef) if str(e.func) == _ONES and e.args[0].is_Integer
+    }  # fmt: skip
+    return expr.xreplace(counted)
+
+
 def _binary_ones(number: Fraction) -> int:
     if number.denominator != 1 or number < 0:
         raise ValuesError(f"{number} is no whole number, whose binary digits could be counted")

@@ -42,6 +42,11 @@ class Setting:
     named: frozenset[str] = frozenset()  # what the options of a question name
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)  # of later numbers
 
+    def __post_init__(self) -> None:
+        wanted = self.accounting.attention == "windowed" and bool(self.graph.windows)
+        if self.graph.windowed != wanted:
+            object.__setattr__(self, "graph", replace(self.graph, windowed=wanted))
+
     def freeze(self, said: str | Iterable[str] | None) -> Setting:
         """The same with weights that are not trained; ``W*`` means all whose names begin with W.
 
@@ -112,6 +117,7 @@ class Setting:
     def symbols(self) -> frozenset[str]:
         """The symbols of the model, which no step may be named by."""
         found = {s.name for axis in self.graph.axes.values() for s in axis.size.free_symbols}
+        found |= {s.name for size in self.graph.counts for s in size.free_symbols}
         for name, right in self.graph.relations.equations:
             found |= {name, *forms.names(right)}
         return frozenset({*found, *(region.times for region in self.graph.regions if region.times)})

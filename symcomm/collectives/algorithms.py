@@ -206,17 +206,19 @@ class _Fold:
     any: Form
 
 
-def _fold(case: Case) -> _Fold:
+def _fold(case: Case, cuts: bool = True) -> _Fold:
+    """``cuts``: the tensor is cut into p parts, so that p has a name in what is written of the time."""
     k = case.k
     deep = case.let("l", log_down(k), "the rounds in which whole powers of two of ranks can double")
-    p = case.let("p", power_of_two(deep), "the ranks that double, the largest power of two")
+    p = power_of_two(deep)
+    p = case.let("p", p, "the ranks that double, the largest power of two") if cuts else p
     extra = plus(k, times(num(-1), p))
     some = case.let("f", plus(log_up(k), times(num(-1), deep)), "1 where extra ranks are folded, 0 for powers of two")
     return _Fold(p, deep, extra, some)
 
 
 def _doubling_all_reduce(case: Case) -> Exchange:
-    fold, n = _fold(case), case.n
+    fold, n = _fold(case, cuts=False), case.n
     phases = (
         Phase("Each extra rank sends its tensor to a partner, which adds it.", fold.any, times(fold.any, n),
               times(fold.any, n)),

@@ -72,6 +72,7 @@ def build(
 @dataclass(kw_only=True)
 class _Builder(Reader):
     functions = {name: function.add for name, function in FUNCTION.items()}  # noqa: RUF012  (the class says ClassVar)
+    subscripted = frozenset(name for name, function in FUNCTION.items() if function.below)
 
     rows: tuple[LayerRow, ...]
     inputs: frozenset[str]
@@ -304,6 +305,7 @@ class _Builder(Reader):
         notes += tuple(
             f"'{key}' is read as '{name}', which the document declares" for key, name in self.renamed.items()
         )
+        notes += tuple(f"the subscript of {name} is a mark: it changes nothing" for name in self.marks)
         region = Region(name, repeat)
         graph = Graph(
             name, {a.name: a for a in atoms.values()}, tensors, tuple(ops), self.relations(), (region,), notes

@@ -20,10 +20,12 @@ class Reader(Drafts):
     """Reads formulas into ops; ``functions`` are what a function of a name gives, where that is no map."""
 
     functions: ClassVar[Mapping[str, Callable[[Any, tree.FunctionCall], Value]]] = {}
+    subscripted: ClassVar[frozenset[str]] = frozenset()  # the functions that read their subscript
     known_weights: frozenset[str] = field(default=frozenset(), kw_only=True)  # as a first reading found them
     chains: list[tuple[DraftTensor, ...]] = field(default_factory=list, init=False)  # products of three and more
     pure: set[DraftTensor] = field(default_factory=set, init=False)  # what the rows above make of weights alone
     followed: int = field(default=0, init=False)  # how many ops were looked at for that
+    marks: dict[str, None] = field(default_factory=dict, init=False)  # functions with a subscript that says nothing
 
     def scalar(self, node: tree.Node) -> sp.Expr | None:
         """The worth of a formula without tensors, or None where a tensor is in it."""
@@ -158,6 +160,8 @@ class Reader(Drafts):
     def call(self, node: tree.FunctionCall) -> Value:
         """What a function gives: a map by its record, any other function by its own."""
         name = node.function.replace(" ", "_")
+        if node.subscript is not None and name not in self.subscripted:
+            self.marked(node)
         if name in self.functions:
             return self.functions[name](self, node)
         if name in kinds.SPELLED:
@@ -165,6 +169,17 @@ class Reader(Drafts):
             return self.map(kinds.SPELLED[name].name, self.tensor(node.arguments[0]), node.span)
         known = [*{**self.functions, **kinds.SPELLED}]
         raise FormulaError(f"unknown function '{node.function}'", node.span, nearest(name, known))
+
+    def marked(self, node: tree.FunctionCall) -> None:
+        """A subscript that the function does not read: a number of softmax is the last axis, all else is a mark."""
+        assert node.subscript is not None
+        axis = self.scalar(node.subscript) if node.function == "softmax" and node.arguments else None
+        last = {-1, len(self.tensor(node.arguments[0]).dims) - 1} if axis is not None and axis.is_number else {axis}
+        if axis not in last:
+            raise FormulaError(f"{node.function} works along the last axis, not along {axis}", node.subscript.span,
+                               "write Permute(S) in a row before, which brings the axis to the end")  # fmt: skip
+        if axis is None or not axis.is_number:
+            self.marks[node.function] = None
 
     def expect(self, node: tree.FunctionCall, *counts: int) -> None:
         """Raises ``FormulaError`` unless a function has one of these numbers of arguments."""

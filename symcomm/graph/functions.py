@@ -31,6 +31,7 @@ class Function:
     spellings: tuple[str, ...]
     summary: str
     add: Callable[[Reader, tree.FunctionCall], Value]
+    below: bool = False  # whether it reads its subscript
 
 
 def _norm(reader: Reader, node: tree.FunctionCall) -> Value:
@@ -69,7 +70,7 @@ def _rope(reader: Reader, node: tree.FunctionCall) -> Value:
     value = reader.tensor(node.arguments[0])
     where = value.dims[-2:] if len(value.dims) > 1 else value.dims
     tables = [reader.constant(f"{f}({value.tensor.name})", where, node.span) for f in ("cos", "sin")]
-    return reader.map("rope", value, node.span, *tables)
+    return reader.map("rope", value, node.span, *tables, **_some(reader, node, "features", "how many features turn"))
 
 
 def _linear(reader: Reader, node: tree.FunctionCall) -> Value:
@@ -224,9 +225,20 @@ def _mask(reader: Reader, node: tree.FunctionCall) -> Value:
     value = reader.tensor(node.arguments[0])
     if len(value.dims) < 2:
         raise ShapeError("a mask hides pairs of positions: it needs two axes", node.span)
-    return reader.map(
-        "mask", value, node.span, reader.constant(f"mask({value.tensor.name})", value.dims[-2:], node.span)
-    )
+    mask = reader.constant(f"mask({value.tensor.name})", value.dims[-2:], node.span)
+    said = _some(reader, node, "positions", "the positions of its window")
+    return reader.map("mask", value, node.span, mask, **said)
+
+
+def _some(reader: Reader, node: tree.FunctionCall, name: str, what: str) -> dict[str, sp.Expr]:
+    """The attribute that a function's subscript says, a count; nothing without one."""
+    if node.subscript is None:
+        return {}
+    count = reader.scalar(node.subscript)
+    if count is None or count.is_positive is False or count.is_integer is False:
+        raise FormulaError(f"the subscript of {node.function} says {what}", node.subscript.span,
+                           "a number from 1 on, or a symbol of its own")  # fmt: skip
+    return {name: count}
 
 
 def _causalsoftmax(reader: Reader, node: tree.FunctionCall) -> Value:
@@ -492,8 +504,10 @@ def _channel_bias(reader: Reader, value: Value, node: tree.FunctionCall) -> Valu
 
 # One row a function. Those that are maps as well (norms, cross-entropy, RoPE) take more than one operand.
 FUNCTIONS: tuple[Function, ...] = (
-    Function("partition", ("partition", "split"), "splits the last axis into heads", _partition),
-    Function("merge", ("merge", "concat"), "joins the heads into the last axis, or tensors side by side", _merge),
+    Function("partition", ("partition", "split"), "splits the last axis into heads", _partition, below=True),
+    Function(
+        "merge", ("merge", "concat"), "joins the heads into the last axis, or tensors side by side", _merge, below=True
+    ),
     Function("transpose", ("transpose",), "exchanges the last two axes", _transpose),
     Function("permute", ("permute",), "gives the axes the order of the result's", _permute),
     Function("repeat", ("repeat",), "repeats key/value heads for the query heads that share them", _repeat),
@@ -501,16 +515,23 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("einsum", ("einsum",), "contracts tensors over the indices that its subscripts name", _einsum),
     Function("first", ("first",), "takes the first position of a sequence", _first),
     Function("dropout", ("dropout",), "multiplies by a random 0/1 mask", _dropout),
-    Function("mask", ("mask", "causalmask", "causal_mask"), "hides the positions after the query's own", _mask),
+    Function(
+        "mask",
+        ("mask", "causalmask", "causal_mask"),
+        "hides the positions after the query's own, and those before its last w as `mask_w`",
+        _mask,
+        below=True,
+    ),
     Function(
         "causalsoftmax",
         ("causalsoftmax", "causal_softmax"),
-        "softmax over the positions up to the query's",
+        "softmax over the positions up to the query's, or the last w of them as `causalsoftmax_w`",
         _causalsoftmax,
+        below=True,
     ),
     Function("embed", ("embed", "embedding"), "looks rows of a table up", _embed),
     Function("lookup", ("lookup",), "looks rows of a table up, as E[t] does", _lookup),
-    Function("topk", ("topk", "top_k"), "chooses k experts for each token and a slot in each", _topk),
+    Function("topk", ("topk", "top_k"), "chooses k experts for each token and a slot in each", _topk, below=True),
     Function("dispatch", ("dispatch",), "sends tokens to the slots of experts", _dispatch),
     Function("combine", ("combine",), "adds up the experts' results, weighted by the router", _combine),
     Function(
@@ -523,7 +544,13 @@ FUNCTIONS: tuple[Function, ...] = (
         "layernorm", kinds.MAP["layernorm"].spellings, "normalises the last axis; scale and shift may follow", _norm
     ),
     Function("rmsnorm", kinds.MAP["rmsnorm"].spellings, "divides by the root mean square; a scale may follow", _norm),
-    Function("rope", kinds.MAP["rope"].spellings, "rotates pairs of features by their position", _rope),
+    Function(
+        "rope",
+        kinds.MAP["rope"].spellings,
+        "rotates pairs of features by their position, or those among the first h as `rope_h`",
+        _rope,
+        below=True,
+    ),
     Function(
         "crossentropy", kinds.MAP["crossentropy"].spellings, "the loss of logits against token ids", _crossentropy
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from symcomm.derivation import Relations
 from symcomm.errors import ShapeError, Span
@@ -134,7 +134,8 @@ class Graph:
 
     Each op names its region and stands once, however often the region does: what a repeated region hands on to the
     next one is what its last repetition makes, and its first one takes what the region before it made. ``flow`` is
-    false where only the weights are known and not what feeds what.
+    false where only the weights are known and not what feeds what. ``windowed`` leaves out of the scores of attention
+    what a window hides.
 
     Raises ``ShapeError`` when an op's operands do not fit together.
     """
@@ -147,6 +148,7 @@ class Graph:
     regions: tuple[Region, ...] = ()
     notes: tuple[str, ...] = ()
     flow: bool = True
+    windowed: bool = False
 
     def __post_init__(self) -> None:
         made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of and not t.virtual}
@@ -329,11 +331,93 @@ class Graph:
             if t.role == "activation" and t.name not in self.consumers and not t.virtual
         )
 
+    @cached_property
+    def masked(self) -> dict[str, tuple[int, int, Expr | None]]:
+        """The scores that a mask hides: the places of queries and keys, and how many positions a query's window has.
+
+        They are what a mask makes, and all scores that are made of them or that they are made of.
+        """
+        found: dict[str, tuple[int, int, Expr | None]] = {}
+        masks = [op for op in self.ops if op.kind == "mask"]
+        if not masks:
+            return found
+        ops: dict[str, list[Op]] = {}
+        for op in self.ops:
+            for name in dict.fromkeys((op.output, *op.inputs)):
+                ops.setdefault(name, []).append(op)
+        for mask in masks:
+            todo = [mask.output]
+            while todo:
+                name = todo.pop()
+                pair = self.pair(name)
+                base = self.tensors.get(self.tensors[name].of, self.tensors[name])  # of a gradient what it belongs to
+                made = self.producers.get(base.name)
+                outside = base.role in ("input", "weight") or (made is not None and made.region != mask.region)
+                if name in found or pair is None or outside:
+                    continue
+                found[name] = (*pair, cast("Expr | None", mask.attribute("positions")))
+                todo += [n for op in ops[name] if op.region == mask.region for n in (op.output, *op.inputs)]
+        return found
+
+    def pair(self, name: str) -> tuple[int, int] | None:
+        """The places of the query and key positions among the axes of a tensor of scores."""
+        axes = self.tensors[name].axes
+        for queries, keys in self.attention_pairs:
+            at = [n for n, axis in enumerate(axes) if axis == queries]
+            other = [n for n, axis in enumerate(axes) if axis == keys and n not in at[:1]]
+            if at and other:
+                return at[0], other[-1]
+        return None
+
+    @cached_property
+    def windows(self) -> tuple[Expr, ...]:
+        """How many positions the windows of attention have, of each size once."""
+        return tuple(dict.fromkeys(w for _, _, w in self.masked.values() if w is not None))
+
+    @cached_property
+    def counts(self) -> tuple[Expr, ...]:
+        """The sizes that no axis has: those of windows, and of the parts of heads that are rotated."""
+        said = [op.attribute(name) for op in self.ops for name in ("positions", "features")]
+        return tuple(dict.fromkeys(cast("Expr", count) for count in said if count is not None))
+
+    @cached_property
+    def _narrow(self) -> dict[str, tuple[int, Expr]]:
+        """The tensors that have a part of an axis only: which place of theirs, and how many there."""
+        import sympy as sp
+
+        found: dict[str, tuple[int, Expr]] = {}
+        for op in self.ops:
+            if op.kind == "rope" and op.attribute("features") is not None:
+                found |= {
+                    table: (len(self.tensors[table].axes) - 1, op.attribute("features")) for table in op.inputs[1:]
+                }
+        if self.windowed:
+            for name, (_, keys, window) in self.masked.items():
+                if window is not None:
+                    found[name] = keys, sp.Min(self.axes[self.tensors[name].axes[keys]].size, window)
+        return found
+
+    def sizes(self, name: str) -> tuple[Expr, ...]:
+        """The sizes of a tensor: those of its axes, but of the tables of a partial rotation and, where the graph is
+        ``windowed``, of scores.
+        """
+        place, size = self._narrow.get(name, (-1, None))
+        return tuple(size if n == place else self.axes[a].size for n, a in enumerate(self.tensors[name].axes))
+
+    def loops(self, op: Op) -> dict[int, Expr]:
+        """The size behind each loop index of an op, which is the least that an operand has there."""
+        found = {index: self.axes[axis].size for index, axis in self.index_axes(op).items()}
+        for name, indices in ((op.output, op.output_indices), *zip(op.inputs, op.indices, strict=True)):
+            if name in self._narrow:
+                place, size = self._narrow[name]
+                found[indices[place]] = size
+        return found
+
     def volume(self, name: str) -> Expr:
         """The product of a tensor's sizes."""
         import sympy as sp
 
-        return sp.Mul(*(self.axes[a].size for a in self.tensors[name].axes))
+        return sp.Mul(*self.sizes(name))
 
     def elements(self, name: str) -> Expr:
         """The number of elements of a tensor; of one with a place for each token and slot those that are filled."""

@@ -75,10 +75,14 @@ class _Follower:
             tensor = graph.tensors[name]
             if self.given_ids(tensor):
                 self.data_axes |= self.counted(tensor.axes)
-        for name in outside:
-            if name not in self.read and _named(name, frozenset({"x", "X"})):
-                self.tell(name, "data")
-        self.follow()
+        if self.data_axes:
+            self.follow()  # a name does not speak against what follows from what is said
+        for letter in ("x", "X"):
+            for name in outside:
+                if name not in self.read and _named(name, frozenset({letter})):
+                    self.tell(name, "data")
+            if self.data_axes:
+                self.follow()
         while left := [n for n in outside if n not in self.read]:
             if doubtful := [n for n in left if n in self.doubts]:
                 self.ask(doubtful[0])

@@ -149,7 +149,7 @@ class Pair:
 
     def numbers(self, given: dict[str, Fraction]) -> Expr:
         """The difference with numbers put in."""
-        return worth(self.difference).xreplace(put(given))
+        return forms.settled(worth(self.difference).xreplace(put(given)))
 
     def polynomial(self) -> list[Expr] | None:
         """The coefficients of the difference's numerator, highest power first; None where it is no polynomial."""

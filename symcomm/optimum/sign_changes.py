@@ -226,7 +226,8 @@ def points(low: Fraction, high: Fraction, whole: bool) -> list[Fraction]:
     while x < high:
         # Eight steps an octave, each a fraction with a small denominator.
         x = x * Fraction(1116, 1024)
-        x = Fraction(-(-x.numerator // x.denominator)) if whole else x.limit_denominator(10**12)
+        # With as many digits at every size: a fixed denominator would make 0 of a very small number.
+        x = Fraction(x.__ceil__()) if whole else x.limit_denominator(10**12 * max(1, (1 / x).__ceil__()))
         found.append(min(x, high))
         x = found[-1]
     return found

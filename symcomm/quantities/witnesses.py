@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
+from symcomm.accounting import Accounting
+from symcomm.collectives.algorithms import algorithm
+from symcomm.collectives.messages import Ran, run
 from symcomm.derivation import Numbers, Witness
 from symcomm.form import Form
 from symcomm.graph.graph import Graph, Op, Region, Tensor
@@ -54,7 +57,7 @@ def loops(graph: Graph, op: Op, numbers: Numbers) -> dict[int, Fraction]:
 
 def elements(graph: Graph, tensor: Tensor, numbers: Numbers) -> Fraction:
     """The numbers in a tensor."""
-    return passes(size(graph.axes[axis].size, numbers) for axis in tensor.axes)
+    return passes(size(one, numbers) for one in graph.sizes(tensor.name))
 
 
 def often(region: Region, numbers: Numbers) -> Fraction:
@@ -90,34 +93,21 @@ def largest(names: Sequence[Form]) -> Witness:
     return lambda numbers: sorted(number(name, numbers) for name in names)[-1]
 
 
-@lru_cache(maxsize=256)
-def ring(kind: str, ranks: int) -> tuple[Fraction, Fraction, int] | None:
-    """A ring of ranks that pass chunks on: the share of the payload that a rank sends, sends and receives, the rounds.
+def ran(kind: str, accounting: Accounting, ranks: Fraction, numbers: Numbers, both: bool = False) -> Ran | None:
+    """A call with a payload of one, run message by message under its algorithm; None for what is not run so.
 
-    None for what no ring does.
+    ``both`` ways round a ring are used at once.
 
-    >>> ring("all-reduce", 4)
+    >>> from symcomm.derivation import Relations
+    >>> made = ran("all-reduce", Accounting(), Fraction(4), Numbers({}, Relations()))
+    >>> made.sent, made.moved, made.rounds
     (Fraction(3, 2), Fraction(3, 1), 6)
     """
-    if kind not in ("all-reduce", "all-gather", "reduce-scatter"):
+    record = algorithm(accounting.algorithm)
+    sizes = [numbers[name] for name in record.inner]
+    sizes += [ranks / prod(sizes)] if sizes else []
+    whole = all(size.denominator == 1 for size in (ranks, *sizes))
+    if not whole or (both and ranks % 2):
         return None
-    # Which ranks' parts each rank has of each chunk; a chunk is done where all parts are in it.
-    whole = frozenset(range(ranks))
-    gather = kind == "all-gather"
-    held = [[whole if gather and chunk == rank else frozenset[int]() if gather else frozenset({rank})
-             for chunk in range(ranks)] for rank in range(ranks)]  # fmt: skip
-    sent = rounds = 0
-    for phase in ("reduce", "gather"):
-        if kind not in ("all-reduce", "reduce-scatter" if phase == "reduce" else "all-gather"):
-            continue
-        # In the first phase rank r ends with chunk r + 1; an all-gather begins with chunk r.
-        first = 0 if phase == "reduce" or gather else 1
-        for step in range(ranks - 1):
-            moving = [(rank, (rank + first - step) % ranks, held[rank][(rank + first - step) % ranks])
-                      for rank in range(ranks)]  # fmt: skip
-            for rank, chunk, parts in moving:
-                held[(rank + 1) % ranks][chunk] |= parts
-            sent, rounds = sent + 1, rounds + 1
-    done = [sum(parts == whole for parts in mine) for mine in held]
-    assert done == [1 if kind == "reduce-scatter" else ranks] * ranks, "the ring does not do what it is to do"
-    return Fraction(sent, ranks), Fraction(2 * sent, ranks), rounds
+    return run(record.name, kind, int(ranks), Fraction(1), None, 1, tuple(map(int, sizes)), both,
+               record.uses_at_once(accounting.torus))  # fmt: skip

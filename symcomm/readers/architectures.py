@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 # Functions that a configuration may name, as they are spelled in a layer table.
@@ -32,6 +32,9 @@ MEANINGS = {
     "r_KV": "rank of the keys and values",
     "N_dense": "number of layers without experts",
     "N_moe": "number of layers with experts",
+    "N_sliding": "number of layers with a window",
+    "N_full": "number of layers that see all positions",
+    "L_w": "positions in the window of a query",
     "N_enc": "number of layers of the encoder",
     "N_dec": "number of layers of the decoder",
     "L_enc": "sequence length of the encoder",
@@ -64,6 +67,27 @@ class Switch:
 
     default: bool
     key: str = ""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which layers of a family see a window of positions only, and how many.
+
+    ``size`` stands without the key ``sliding_window``. ``sees`` tells by a layer's place and the number under ``key``
+    (``usual`` without it) which layers have the window; all do without it. A ``switched`` window holds only where
+    ``use_sliding_window`` says so.
+    """
+
+    size: int | None = None
+    sees: Callable[[int, int], bool] | None = None
+    key: str = ""
+    usual: int = 0
+    switched: bool = False
+
+
+def _all_but_each(layer: int, every: int) -> bool:
+    """Each layer but the last one of every so many."""
+    return (layer + 1) % every != 0
 
 
 @dataclass(frozen=True)
@@ -110,7 +134,8 @@ class Architecture:
     tied: bool = False  # without the key tie_word_embeddings
     mixer: Literal["heads", "latent"] = "heads"
     shared: Literal["", "plain", "gated"] = ""  # the experts every token goes to
-    window: int | None = None  # positions that local attention sees, without the key sliding_window
+    window: Window | None = None
+    rotated: tuple[str, float] = ("partial_rotary_factor", 1)  # the share of a head that turns: its key, usual value
     rephrased: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # entries that follow from its own
     notes: tuple[str, ...] = ()
     source: str = ""
@@ -123,6 +148,7 @@ class Architecture:
 
 _BIAS = Switch(False, "attention_bias")
 _BIASED = Switch(True, "attention_bias")
+_LAST = Window(4096, lambda n, first: n >= first, "max_window_layers", 28, switched=True)
 _YES = Switch(True)
 _NO = Switch(False)
 _QKV = "queries, keys and values are one fused matrix, read as three: parameters and FLOPs are the same"
@@ -198,7 +224,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture(
             "gptj", "GPTJ", _GPT2, norm="layernorm", parallel=_YES, one_norm=_YES, gated=_NO,
             activation_key="activation_function", activation="gelu_new", drops=_pdrop(0.0), mlp_bias=_YES,
-            head_bias=True, grouped="", feedforward=4,
+            head_bias=True, grouped="", feedforward=4, rotated=("rotary_dim", 64),
         ),
         Architecture(
             "gpt_neox", "GPTNeoX", norm="layernorm", parallel=Switch(True, "use_parallel_residual"), gated=_NO,
@@ -206,7 +232,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             drops={"embedding": ("hidden_dropout", 0.0), "attention": ("attention_dropout", 0.0),
                    "mixed": ("hidden_dropout", 0.0), "fed": ("hidden_dropout", 0.0)},
             qkv_bias=_BIASED, out_bias=_BIASED, mlp_bias=_YES,
-            grouped="", notes=(_QKV,), source="arXiv 2204.06745",
+            grouped="", rotated=("rotary_pct", 0.25), notes=(_QKV,), source="arXiv 2204.06745",
         ),
         Architecture(
             "opt", "OPT",
@@ -238,34 +264,38 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         Architecture("olmo2", "Olmo2", norms=("output",), qkv_bias=_BIAS, out_bias=_BIAS, head_norm="all",
                      source="arXiv 2501.00656"),
-        Architecture("mistral", "Mistral", source="arXiv 2310.06825"),
+        Architecture("mistral", "Mistral", window=Window(4096), source="arXiv 2310.06825"),
         Architecture("mixtral", "Mixtral", {**_ROUTED, **_EXPERTS, "F_E": "intermediate_size"},
-                     source="arXiv 2401.04088"),
+                     window=Window(), source="arXiv 2401.04088"),
         Architecture(
             "phi3", "Phi3", drops={**_pdrop(0.0), "embedding": ("", 0.0), "attention": ("attention_dropout", 0.0)},
-            notes=(_QKV, _SWIGLU), source="arXiv 2404.14219",
+            window=Window(), notes=(_QKV, _SWIGLU), source="arXiv 2404.14219",
         ),
-        Architecture("qwen2", "Qwen2", qkv_bias=_YES, source="arXiv 2407.10671"),
+        Architecture("qwen2", "Qwen2", qkv_bias=_YES, window=_LAST, source="arXiv 2407.10671"),
         Architecture("qwen2_moe", "Qwen2Moe", {**_COMMON, **_EXPERTS, "F_S": "shared_expert_intermediate_size"},
-                     qkv_bias=Switch(True, "qkv_bias"), shared="gated", source="arXiv 2407.10671"),
+                     qkv_bias=Switch(True, "qkv_bias"), shared="gated",
+                     window=replace(_LAST, sees=lambda n, first: n % 2 == 0 and n < first),
+                     source="arXiv 2407.10671"),
         Architecture("qwen3", "Qwen3", qkv_bias=_BIAS, out_bias=_BIAS, head_norm="each", head_dim=128,
-                     source="arXiv 2505.09388"),
+                     window=_LAST, source="arXiv 2505.09388"),
         Architecture("qwen3_moe", "Qwen3Moe", {**_COMMON, **_EXPERTS}, qkv_bias=_BIAS, out_bias=_BIAS,
-                     head_norm="each", source="arXiv 2505.09388"),
+                     head_norm="each", window=Window(4096, switched=True), source="arXiv 2505.09388"),
         Architecture("gemma", "Gemma", qkv_bias=_BIAS, out_bias=_BIAS, activation="gelu_pytorch_tanh", head_dim=256,
                      tied=True, source="arXiv 2403.08295"),
         Architecture("gemma2", "Gemma2", qkv_bias=_BIAS, out_bias=_BIAS, activation_key="hidden_activation",
-                     activation="gelu_pytorch_tanh", head_dim=256, tied=True, norms=("input", "output"), window=4096,
-                     source="arXiv 2408.00118"),
+                     activation="gelu_pytorch_tanh", head_dim=256, tied=True, norms=("input", "output"),
+                     window=Window(4096, _all_but_each, "", 2), source="arXiv 2408.00118"),
         Architecture(
             "gemma3_text", "Gemma3", heads={"ForCausalLM": "causal", "TextModel": "none"}, qkv_bias=_BIAS,
             out_bias=_BIAS, activation_key="hidden_activation", activation="gelu_pytorch_tanh", head_norm="each",
-            head_dim=256, tied=True, norms=("input", "output"), window=4096, source="arXiv 2503.19786",
+            head_dim=256, tied=True, norms=("input", "output"),
+            window=Window(4096, _all_but_each, "sliding_window_pattern", 6), source="arXiv 2503.19786",
         ),
         Architecture(
             "gpt_oss", "GptOss", {**_ROUTED, **_EXPERTS, "F_E": "intermediate_size"},
             qkv_bias=_BIASED, out_bias=_BIASED, router_bias=True,
-            sinks=True, head_dim=64, window=128, notes=(_SWIGLU,), source="arXiv 2508.10925",
+            sinks=True, head_dim=64, window=Window(128, _all_but_each, "", 2), notes=(_SWIGLU,),
+            source="arXiv 2508.10925",
         ),
         Architecture("deepseek_v2", "DeepseekV2", {**_COMMON, **_LATENT}, mixer="latent", qkv_bias=_BIAS,
                      shared="plain", source="arXiv 2405.04434"),

@@ -55,7 +55,9 @@ class Attention:
     grouped: bool = False
     rope: bool = False
     head_norm: Literal["", "each", "all"] = ""
+    rotated: str = ""  # how many features of a head turn, where it is a part of them
     causal: bool = True
+    window: str = ""  # how many positions a query sees, where it is not all up to its own
     dropout: bool = False
     sinks: bool = False
     width: str = "D"  # heads times head dimension
@@ -63,7 +65,7 @@ class Attention:
     few: str = "n_{kv}"  # key/value heads, where they are fewer
     memory: str = ""  # what keys and values are made of, where it is not the source
     keys: str = "L"  # the length of that
-    positions: str = ""  # what is added to the scores of each head
+    positions: str = ""  # what is added to the scores of each head, with its shape
     scaled: bool = True
     mark: str = ""  # tells several blocks of a layer apart
 
@@ -137,7 +139,7 @@ def attention(rows: Rows, source: str, target: str, a: Attention) -> None:
         of, index = name[0], name[-1]
         made, gain = f"{called({'Q': 'R', 'K': 'S'}[of])}_{index}", rf"\gamma^{{{a.mark}{of}}}"
         inner = f"rmsnorm({name}, {gain})" if a.head_norm == "each" else name
-        formula = f"rope({inner})" if a.rope else inner
+        formula = f"rope{f'_{{{a.rotated}}}' if a.rotated else ''}({inner})" if a.rope else inner
         rows.add(
             f"{made} = {formula}, {_heads(index, count)}", name, f"{gain} [H]" if a.head_norm == "each" else "",
             to=f"{made} [B, {long}, H]",
@@ -166,9 +168,10 @@ def attention(rows: Rows, source: str, target: str, a: Attention) -> None:
 def scores(rows: Rows, formula: str, inputs: tuple[str, ...], values: str, size: str, a: Attention) -> None:
     """The rows of the softmax and of its product with the values."""
     p, z, mark = (f"{letter}^{a.mark}_i" if a.mark else f"{letter}_i" for letter in ("P", "Z", "A"))
-    added = " + b_i^S" if a.sinks else f" + {a.positions}" if a.positions else ""
-    softmax = f"{'causalsoftmax' if a.causal else 'softmax'}({formula}{added})"
-    sink = r"b_i^S \in \mathbb{R}" if a.sinks else f"{a.positions} [L, {a.keys}]" if a.positions else ""
+    added = " + b_i^S" if a.sinks else f" + {a.positions.split(' [')[0]}" if a.positions else ""
+    function = "softmax" if not a.causal else f"causalsoftmax_{{{a.window}}}" if a.window else "causalsoftmax"
+    softmax = f"{function}({formula}{added})"
+    sink = r"b_i^S \in \mathbb{R}" if a.sinks else a.positions
     rows.add(f"{p} = {softmax}, {_heads('i', 'n_H')}", *inputs, sink, to=f"{p} [B, L, {a.keys}]")
     if a.dropout:
         rows.add(f"{mark} = dropout({p}), {_heads('i', 'n_H')}", p, to=f"{mark} [B, L, {a.keys}]")

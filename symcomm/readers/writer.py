@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from symcomm.errors import nearest
@@ -25,6 +26,7 @@ from symcomm.readers.rows import (
 
 # What a module tree shows where a configuration has the number of heads.
 QUERY_WIDTH, KEY_WIDTH = "query width", "key width"
+LAYERS_LIMIT = 10**5
 
 # Keys that add, take or share weights in some family, with what changes nothing: refused where a family has no such.
 STRUCTURE: Mapping[str, tuple[object, ...]] = {
@@ -39,7 +41,7 @@ STRUCTURE: Mapping[str, tuple[object, ...]] = {
 }  # fmt: skip
 # Keys that change no weight, and are not counted: what changes nothing, and what is said of the rest.
 LEFT_OUT: Mapping[str, tuple[tuple[object, ...], str]] = {
-    "alibi": ((False,), "the linear bias of the scores is left out"),
+    "alibi": ((False,), "layers of this family have no such bias: not used"),
     "attn_logit_softcapping": ((), "the cap of the scores is left out"),
     "final_logit_softcapping": ((), "the cap of the logits is left out"),
     "num_nextn_predict_layers": ((0,), "the layers that predict further tokens are left out, as in transformers"),
@@ -105,17 +107,12 @@ class ModelWriter:
                     "a layer table can say what is computed; a live module has the weights",
                 )  # fmt: skip
         kinds = config.entries.get("layer_types") or ()
-        other = [one for one in kinds if one not in ("full_attention", "sliding_attention", "chunked_attention")]
+        other = [one for one in kinds if one not in ("full_attention", "sliding_attention")]
         if other:
             config.fail(f"layers of type {shown(other[0])} are not read for a {kind} model", "layer_types")
-        window = config.get("sliding_window") if "sliding_window" in config.entries else self.record.window
-        if window and config.flag("use_sliding_window", True):
-            self.notes.append(f"a window of {window} positions is a mask: scores are counted of all positions")
-        rope = config.entries.get("rope_parameters")
-        part = (rope if isinstance(rope, Mapping) else config.entries).get("partial_rotary_factor")
-        part = part or config.entries.get("rotary_pct") or config.entries.get("rotary_dim")
-        if self.record.positions == "rotary" and part not in (None, 1):
-            self.notes.append("a part of each head is rotated: rotary positions are counted for all of it")
+        window = config.entries.get("sliding_window")
+        if self.record.window is None and window and config.flag("use_sliding_window", True):
+            self.notes.append(f"sliding_window is {shown(window)}: layers of this family have no window: not used")
 
     def number_format(self) -> str:
         """The number format a configuration says, in our spelling; empty where it says none that is known."""
@@ -251,40 +248,100 @@ class ModelWriter:
     def layers(self) -> tuple[PartTable, ...]:
         """The repeated layers: one table for each kind of layer."""
         values, count = self.values, self.values["N_layer"]
-        dense = self.dense_layers() if "F" in values and "E" in values else 0
-        if dense in (0, count):
-            routed = "E" in values and dense == 0
-            for symbol in ("F",) if routed else ("E", "F_E", "F_S", "n_top"):
-                values.pop(symbol, None)
-            return (PartTable("layer", self.layer(routed), "N_layer"),)
+        dense, local = self.dense_layers(), self.local_layers()
+        if isinstance(dense, bool) and isinstance(local, bool):
+            kinds = {(dense, local): count}
+        else:
+            if count > LAYERS_LIMIT:
+                self.config.fail(f"{count} layers of several kinds", self.record.sizes["N_layer"],
+                                 f"at most {LAYERS_LIMIT} are looked at one by one")  # fmt: skip
+            kinds = Counter(
+                (dense if isinstance(dense, bool) else dense(n), local if isinstance(local, bool) else local(n))
+                for n in range(count)
+            )  # fmt: skip
+        for plain, symbols in ((True, ("F",)), (False, ("E", "F_E", "F_S", "n_top"))):
+            if not any(kind[0] is plain for kind in kinds):
+                for symbol in symbols:
+                    values.pop(symbol, None)
+        if not any(kind[1] for kind in kinds):
+            values.pop("L_w", None)
+        if len(kinds) == 1:
+            [(plain, windowed)] = kinds
+            return (PartTable("layer", self.layer(not plain, windowed=windowed), "N_layer"),)
         del values["N_layer"]
-        values["N_dense"], values["N_moe"] = dense, count - dense
-        return (
-            PartTable("dense layer", self.layer(False), "N_dense"),
-            PartTable("layer with experts", self.layer(True), "N_moe"),
-        )
+        parts = []
+        several = [len({kind[n] for kind in kinds}) > 1 for n in (0, 1)]
+        for plain, windowed in sorted(kinds, reverse=True):
+            words = [("sliding" if windowed else "full")] if several[1] else []
+            symbol = "_".join(["N", *words, *([("dense" if plain else "moe")] if several[0] else [])])
+            name = " ".join(["-".join([*words, *(["dense"] if plain and several[0] else [])]), "layer"]).strip()
+            name += " with experts" if several[0] and not plain else ""
+            values[symbol] = kinds[plain, windowed]
+            parts.append(PartTable(name, self.layer(not plain, windowed=windowed), symbol))
+        told = {
+            0: "layers with experts are read behind those without",
+            1: "layers with a window are read before others",
+        }
+        self.notes += [f"{told[n]}, wherever they stand in between" for n in (0, 1) if several[n]]
+        return tuple(parts)
 
-    def dense_layers(self) -> int:
-        """How many layers have no experts."""
-        config, count = self.config, self.values["N_layer"]
+    def dense_layers(self) -> bool | Callable[[int], bool]:
+        """Which layers have no experts, by their place; or whether none has any."""
+        config = self.config
+        if "E" not in self.values or "F" not in self.values:
+            return "E" not in self.values
         if self.record.mixer == "latent":
-            return min(config.size("first_k_dense_replace", 0, least=0), count)
+            first = config.size("first_k_dense_replace", 0, least=0)
+            return lambda n: n < first
         step, without = config.size("decoder_sparse_step", 1), config.get("mlp_only_layers") or []
         if not isinstance(without, list) or not all(isinstance(n, int) for n in without):
             config.fail(f"mlp_only_layers is {shown(without)}, but a list of layers is needed", "mlp_only_layers")
-        dense = count - count // step + sum(1 for n in {*without} if 0 <= n < count and (n + 1) % step == 0)
-        if 0 < dense < count:
-            self.notes.append("layers with experts are read behind those without, wherever they stand in between")
-        return dense
+        named = {*without}
+        return lambda n: n in named or (n + 1) % step != 0
 
-    def layer(self, routed: bool, length: str = "L", memory: str = "", causal: bool = False) -> str:
-        """The rows of one layer; with a ``memory`` of that length, attention to it stands behind that to the stream."""
+    def local_layers(self) -> bool | Callable[[int], bool]:
+        """Which layers have a window, by their place; or whether all have one or none. The window's size is ``L_w``."""
+        config, window = self.config, self.record.window
+        kinds = config.get("layer_types")
+        if window is None:
+            return False
+        size = config.get("sliding_window") if "sliding_window" in config.entries else window.size
+        if not config.flag("use_sliding_window", not window.switched) or not size:
+            return False
+        size = config.size("sliding_window", window.size)
+        if config.flag("use_bidirectional_attention", False):
+            self.notes.append(f"a window of {size} positions to both sides is a mask: all scores are counted")
+            return False
+        self.values["L_w"] = size
+        self.notes.append(
+            f"a window of {size} positions is a mask: with attention: full, the default, all scores are counted; "
+            "with windowed or causal_half those in it"
+        )
+        sees, number = window.sees, config.size(window.key, window.usual, least=0) if window.key else window.usual
+        if kinds is not None:
+            if not isinstance(kinds, list) or len(kinds) != self.values["N_layer"]:
+                config.fail(f"layer_types names {len(kinds) if isinstance(kinds, list) else shown(kinds)} layers of "
+                            f"{self.values['N_layer']}", "layer_types")  # fmt: skip
+            return lambda n: kinds[n] == "sliding_attention"
+        if sees is None:
+            return True
+        if window.key == "sliding_window_pattern" and not number:
+            config.fail("sliding_window_pattern is 0", window.key, "every so many layers one sees all positions")
+        return lambda n: sees(n, number)
+
+    def layer(
+        self, routed: bool, length: str = "L", memory: str = "", causal: bool = False, windowed: bool = False
+    ) -> str:
+        """The rows of one layer; with a ``memory`` of that length, attention to it stands behind that to the stream.
+
+        In a ``windowed`` one a query sees ``L_w`` positions.
+        """
         record, rows = self.record, Rows(length=length)
         rows.declared(f"x [{STREAM}]")
         parallel = self.choice(record.parallel)
         self.marks = 0
         source = self.entered(rows, "x", "n")
-        self.mix(rows, source, causal or record.stacks == "decoder")
+        self.mix(rows, source, causal or record.stacks == "decoder", windowed=windowed)
         mixed = self.left(rows, "o", "mixed")
         middle = "x" if parallel else self.added(rows, "x", (mixed,), "z")
         if memory:
@@ -349,7 +406,9 @@ class ModelWriter:
             "every expert takes an equal share of the tokens, n_top L/E of each sequence, and none is dropped"
         )
 
-    def mix(self, rows: Rows, source: str, causal: bool, target: str = "o", memory: str = "") -> None:
+    def mix(
+        self, rows: Rows, source: str, causal: bool, target: str = "o", memory: str = "", windowed: bool = False
+    ) -> None:
         """The attention of a layer, from ``source`` to ``target``; with a ``memory`` of that length, to it."""
         config, record, values = self.config, self.record, self.values
         bias = self.choice(record.qkv_bias)
@@ -362,13 +421,19 @@ class ModelWriter:
         if record.sinks:
             self.notes.append("the sink of each head is read as a bias of its scores")
         causal = (causal or config.flag("is_decoder", False)) and not config.flag("use_bidirectional_attention", False)
+        alibi = record.model_type == "falcon" and config.flag("alibi", False)
+        if alibi:
+            self.notes.append(
+                "the linear bias of the scores (alibi) is a row of constants for each head, added to them"
+            )
         made = Attention(
             qkv_bias=bias, out_bias=self.choice(record.out_bias),
-            rope=record.positions == "rotary" and not config.entries.get("alibi"),
-            head_norm=record.head_norm, causal=causal, dropout="attention" in self.drops, sinks=record.sinks,
+            rope=record.positions == "rotary" and not alibi, positions="b_i^{mask} [L]" if alibi else "",
+            head_norm=record.head_norm, causal=causal, window="L_w" if windowed else "",
+            dropout="attention" in self.drops, sinks=record.sinks,
         )  # fmt: skip
         if record.positions == "relative":
-            made = replace(made, scaled=False, positions="" if memory else "b_i")
+            made = replace(made, scaled=False, positions="" if memory else f"b_i [L, {memory or 'L'}]")
         if memory:
             made = replace(made, memory="e", keys=memory, mark="C")
         heads, width = values.get("n_H"), values["D"]
@@ -381,6 +446,10 @@ class ModelWriter:
             broad = "D" if queries == width else "D_q"
             narrow = broad if keys == queries else "D_{kv}"
             attention(rows, source, target, replace(made, grouped=keys != queries, width=broad, narrow=narrow))
+            if made.rope and record.rotated[1] != 1:
+                self.notes.append(
+                    "a part of each head is rotated, and how wide a head is is not known: all of it counts"
+                )
             return
         few = config.size(record.grouped or "num_key_value_heads", heads)
         if few != heads and not record.grouped:
@@ -394,6 +463,7 @@ class ModelWriter:
                 config.fail(f"{record.sizes['D']} is {width}, which {heads} heads do not divide", key)
             else:
                 values["H"] = width // heads
+        made = replace(made, rotated=self.rotated() if made.rope else "")
         if heads % few:
             config.fail(f"{few} key/value heads do not divide {heads} heads", record.grouped)
         grouped = few != heads
@@ -405,6 +475,25 @@ class ModelWriter:
         narrow = ("H" if one else "D_{kv}") if grouped else wide
         made = replace(made, grouped=grouped, width=wide, narrow=narrow, few="1" if one else "n_{kv}")
         attention(rows, source, target, made)
+
+    def rotated(self) -> str:
+        """The symbol of the features of a head that are rotated, where they are a part of them."""
+        config, (key, usual) = self.config, self.record.rotated
+        rope = config.entries.get("rope_parameters")
+        inside = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
+        head, part = self.values["H"], config.get(key) if key in config.entries else usual
+        part = inside if inside is not None else config.get("partial_rotary_factor") or part
+        if part is None:
+            return ""
+        if isinstance(part, bool) or not isinstance(part, (int, float)) or part <= 0:
+            config.fail(f"{key} is {shown(part)}", key, "the share of a head that is rotated, or of its features")
+        many = int(part) if key == "rotary_dim" and inside is None else int(head * part)
+        if many >= head:
+            return ""
+        if many < 2:
+            config.fail(f"{many} of the {head} features of a head would be rotated", key, "they turn in pairs")
+        self.values["H_R"] = many
+        return "H_R"
 
     def two_stacks(self) -> tuple[tuple[PartTable, ...], tuple[Edge, ...], Ties]:
         """An encoder and, unless the class leaves it out, a decoder whose layers all read its result.

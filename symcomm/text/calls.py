@@ -21,8 +21,8 @@ from symcomm.text.vocabulary import words
 # Words that are functions when parentheses follow, even where single letters would spell them.
 COMMON_FUNCTIONS = frozenset(
     words(
-        "sqrt min max ceil ceiling floor log exp tanh softmax relu gelu silu swish sigmoid layernorm rmsnorm dropout "
-        "concat merge partition split mask embed embedding conv repeat rope einsum"
+        "sqrt min max ceil ceiling floor log log2 ln exp tanh softmax relu gelu silu swish sigmoid layernorm rmsnorm "
+        "dropout concat merge partition split mask embed embedding conv repeat rope einsum"
     )
 )
 _SIZE_FUNCTIONS = {"sqrt", "min", "max", "ceil", "floor", "log"}

@@ -36,6 +36,7 @@ class NamedFactor(NamedTuple):
 
 
 Reading = tuple[NamedFactor, ...]
+_LOGARITHMS = frozenset({"ln", "log", "log2"})  # which are written without parentheses more than other functions
 
 
 def read_names(context: Context, part: Branch, stem: Stem, scripts: list[Script]) -> Reading:
@@ -47,6 +48,10 @@ def read_names(context: Context, part: Branch, stem: Stem, scripts: list[Script]
     if found:
         return found[0]
     if context.scope.sizes is None and context.scope.kind != "tensor":
+        word = stem.word.lower()
+        if word in _LOGARITHMS and context.scope.kind == "answer":
+            hint = f"write {context.source(part)}(x), with parentheses"
+            raise context.wrong(f"'{context.source(part)}' is the name of a function", part, hint)
         return (_undeclared_size(context, part, stem, scripts),)
     raise _unknown(context, part, stem, scripts)
 

@@ -226,6 +226,10 @@ def _rope(op: Spelled) -> str:
     _last(op)
     op.helpers.add("rope")
     u, *tables = op.operands
+    if "features" in op.attributes:
+        op.helpers.add("rope_part")
+        names = [arranged(t.text, t.letters, u.letters) for t in tables]
+        return f"rope_part({', '.join([u.text, *names])})"
     return f"rope({', '.join([u.text, *(arranged(t.text, t.letters, u.letters) for t in tables)])})"
 
 
@@ -324,6 +328,11 @@ HELPERS: Mapping[str, str] = {
     """Pairs of features (i and i + half) turned by an angle that grows with the position."""
     one, two = u.chunk(2, dim=-1)
     return u * cos + torch.cat([-two, one], dim=-1) * sin
+''',
+    "rope_part": '''def rope_part(u, cos, sin):
+    """The first features turned by an angle, as many as there are angles; the others as they are."""
+    turned, rest = u.split([cos.shape[-1], u.shape[-1] - cos.shape[-1]], dim=-1)
+    return torch.cat([rope(turned, cos, sin), rest], dim=-1)
 ''',
     "angles": '''def angles(positions, features):
     """The angles of rotary positions: pair i turns by 10000 ** (-2 i / features) from one position to the next."""

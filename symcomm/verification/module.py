@@ -281,10 +281,16 @@ class _Writer:
         ), "\n".join(text)  # fmt: skip
 
     def table(self, name: str) -> str:
-        sizes = [self.length(group) for group in self.graph.tensors[name].own_axes]
+        groups = self.graph.tensors[name].own_axes
+        sizes = [self.length(group) for group in groups]
+        if self.graph.sizes(name)[-1] != self.graph.axes[groups[-1][-1]].size:
+            sizes[-1] = self.number(self.graph.sizes(name)[-1])
         word = self.tables[name][0]
         if word == "mask":
-            return f"torch.full(({', '.join(sizes)}), float('-inf')).triu(1)"
+            hidden = f"torch.full(({', '.join(sizes)}), float('-inf'))"
+            windows = {op.attribute("positions") for op in self.graph.consumers[name]} - {None}
+            early = [f" + {hidden}.tril(-{called(self.number(window))})" for window in windows]
+            return f"{hidden}.triu(1){''.join(early)}"
         if len(sizes) == 1:
             sizes = ["1", *sizes]
         self.helpers.add("angles")

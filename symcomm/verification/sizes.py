@@ -39,6 +39,8 @@ def small_sizes(
         for i in op.indices[1][2:] for s in graph.axes[graph.index_axes(op)[i]].size.free_symbols
     }  # fmt: skip
     below, above = set(), set()
+    turned = {s.name for op in graph.ops if op.attribute("features") is not None for table in op.inputs[1:]
+              for s in graph.sizes(table)[-1].free_symbols if op.kind == "rope"}  # fmt: skip
     for axis in graph.axes.values():
         over, under = axis.size.as_numer_denom()
         if under.free_symbols:
@@ -53,6 +55,8 @@ def small_sizes(
             found[name] = layers
         elif name in batch:
             found[name] = unit * microbatches
+        elif name in turned:
+            found[name] = 2
         elif name in taps:
             found[name] = 3
         elif name in below:

@@ -367,3 +367,43 @@ def test_a_bus_bandwidth_above_its_link_is_told(time: str, told: bool) -> None:
     made = no_model().derive("collective_bandwidth", payload="12 GiB", ranks=8, time=time, bandwidth="300 GB/s")
     notes = [note for note in made.notes if "above the 300 GB/s of the link" in note]
     assert bool(notes) == told
+
+
+# -- crossings with Bruck's all-to-all, whose blocks are ones of binary digits ----------------------------
+
+
+def bruck_and_pairwise(n: int, k: int, alpha: Fraction) -> tuple[Fraction, Fraction]:
+    """Both times of an all-to-all of n bytes at 10 GB/s, counted here."""
+    block = -(-n // k**2)
+    ones = sum(i.bit_count() for i in range(k))
+    rounds = (k - 1).bit_length()
+    return tuple(r * alpha + Fraction(blocks * block, 10**10) for r, blocks in ((rounds, ones), (k - 1, k - 1)))
+
+
+def crossing(over: str, **given: object) -> Derivation:
+    return no_model().derive("collective_crossover", collective="all-to-all", algorithm="bruck", other="pairwise",
+                             over=over, bandwidth="10 GB/s", **given)  # fmt: skip
+
+
+@pytest.mark.parametrize("k", [5, 7, 12])
+def test_bruck_meets_pairwise_at_one_payload_exactly_and_at_one_latency(k: int) -> None:
+    d = crossing("payload", ranks=k, latency="1 us")
+    assert not any("not every" in note for note in d.notes)
+    last, first = (bruck_and_pairwise(int(d.at().value) - less, k, Fraction(1, 10**6)) for less in (1, 0))
+    assert last[0] < last[1]
+    assert first[0] >= first[1]
+    met = bruck_and_pairwise(10**6, k, crossing("latency", ranks=k, payload="1 MB").at().value)
+    assert met[0] == met[1]
+
+
+def test_every_number_of_ranks_is_tried_or_the_sentence_says_which_were_not() -> None:
+    d = crossing("ranks", payload="1 MB", latency="1 us")
+    less = [k for k in range(2, 4097) if (t := bruck_and_pairwise(10**6, k, Fraction(1, 10**6)))[0] < t[1]]
+    assert less == [*range(int(d.at().value), 4097)]
+    assert not any("not every" in note for note in d.notes)
+    from symcomm.optimum.crossover import crossover
+
+    one, two = (timed(collective="all-to-all", algorithm=a, payload="1 MB", latency="1 us", bandwidth="10 GB/s")
+                for a in ("bruck", "pairwise"))  # fmt: skip
+    wide = crossover(one, two, "k", between=(2, 10**6))
+    assert any("not every k was tried" in note for note in wide.notes)

@@ -221,3 +221,14 @@ def test_values_of_a_sequence_without_a_batch_are_not_taken_for_a_mixing_matrix(
 def test_the_reading_is_told() -> None:
     model = load(("h = W x + b", "x [D], W [F, D], b [F]", "h [F]"))
     assert model.graph.reading() == "data: x; weights: W, b"
+
+
+def test_a_name_does_not_speak_against_what_follows_from_what_is_said() -> None:
+    rows = """Computation\tInput\tOutput
+h = relu(a W)\ta [B, D], W [D, F]\th [B, F]
+y = h U + b X\tU [F, H], b [B, K], X [K, H]\ty [B, H]
+"""
+    model = sc.load(rows, inputs=["a", "b"])
+    assert model.graph.reading() == "data: a, b; weights: W, U, X"
+    kept = model.activation_memory().at(B=2, D=3, F=5, K=7).value
+    assert kept == 2 * 2 * (3 + 5 + 7)  # a, h and b, and no weight

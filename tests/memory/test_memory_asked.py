@@ -168,3 +168,31 @@ def test_a_slip_in_the_name_of_a_size_is_refused_where_a_model_is_given_numbers(
     with pytest.raises(ValuesError, match="did you mean 'N_layer'"):
         sc.load(config, values={"n_layers": 3})
     assert model.at(d=3, n_b=4, w="25 GB/s").values["d"] == 3  # names of rates and degrees that questions have
+
+
+EMBEDDED = """Computation\tInput\tOutput
+x = Embed(t, W)\tt \\in \\mathbb{Z}^{B \\times L}, W [V, D]\tx [B, L, D]
+y = gelu(x U)\tU [D, F]\ty [B, L, F]
+"""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "share"),
+    [("cut(V, 4)", 1), ("cut(L, 4)", 4), ("data(2)", 2), ("data(2) + cut(V, 4)", 2), ("data(2) + cut(L, 4)", 8)],
+)
+def test_a_rank_keeps_the_ids_of_its_own_tokens_whatever_it_has_of_the_vocabulary(strategy: str, share: int) -> None:
+    model = sc.load(EMBEDDED, axes={"B": "batch", "L": "sequence"})
+    n = {"B": 8, "L": 4, "V": 12, "D": 3, "F": 5}
+    kept = model.activation_memory(strategy, accounting="pytorch").at(**n).value
+    assert kept == Fraction(8 * 4 * (8 + 2 * 3 + 2 * 5), share)  # ids in int64, x and the operand of gelu in fp16
+
+
+def test_what_comes_from_outside_stands_first_in_the_list_of_what_is_kept() -> None:
+    rows = sc.load(EMBEDDED).activation_memory(accounting="pytorch").exhibits[0].rows
+    assert [row[0] for row in rows] == ["`t`", "`x`", "`y·3`"]
+    two = """Computation\tInput\tOutput
+c = relu(p W)\tp [B, D], W [D, F]\tc [B, F]
+y = c U + q X\tU [F, H], q [B, K], X [K, H]\ty [B, H]
+"""
+    rows = sc.load(two, inputs=["p", "q"]).activation_memory(accounting="not_needed").exhibits[0].rows
+    assert [row[0] for row in rows] == ["`p`", "`q`", "`c`"]

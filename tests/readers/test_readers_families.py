@@ -166,6 +166,8 @@ def test_cut_heads_sum_what_each_block_of_an_encoder_and_a_decoder_makes() -> No
 def test_stages_of_an_encoder_and_a_decoder_are_refused() -> None:
     with pytest.raises(SymcommError, match="encoder layer and decoder layer hand on different tensors"):
         sc.load(T5).communication("pipeline(2)")
+    with pytest.raises(SymcommError, match="encoder layer and decoder layer hand on different tensors"):
+        sc.load(T5).at(B=4, L_enc=8, L_dec=8).peak_memory("pipeline(2, microbatches=2)")
 
 
 # -- names -------------------------------------------------------------------------------------
@@ -233,13 +235,12 @@ def test_what_changes_nothing_is_read_over() -> None:
 @pytest.mark.parametrize(
     ("config", "note"),
     [
-        ({**LLAMA, "sliding_window": 8}, "a window of 8 positions is a mask: scores are counted of all positions"),
+        ({**LLAMA, "sliding_window": 8}, "sliding_window is 8: layers of this family have no window: not used"),
         ({**LLAMA, "quantization_config": {"bits": 4}}, "every tensor has the number format of the model"),
         ({**LLAMA, "num_nextn_predict_layers": 1}, "the layers that predict further tokens are left out"),
         ({**LLAMA, "model_type": "qwen2", "attention_bias": True}, "attention_bias is true: layers of this family"),
-        ({**LLAMA, "partial_rotary_factor": 0.5}, "rotary positions are counted for all of it"),
-        ({"model_type": "gptj", **SMALL["GPTJForCausalLM"]}, "a part of each head is rotated"),
-        ({"model_type": "falcon", **SMALL["FalconForCausalLM"], "alibi": True}, "alibi is true: the linear bias"),
+        ({**LLAMA, "alibi": True}, "alibi is true: layers of this family have no such bias: not used"),
+        ({"model_type": "falcon", **SMALL["FalconForCausalLM"], "alibi": True}, "the linear bias of the scores"),
         ({"model_type": "phi3", **SMALL["Phi3ForCausalLM"]}, "gate and up are one fused matrix, read as two"),
         ({**MOE, "decoder_sparse_step": 2}, "layers with experts are read behind those without"),
         ({"model_type": "gpt_oss", **SMALL["GptOssForCausalLM"]}, "a window of 128 positions"),

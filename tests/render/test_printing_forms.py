@@ -31,6 +31,7 @@ from symcomm.form import (
     product,
 )
 from symcomm.notation import GREEK, Notation
+from symcomm.printing.forms import inline
 from symcomm.units import BYTE, ONE, Quantity, Unit
 
 D, K, N = Sym("D"), Sym("k"), Sym("N_layer")
@@ -264,6 +265,111 @@ def test_broken_lines_are_narrow_and_complete(dialect: printing.DialectName, lim
 
 def test_a_short_form_is_not_broken() -> None:
     assert printing.broken("latex", Total((D, K)), 40) == ("D + k",)
+
+
+A = [Sym(f"a_{i}") for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("form", "em"),
+    [  # a digit is half an em and a group of digits a thin space wider, a letter 0.55 em, an index seven tenths of it
+        (num(2), 0.67),
+        (num(12345), 5 * 0.5 + 2 * 0.17),
+        (num(Fraction(7, 2)), 0.67 + 0.3),  # a fraction is as wide as its wider half, and its bar
+        (num(Fraction(1, 128)), 3 * 0.5 + 0.17 + 0.3),
+        (D, 0.6),
+        (A[0], 0.6 + 0.7 * 0.55),
+        (num(-2), 0.8 + 0.67),  # a sign is 0.8 em, one between two terms with its spaces 1.6
+        (Product((num(-1), D)), 0.8 + 0.6),
+        (Ratio(Product((num(-1), D)), K), 0.8 + 0.6 + 0.3),
+        (Total((D, K)), 2 * (0.6 + 1.6)),
+        (Product((num(2), D)), 0.67 + 0.6 + 2 * 0.17),
+        (Product((D, num(2))), 0.17 + 0.6 + 0.67 + 0.7),
+        (Root(D), 1.6),
+        (Ceiling(D), 1.5),
+        (Largest((D, K)), 2 * (0.6 + 0.5) + 2.4),
+        (Logarithm(D, 2), 0.6 + 2.5),
+        (Power(D, num(2)), 0.6 + 0.7 * 0.67),
+        (Power(D, Ratio(Product((num(-1), K)), D)), 0.6 + 0.7 * (0.8 + 0.6 + 0.6 + 0.5)),
+    ],
+)
+def test_widths_are_added_up_from_those_of_the_signs(form: Form, em: float) -> None:
+    assert printing.width(form) == pytest.approx(em)
+
+
+def lines(form: Form, limit: float) -> list[str]:
+    return [*printing.broken("text", form, limit)]
+
+
+def test_a_line_holds_as_many_terms_as_fit() -> None:
+    # Three characters are 1.65 em, and a sign before them 1.6.
+    three = 1.65 + 2 * (1.6 + 1.65)
+    assert lines(Total((*A[:5],)), three + 0.001) == ["a_0 + a_1 + a_2", "+ a_3 + a_4"]
+    assert lines(Total((*A[:5],)), three - 0.001) == ["a_0 + a_1", "+ a_2 + a_3", "+ a_4"]
+    minus = (Product((num(-1), A[0])), *A[1:5])  # a sign at the beginning is 0.8 em
+    assert lines(Total(minus), three + 0.801) == ["-a_0 + a_1 + a_2", "+ a_3 + a_4"]
+    assert lines(Total(minus), three + 0.799) == ["-a_0 + a_1", "+ a_2 + a_3", "+ a_4"]
+    factors = 4 * 1.65 + 3 * 0.7  # a dot is 0.7 em
+    assert lines(Product((*A[:5],)), factors + 0.001) == ["a_0·a_1·a_2·a_3", "· a_4"]
+    assert lines(Product((*A[:5],)), factors - 0.001) == ["a_0·a_1·a_2", "· a_3·a_4"]
+
+
+def test_a_long_form_is_broken_at_the_outermost_place() -> None:
+    left, right = Product((K, Total((*A[:3],)))), Product((D, Total((*A[4:8],))))
+    deep = Total((left, A[3], right))
+    assert lines(deep, 24) == ["k·(a_0 + a_1 + a_2) + a_3", "+ D·(a_4 + a_5 + a_6 + a_7)"]
+    assert lines(deep, 14) == ["k·(a_0 + a_1 + a_2)", "+ a_3 + D", "· (a_4 + a_5 + a_6 + a_7)"]
+    inside = Product((K, Total((A[0], Product((D, Total((*A[1:7],)))), A[7]))))
+    assert lines(inside, 16) == ["k·(a_0 + D·(a_1 + a_2 + a_3", "+ a_4 + a_5 + a_6) + a_7)"]
+    assert lines(inside, 12) == ["k·(a_0 + D", "· (a_1 + a_2 + a_3", "+ a_4 + a_5 + a_6)", "+ a_7)"]
+    assert lines(Total((A[0], Product((K, A[1])), A[2])), 6.2) == ["a_0 + k·a_1", "+ a_2"]
+
+
+def test_a_fraction_is_broken_where_its_bottom_is_short_and_its_top_long() -> None:
+    top = Total((*A[:5],))
+    assert lines(Ratio(top, K), 12) == ["(1/k)·(a_0 + a_1 + a_2", "+ a_3 + a_4)"]
+    assert lines(Ratio(Total((*A[:2],)), K), 4) == ["(1/k)", "· (a_0 + a_1)"]  # a short sum stays in one line
+    whole = ["(a_0 + a_1 + a_2 + a_3 + a_4)/(a_5 + a_6 + a_7)"]
+    assert lines(Ratio(top, Total((*A[5:8],))), 12) == whole  # the bottom takes more than half of the line
+    assert lines(Ratio(Product((*A[:2],)), K), 4) == ["(1/k)", "· a_0", "· a_1"]
+    assert lines(Ratio(A[0], Total((*A[1:4],))), 4) == ["a_0/(a_1 + a_2 + a_3)"]  # one piece stands above
+
+
+@pytest.mark.parametrize(
+    ("form", "tex"),
+    [
+        (Product((num(2), Ratio(D, K))), r"2\,D/k"),
+        (Product((num(2), Ratio(Product((num(3), D)), K))), r"2 \cdot 3\,D/k"),
+        (Product((num(2), Ratio(num(3), K))), r"2 \cdot 3/k"),
+        (Product((num(2), Ratio(Total((num(3), D)), K))), r"2\,(3 + D)/k"),
+        (Product((Ratio(D, K), D)), r"(D/k)\,D"),
+        (Product((Ratio(D, K), num(3))), r"(D/k) \cdot 3"),
+        (Ratio(D, Ratio(K, D)), "D/(k/D)"),
+        (Ratio(Ratio(D, K), D), "(D/k)/D"),
+        (Ratio(Product((num(-1), D)), K), "-D/k"),
+        (Ratio(D, Product((K, D))), r"D/(k\,D)"),
+        (Ratio(D, Power(K, num(2))), "D/k^{2}"),
+        (Power(Ratio(D, K), num(2)), "(D/k)^{2}"),
+    ],
+)
+def test_fractions_on_the_line_keep_what_they_divide(form: Form, tex: str) -> None:
+    assert inline("latex", form) == tex
+
+
+def test_functions_are_set_upright_and_what_a_sum_is_over_below_it() -> None:
+    x = (Sym("x"),)
+    assert printing.tex(forms.Called("sin", x)) == r"\sin(x)"
+    assert printing.tex(forms.Called("relu", x)) == r"\operatorname{relu}(x)"
+    assert printing.tex(forms.Called("sum_i", x)) == r"\text{sum}_{i}(x)"
+    assert printing.plain(forms.Called("sum_i", x)) == "sum_i(x)"
+
+
+def test_a_base_of_several_letters_is_kept_together() -> None:
+    notation = Notation({"d": r"\Delta x_{i}", "e": r"{AB}_{c}"})
+    assert printing.tex(Power(Sym("d"), num(2)), None, notation) == r"(\Delta x_{i})^{2}"
+    assert printing.tex(Power(Sym("e"), num(2)), None, notation) == "({AB}_{c})^{2}"
+    assert printing.typst(Sym("e"), None, notation) == "(A B)_(c)"
+    assert printing.tex(Power(Sym("dx_i"), num(2))) == r"\text{dx}_{i}^{2}"
 
 
 # -- what is printed is what is meant -------------------------------------------------------------

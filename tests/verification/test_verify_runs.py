@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from examples import HOMEWORK, LAYERS, layer, model, whole
+from symcomm import load
 from symcomm.cli import main
 from symcomm.verification import expected
 from symcomm.verification.grid import TWO, grid
@@ -58,6 +60,13 @@ def test_the_storages_alive_at_the_peak_of_the_backward_pass_are_those_of_the_ti
         assert cell.found.holds, (cell.model, cell.strategy, [r for r in cell.found.rows if r.difference])
         assert peaks(cell.found), cell.model
     assert not peaks(verify(layer("swiglu")))  # its norm is written out in several ops
+
+
+def test_a_window_and_a_rotation_of_a_part_are_masks_and_products_that_pytorch_counts_whole():
+    rows = "Computation\tInput\tOutput\nR = rope_{h}(xW)\tx [B, L, D], W [D, D]\tR [B, L, D]\n"
+    rows += "P = causalsoftmax_{w}(R R^T)\tR\tP [B, L, L]\ny = P x\tP, x\ty [B, L, D]\n"
+    found = verify(load(rows), values={"w": Fraction(2), "h": Fraction(2), "L": Fraction(6), "D": Fraction(4)})
+    assert found.holds, [row for row in found.rows if row.difference]
 
 
 def test_every_strategy_on_two_processes_is_as_derived_for_the_homework():

@@ -72,7 +72,8 @@ def _messages(program: Program) -> list[Turn]:
         if same is not None and amounts != same:
             raise StrategyError(
                 f"{' and '.join(r.name for r in pipeline.stacked(graph))} hand on different tensors, so that the "
-                "boundaries between stages differ", hint="cut one kind of layer into stages: part(...)",
+                "boundaries between stages differ",
+                hint="data, tensor and sharded parallelism cut both; a pipeline cuts one kind of layer: part(...)",
             )  # fmt: skip
         same, turns = amounts, [Turn(one, region, one.phase) for one in sent]
     return turns

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Unpack
 
+from symcomm.accounting import Accounting
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.collectives.cost import ONE as NUMBER_ONE
 from symcomm.collectives.cost import times
@@ -15,8 +16,10 @@ from symcomm.form import Form, Product, Ratio, Sym, evaluate, names
 from symcomm.quantities.communication import collective_parts as parts
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Amount, CollectiveName, Measured, NoModel
-from symcomm.quantities.witnesses import number, over, ring
+from symcomm.quantities.witnesses import number, over, ran
 from symcomm.units import ONE, Quantity
+
+_RINGS = ("all-reduce", "all-gather", "reduce-scatter")  # which a ring does with the least bytes
 
 
 def derive(
@@ -62,8 +65,8 @@ def derive(
 
         def busy(numbers: Numbers) -> Fraction:
             """What goes over the link of a rank of a ring: all-reduce both ways, and half of it else."""
-            made = ring(collective, int(number(k, numbers)))
-            moved = made[0] if made else number(factor, numbers)
+            made = ran(collective, Accounting(), number(k, numbers), numbers) if collective in _RINGS else None
+            moved = made.sent if made else number(factor, numbers)
             return moved * number(n, numbers) / number(t, numbers)
 
         text = "Each rank must move this share of the payload at least; the bus bandwidth counts that."

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from math import prod
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.collectives.algorithms import BETWEEN, Algorithm, algorithm
 from symcomm.collectives.bounds import BOUNDS, LowerBound
 from symcomm.collectives.cost import TWO, ZERO, Case, Exchange, Phase, plus, times
+from symcomm.collectives.messages import run
 from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step, Witness, exact
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import AccountingError, DerivationError, ValuesError, nearest
 from symcomm.form import Ceiling, Form, Num, Product, Ratio, Sym, evaluate, product
 from symcomm.notation import Notation
-from symcomm.quantities.witnesses import number, ring
+from symcomm.quantities.witnesses import number
 from symcomm.setting import Setting
 from symcomm.units import BYTE, ONE, Quantity, Unit
 
@@ -224,7 +226,7 @@ class CallWriter:
         return record.run(call.kind, replace(self.plain, split=self.split, let=self.let))
 
     def counted(self, numbers: Numbers) -> Exchange:
-        """The exchange among so many ranks, in chunks of so many bytes; a ring is run round by round."""
+        """The exchange among so many ranks, in chunks of so many bytes, held against a run message by message."""
         plain, wide = self.plain, self.call.element.number if self.call.element else Fraction(1)
 
         def put(form: Form) -> Num:
@@ -238,14 +240,19 @@ class CallWriter:
         nodes = tuple(map(put, plain.nodes))
         case = replace(plain, n=put(plain.n), k=put(plain.k), chunks=put(plain.chunks), nodes=nodes, split=split)
         made = self.record.run(self.call.kind, case)
-        ranks = evaluate(case.k, {})
-        alone = self.record.name == "ring" and plain.directions == 1 and ranks.denominator == 1
-        round_by_round = ring(self.call.kind, int(ranks)) if alone else None
-        if round_by_round is not None:
-            sent, _, rounds = round_by_round
-            through = sent * ranks * evaluate(split(case.n, case.k), {})
-            if through != evaluate(made.path, {}) or rounds != evaluate(made.rounds, {}):
-                raise DerivationError(f"a ring of {ranks} ranks sends {through} B in {rounds} rounds")
+        sizes = [evaluate(node, {}) for node in nodes] if self.record.inner else []
+        sizes += [evaluate(case.k, {}) / prod(sizes)] if sizes else []
+        ranks, chunks, *sizes = (evaluate(case.k, {}), evaluate(case.chunks, {}), *sizes)
+        if any(size.denominator != 1 for size in (ranks, chunks, *sizes)):
+            return made
+        ran = run(self.record.name, self.call.kind, int(ranks), evaluate(case.n, {}),
+                  None if self.accounting.chunks == "divisible" else wide, int(chunks) if self.record.chunked else 1,
+                  tuple(map(int, sizes)), plain.directions == 2, self.at_once)  # fmt: skip
+        for name in ("rounds", "path", "reduced", "sent", "received", "moved", "total") if ran is not None else ():
+            found, written = Fraction(getattr(ran, name)), evaluate(getattr(made, name), {})
+            if found != written:
+                raise DerivationError(f"{self.call.kind} among {ranks} ranks by {self.record.name}: the messages have "
+                                      f"{name} {found}, not {written}")  # fmt: skip
         return made
 
     def clocked(self, groups: Mapping[bool, Sequence[Phase]], numbers: Numbers) -> Fraction:

@@ -191,8 +191,11 @@ def _touched(
         found.append("pipeline")
     if any(rule.axis == "paired" for _, rule in strategy.rules):
         found.append("input_gradient")
+    gathered = any(c.kind == "all-gather" and not c.what.startswith(("weight", "updated")) for c in chosen)
+    if setting.graph.windowed and gathered:
+        found.append("attention")  # which says that keys and values are gathered whole
     accounting = setting.accounting
-    for name in ("input_gradient", "recomputation"):
+    for name in ("input_gradient", "recomputation", "attention"):
         if getattr(accounting, name) != getattr(Accounting, name):
             others = (replace(setting, accounting=replace(accounting, **{name: row.name}))
                       for row in CONVENTIONS if row.field == name)  # fmt: skip

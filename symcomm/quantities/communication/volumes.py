@@ -19,7 +19,7 @@ from symcomm.form import Form, Ratio, Sym, Total, num, product
 from symcomm.parallel.strategy import Strategy
 from symcomm.program import pipeline
 from symcomm.quantities.communication.call import SHORT, Call, joint
-from symcomm.quantities.witnesses import number, over, passes, ring, size, together
+from symcomm.quantities.witnesses import number, over, passes, ran, size, together
 from symcomm.setting import Work
 from symcomm.units import BYTE, ONE
 
@@ -109,13 +109,13 @@ def _exchanged(kind: str, accounting: Accounting, k: Form, groups: Form, numbers
     ranks, side_by_side, how = number(k, numbers), number(groups, numbers), accounting.communication
     if how == "contributed":  # each rank puts in a whole tensor, or its part of it
         return side_by_side * (ranks if kind in ("all-reduce", "reduce-scatter") else 1)
-    made = ring(kind, int(ranks)) if accounting.algorithm == "ring" and ranks.denominator == 1 else None
+    made = ran(kind, accounting, ranks, numbers)
     if made is None:
         return number(
             share(kind, how, accounting.algorithm, forms.rational(ranks), forms.rational(side_by_side)), numbers
         )
-    sent, moved, _ = made
-    return {"sent_per_rank": sent, "sent_and_received_per_rank": moved, "all_links": ranks * sent * side_by_side}[how]
+    return {"sent_per_rank": made.sent, "sent_and_received_per_rank": made.moved,
+            "all_links": made.total * side_by_side}[how]  # fmt: skip
 
 
 def repeated(call: Call) -> bool:

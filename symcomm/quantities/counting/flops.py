@@ -17,7 +17,7 @@ from symcomm.graph.graph import Graph, Op, Region
 from symcomm.graph.ops import MAP, operations
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Frozen, OpName
-from symcomm.quantities.witnesses import loops, number, often, passes
+from symcomm.quantities.witnesses import loops, number, often, passes, size
 from symcomm.setting import Setting, Work, mark, slug, times
 from symcomm.units import FLOP
 
@@ -56,19 +56,31 @@ def _loops(op: Op) -> tuple[list[int], list[int]]:
 
 
 def _index_sizes(graph: Graph, op: Op) -> dict[int, Expr]:
-    return {i: graph.axes[a].size for i, a in graph.index_axes(op).items()}
+    return graph.loops(op)
 
 
-def _masked(graph: Graph, op: Op) -> tuple[int, int] | None:
-    """The indices of the query and key positions of an op, where it works on attention scores."""
+def _masked(graph: Graph, op: Op) -> tuple[int, int, Expr | None] | None:
+    """The indices of the query and key positions of an op that works on masked scores, and the window of a query.
+
+    Where no row writes a mask, all scores are taken for masked: tables seldom write one.
+    """
     for name, indices in ((op.output, op.output_indices), *zip(op.inputs, op.indices, strict=True)):
-        axes = graph.tensors[name].axes
-        for queries, keys in graph.attention_pairs:
-            at = [n for n, axis in enumerate(axes) if axis == queries]
-            other = [n for n, axis in enumerate(axes) if axis == keys and n not in at[:1]]
-            if at and other:
-                return indices[at[0]], indices[other[-1]]
+        if graph.masked and name not in graph.masked:
+            continue
+        *pair, window = graph.masked[name] if graph.masked else (*(graph.pair(name) or ()), None)
+        if pair:
+            return indices[pair[0]], indices[pair[1]], window
     return None
+
+
+def _seen(length: Expr, window: Expr | None) -> Form:
+    """The pairs of a query and a position that it sees: 1 of the first query, 2 of the second, up to the window."""
+    if window is None:
+        size = forms.from_expr(length)
+        return Ratio(product(size, Total((size, num(1)))), num(2))
+    most = forms.Smallest((forms.from_expr(length), forms.from_expr(window)))
+    missing = Ratio(product(most, Total((most, num(-1)))), num(2))
+    return Total((product(most, forms.from_expr(length)), negative(missing)))
 
 
 def matrix_flops(setting: Setting, graph: Graph, op: Op) -> Form:
@@ -77,16 +89,15 @@ def matrix_flops(setting: Setting, graph: Graph, op: Op) -> Form:
     kept, summed = _loops(op)
     pair = _masked(graph, op) if setting.accounting.attention == "causal_half" else None
     halved: tuple[Form, ...] = ()
-    if pair and set(pair) <= {*kept, *summed}:
-        length = forms.from_expr(sizes[pair[0]])
-        halved = (Ratio(product(length, Total((length, num(1)))), num(2)),)
-        kept, summed = [i for i in kept if i not in pair], [i for i in summed if i not in pair]
+    if pair and {*pair[:2]} <= {*kept, *summed}:
+        halved = (_seen(sizes[pair[0]], pair[2]),)
+        kept, summed = [i for i in kept if i not in pair[:2]], [i for i in summed if i not in pair[:2]]
     loops = [sizes[i] for i in (*kept, *summed)]
     if setting.accounting.flops == "fma2":
         return forms.product(num(2), setting.sizes(loops), *halved)
     if setting.accounting.flops == "mac":
         return forms.product(setting.sizes(loops), *halved)
-    if halved:
+    if halved or (graph.windowed and (found := _masked(graph, op)) and found[2]):
         raise AccountingError("exact additions of a masked attention depend on the row", hint="use fma2 or mac")
     inner = setting.sizes([sizes[i] for i in summed])
     outer = setting.sizes([sizes[i] for i in kept])
@@ -97,16 +108,25 @@ def _other_flops(setting: Setting, graph: Graph, op: Op) -> Form | None:
     """The operations of an op that is no matrix product, or None where it only moves or chooses."""
     if op.attribute("view") or op.attribute("lookup") or op.kind in ("onehot", "route", "update"):
         return None
-    sizes = _index_sizes(graph, op)
-    every = [sizes[i] for i in dict.fromkeys(i for ix in (op.output_indices, *op.indices) for i in ix)]
+    sizes, pair = _index_sizes(graph, op), _masked(graph, op)
+    half = pair if pair is not None and setting.accounting.attention == "causal_half" else None
+
+    def often(indices: Iterable[int]) -> Form:
+        """How often the body of some loops runs."""
+        indices = [*dict.fromkeys(indices)]
+        if half is None or not {*half[:2]} <= {*indices}:
+            return setting.sizes([sizes[i] for i in indices])
+        outer = setting.sizes([sizes[i] for i in indices if i not in half[:2]])
+        return product(outer, _seen(sizes[half[0]], half[2]))
+
+    every = often(i for ix in (op.output_indices, *op.indices) for i in ix)
     if op.kind == "add":
         per_element = len(op.inputs) - 1
     elif op.kind == "contraction":
         factors = len(op.inputs) - 1 + (op.attribute("scale", 1) not in (1, -1))
         summed = [i for i in op.summed if sizes[i] != 1]  # what has one term is no sum
         if summed and setting.accounting.flops == "exact_adds":
-            first = setting.sizes([sizes[i] for i in op.output_indices])
-            return Total((product(num(factors + 1), setting.sizes(every)), negative(first)))
+            return Total((product(num(factors + 1), every), negative(often(op.output_indices))))
         per_element = factors + bool(summed)
     else:
         name = op.kind.removesuffix("_gradient")
@@ -116,9 +136,9 @@ def _other_flops(setting: Setting, graph: Graph, op: Op) -> Form | None:
         if per_row:
             along = op.attribute("along", ())
             assert isinstance(along, tuple)
-            rows = [sizes[i] for i in op.indices[0] if i not in along]
-            return Total((product(num(per_element), setting.sizes(every)), product(num(per_row), setting.sizes(rows))))
-    return product(num(per_element), setting.sizes(every)) if per_element else None
+            rows = often(i for i in op.indices[0] if i not in along)
+            return Total((product(num(per_element), every), product(num(per_row), rows)))
+    return product(num(per_element), every) if per_element else None
 
 
 def touched(setting: Setting, graph: Graph, ops: Iterable[Op]) -> tuple[str, ...]:
@@ -129,9 +149,14 @@ def touched(setting: Setting, graph: Graph, ops: Iterable[Op]) -> tuple[str, ...
     found = ["flops"] if sums else []
     if any(not is_matrix_product(op) and _other_flops(setting, graph, op) is not None for op in ops):
         found.append("operations")
-    if any(is_matrix_product(op) and _masked(graph, op) for op in ops):
+    if any((every or is_matrix_product(op)) and _masked(graph, op) for op in ops) and _used(setting, graph):
         found.append("attention")
     return tuple(found)
+
+
+def _used(setting: Setting, graph: Graph) -> bool:
+    """Whether what is asked for of attention can change a number: without windows there is nothing to leave out."""
+    return bool(graph.windows) or setting.accounting.attention != "windowed"
 
 
 def counted(setting: Setting, graph: Graph, ops: Iterable[Op]) -> list[tuple[Op, Form]]:
@@ -176,16 +201,27 @@ def looped(accounting: Accounting, graph: Graph, ops: Iterable[tuple[Region, Op]
             form = _other_flops(Setting(graph, accounting), graph, op)
             found += often(region, numbers) * (number(form, numbers) if form is not None else 0)
             continue
-        masked = _masked(graph, op) if accounting.attention == "causal_half" else None
-        pair = masked if masked and {*masked} <= {*kept, *summed} else ()
-        rows = passes(lengths[i] for i in kept if i not in pair)
-        inner = passes(lengths[i] for i in summed if i not in pair)
-        if pair:  # the first query sees one key, the last one all of them
-            length = lengths[pair[0]]
-            inner *= sum(range(1, int(length) + 1)) if length.denominator == 1 else length * (length + 1) / 2
+        masked = _masked(graph, op) if accounting.attention != "full" else None
+        pair = masked if masked and {*masked[:2]} <= {*kept, *summed} else ()
+        if pair and accounting.attention == "windowed" and not pair[2]:
+            pair = ()
+        rows = passes(lengths[i] for i in kept if i not in pair[:2])
+        inner = passes(lengths[i] for i in summed if i not in pair[:2])
+        if pair:
+            inner *= _pairs(lengths[pair[0]], size(pair[2], numbers) if pair[2] else None, accounting.attention)
         adds = {"fma2": inner, "mac": Fraction(0), "exact_adds": inner - 1}[accounting.flops]
         found += often(region, numbers) * rows * (inner + adds)
     return found
+
+
+def _pairs(length: Fraction, window: Fraction | None, attention: str) -> Fraction:
+    """The pairs of positions, query by query: the first one sees one key where it is masked, the last one most."""
+    far = min(window or length, length)
+    if length.denominator != 1 or far.denominator != 1:
+        return length * far if attention == "windowed" else far * length - far * (far - 1) / 2
+    if attention == "windowed":
+        return Fraction(sum(int(far) for _ in range(int(length))))
+    return Fraction(sum(min(query, int(far)) for query in range(1, int(length) + 1)))
 
 
 def _reason(setting: Setting, graph: Graph, pieces: list[tuple[Op, Form]]) -> str:
@@ -209,9 +245,15 @@ _COUNTED = {
 
 def each_entry(graph: Graph, ops: list[Op], counted: str) -> str:
     """Why a product of matrices takes as many operations as it does: what is summed for each entry of the result."""
-    lengths = {tuple(graph.axes[graph.index_axes(o)[i]].label for i in o.summed) for o in ops}
+    lengths = {tuple(_called(graph, o, i) for i in o.summed) for o in ops}
     many = "·".join(f"`{label}`" for label in next(iter(lengths))) if len(lengths) == 1 else ""
     return f"each entry is a sum of {f'{many} ' if many else ''}products{_COUNTED[counted]}"
+
+
+def _called(graph: Graph, op: Op, index: int) -> str:
+    """The size of a loop, as the author writes it; of a part of an axis its worth."""
+    axis, size = graph.axes[graph.index_axes(op)[index]], graph.loops(op)[index]
+    return axis.label if size == axis.size else str(size).lower()
 
 
 def shown(graph: Graph, op: Op) -> str:

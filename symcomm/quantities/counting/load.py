@@ -192,7 +192,7 @@ def _moved(setting: Setting, made: Plan, strategy: Strategy, op: Op) -> tuple[Mo
     found: list[Moved] = []
     for name, (use, times) in uses(setting, graph, op).items():
         tensor, layout = graph.tensors[name], layouts[name]
-        size = setting.sizes([graph.axes[a].size for a in tensor.axes])
+        size = setting.sizes(graph.sizes(name))
         share = divided(size, strategy, tuple(m for m, position in layout if position != PARTIAL))
         dtype = tensor.dtype or (graph.tensors[tensor.of].dtype if tensor.of else None) or setting.dtype
         found.append(Moved(name, use, times, share, dtype))

@@ -29,7 +29,7 @@ def derive(
     graph, work = setting.graph, Work(setting)
     found = graph.find(tensor)
     family = ", for all members of the family" if found.shape and len(found.axes) > len(found.shape) else ""
-    sizes = setting.sizes([graph.axes[a].size for a in found.axes])
+    sizes = setting.sizes(graph.sizes(found.name))
     n = work.define("n", sizes, ELEMENT, "count the elements", f"The product of its sizes{family}.",
                     witness=lambda numbers: elements(graph, found, numbers))  # fmt: skip
     size = element_bytes(found.dtype or setting.dtype)

@@ -27,7 +27,7 @@ def op_bytes(setting: Setting, graph: Graph, op: Op) -> Form:
     if not names:
         return Num(Fraction(0), BYTE)
     formats = [graph.tensors[n].dtype or setting.dtype for n in names]
-    sizes = [setting.sizes([graph.axes[a].size for a in graph.tensors[n].axes]) for n in names]
+    sizes = [setting.sizes(graph.sizes(n)) for n in names]
     if len(set(formats)) == 1:
         return product(element_bytes(formats[0]), Total(tuple(sizes)))
     return Total(tuple(product(element_bytes(f), s) for f, s in zip(formats, sizes, strict=True)))
@@ -121,4 +121,6 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     ops = setting.rows(op).ops
     every = op is None or bool(counted(setting, setting.graph, ops))  # a row that is asked for is counted either way
     fields = [f for f in touched(setting, setting.graph, ops) if f == "operations" and every] + ["traffic"]
+    if setting.graph.windows and setting.accounting.attention != "causal_half":
+        fields.append("attention")
     return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps, fields)

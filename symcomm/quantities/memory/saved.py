@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 
-
 # What a function keeps besides operands, by the words of ``MapKind.eager``.
 PARTS = {"row": "statistics of its rows", "copy": "intermediate values of {kind}", "one": "a number"}
 
@@ -139,8 +138,8 @@ class Keeper:
         """
         graph = self.plan.graph
         kept = [i for i in softmax.output_indices if i not in whole_indices(softmax)]
-        axes = graph.index_axes(softmax)
-        elements = sp.Mul(*(graph.axes[axes[i]].size for i in kept))
+        sizes = graph.loops(softmax)
+        elements = sp.Mul(*(sizes[i] for i in kept))
         for mesh, index in self.plan.cuts[softmax.output].items():
             elements = elements / self.degree(mesh) if index in kept else elements
         dtype = self.setting.dtype if self.setting.dtype == "fp64" else "fp32"
@@ -249,14 +248,14 @@ class Keeper:
     def eager_parts(self, forward: Op, reader: str) -> None:
         """Adds what a function keeps in eager PyTorch that is no tensor of the graph."""
         graph = self.plan.graph
-        along, axes = whole_indices(forward), graph.index_axes(forward)
+        along, sizes = whole_indices(forward), graph.loops(forward)
         for n, part in enumerate(self.parts_of(forward) or ()):
             word, _, dtype = part.partition(":")
             if (word not in PARTS and not dtype) or forward.output in self.rerun:
                 continue
             kept = [i for i in dict.fromkeys(forward.indices[0]) if word != "row" or i not in along]
             kept = kept if word != "one" else []
-            elements = sp.Mul(*(graph.axes[axes[i]].size for i in kept))
+            elements = sp.Mul(*(sizes[i] for i in kept))
             for mesh, index in self.plan.cuts[forward.output].items():
                 elements = elements / self.degree(mesh) if index in kept else elements
             what = PARTS.get(word, f"the operand in {dtype}").format(kind=forward.kind)
@@ -356,9 +355,7 @@ class Keeper:
         return forms.value(self.plan.strategy.sizes[mesh])
 
 
-def saved_tensors(
-    setting: Setting, strategy: Strategy | None = None, recomputation: str = "none"
-) -> tuple[Saved, ...]:
+def saved_tensors(setting: Setting, strategy: Strategy | None = None, recomputation: str = "none") -> tuple[Saved, ...]:
     """What one rank keeps of one layer between its forward and its backward pass."""
     [(_, kept)] = saved_regions(setting, strategy, recomputation)
     return kept
@@ -402,6 +399,8 @@ def conventions(
     kept = accounting.saved == "pytorch" and any(op.kind == "softmax" for graph in graphs for op in graph.ops)
     if kept or (accounting.softmax == "fused" and any(graph.attention_pairs for graph in graphs)):
         found.append("softmax")
+    if accounting.attention != "causal_half" and any(graph.windows for graph in graphs):
+        found.append("attention")
     if strategy is not None and any(rule.axis == "sequence" for _, rule in strategy.rules):
         found.append("gathered_activations")
     return found

@@ -12,6 +12,7 @@ from symcomm.form import Form, Ratio, Sym, evaluate, names, num
 from symcomm.parallel.strategy import PipelineCut
 from symcomm.program import pipeline
 from symcomm.program.alive import Amounts, Fold, Instruction
+from symcomm.program.program import program
 from symcomm.program.rewrites.accumulation import unreduced
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
@@ -97,6 +98,7 @@ def snapshots(setting: Setting, run: StepOptions, cut: PipelineCut, at: StageMem
             f"{stages} stages and {count} microbatches are too many to be followed one by one",
             hint=f"at most {_PIECES:,} pieces of work",
         )
+    program(graph, run.strategy, setting.accounting, setting.frozen)  # refuses boundaries between stages that differ
     held = pipeline.held(graph, cut, at.stage, values, record)
     order = record.rank(at.stage, stages, count, at.chunks)
     if any(action.kind == "W" for item in order for action in item) and (run.recomputation != "none" or run.every):

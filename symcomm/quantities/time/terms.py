@@ -19,7 +19,7 @@ from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
 from symcomm.quantities.time.links import levels, slowest, spot, two_links
 from symcomm.quantities.time.machine import Machine, MachineLink
 from symcomm.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
-from symcomm.quantities.witnesses import number, often, passes, ring, size, together
+from symcomm.quantities.witnesses import number, often, passes, ran, size, together
 from symcomm.setting import Setting, Work, slug, times
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
@@ -340,7 +340,7 @@ class TimeWriter:
         return moved / number(self.machine.sustained(self.machine.memory), numbers)
 
     def _sends(self, calls: Sequence[Call], regions: Sequence[Region], link: MachineLink, numbers: Numbers) -> Fraction:
-        """Every call over a link after the one before it; a ring is run round by round."""
+        """Every call over a link after the one before it, run message by message."""
         found, how = Fraction(0), self.setting.accounting
         for c in calls:
             k = c.ranks(self.strategy)
@@ -348,11 +348,12 @@ class TimeWriter:
                 if mine != link:
                     continue
                 ranks = number(k, numbers)
-                alone = (how.algorithm, how.rings, ranks.denominator) == ("ring", "one_way", 1)
-                run = ring(c.kind, int(ranks)) if alone else None
+                alone = len(self.over(c, k)) == 1
+                made = ran(c.kind, how, ranks, numbers, how.rings == "both_ways") if alone else None
                 part, rounds = (number(f, numbers) for f in (cost.through(how.link), cost.rounds))
-                if run is not None:
-                    part, rounds = run[1] if how.link == "bidirectional" else run[0], Fraction(run[2])
+                if made is not None:
+                    both = 2 * made.path if cost.own_links else made.moved
+                    part, rounds = both if how.link == "bidirectional" else made.path, Fraction(made.rounds)
                 found += self._carried(regions, c, part, numbers) / number(link.bandwidth, numbers)
                 if link.latency is not None:
                     stands = self._stands(regions, c.region.name, numbers)
