@@ -301,3 +301,12 @@ def test_nothing_is_written_by_a_check(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run("tf32_peak", "__import__('os')")
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("name", ["F", "D", "V", "FLOPs", "Bytes"])
+def test_what_stands_alone_before_an_answer_is_its_name_also_where_a_size_has_that_name(name):
+    table = "Computation\tInput\tOutput\nA=xW\tx [B,L,D], W [D,F]\tA [B,L,F]\n"
+    found = sc.check(f"{name} = 2BLDF", sc.load(table).flops())
+    assert found.verdict == "right"
+    assert found.hint == (f"{name} before = is read as the name of the answer" if name in ("F", "D") else "")
+    assert sc.check(f"{name} = 3BLDF", sc.load(table).flops()).verdict != "right"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from symcomm import form as forms
@@ -130,14 +130,19 @@ class AnswerReader:
             raise UnreadError("the answer is empty" if not text else "")
         tokens = self._tokens(text)
         sides = self._sides(tokens)
+        told: tuple[str, ...] = ()
         if len(sides) > 1 and self._is_left(sides[0]):
+            sides = sides[1:]
+        elif len(sides) > 1 and len(sides[0]) == 1 and self._names(sides[0][0].text):
+            told = (f"{sides[0][0].text} before = is read as the name of the answer",)
             sides = sides[1:]
         if not sides or not all(sides):
             last = "nothing stands after the equals sign" if sides and not sides[-1] else "nothing stands between two ="
             raise UnreadError("the answer is missing" if len(sides) <= 1 else last)
         if len(sides) == 1 and len(sides[0]) == 1 and sides[0][0].text == self.left and self._is_left(sides[0]):
             raise UnreadError(f"the answer is missing after {sides[0][0].text}")
-        return tuple(_Parser(self, side).part() for side in sides)
+        first, *others = (_Parser(self, side).part() for side in sides)
+        return replace(first, supposed=(*told, *first.supposed)), *others
 
     def _names(self, word: str) -> bool:
         return word in self.spellings
@@ -146,13 +151,7 @@ class AnswerReader:
         if len(side) != 1 or side[0].kind != "word":
             return False
         word = side[0].text
-        return word == self.left or (isinstance(self.names_in(word), str) and not self._measured(word))
-
-    def _measured(self, word: str) -> bool:
-        try:
-            return measure(word) is not None or word in _WORDS
-        except UnreadError:
-            return True
+        return word == self.left or isinstance(self.names_in(word), str)
 
     def _sides(self, tokens: list[Token]) -> list[list[Token]]:
         sides: list[list[Token]] = [[]]
