@@ -67,7 +67,7 @@ class Turn:
 
     @property
     def stays(self) -> bool:
-        """Whether it is where the placement has it: inside of a stage, in the pass of its region, for the first time."""
+        """Whether it is inside of a stage, in the pass of its region, and no repetition of another one."""
         return not (self.early or self.between_stages or self.phase == "recompute")
 
 
@@ -134,8 +134,9 @@ def home(graph: Graph, step: Collective | Compute) -> str:
 
 def gathers_weight(graph: Graph, work: Compute | Collective | Send) -> bool:
     """Whether a weight is gathered before it is read."""
-    gather = isinstance(work, Collective) and work.kind == "all-gather"
-    return gather and graph.tensors[work.tensor.split(" @ ")[0]].role == "weight"
+    if not isinstance(work, Collective) or work.kind != "all-gather":
+        return False
+    return graph.tensors[work.tensor.split(" @ ")[0]].role == "weight"
 
 
 def weights_gathered(turns: Iterable[Turn], graph: Graph) -> Iterator[tuple[Turn, Collective]]:

@@ -55,7 +55,7 @@ LAYER = tables.table(
 )
 STRATEGIES = ["", "data(2)", "fsdp(2)", "zero-2(2)", "tensor(2)"]
 WAYS = [{}, {"recomputation": "full"}, {"every": 1}, {"every": 2}, {"every": 4}]
-CONVENTIONS = [Accounting(), Accounting.of("at_once"), Accounting.of("whole_units"), Accounting(gathered_weights="keep")]
+CONVENTIONS = [Accounting(gathered_weights=how) for how in ("reshard", "at_once", "whole_units", "keep")]
 
 
 def steps() -> list[tuple[StepProgram, dict[str, Fraction]]]:

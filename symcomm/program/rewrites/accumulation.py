@@ -27,8 +27,9 @@ def summed(plan: Plan, weight: str) -> Layout:
 def _rewritten(program: Program) -> Program:
     """What finishes the step runs once, but for gradients that are reduced for each microbatch."""
     often = program.accounting.accumulation == "reduced_every_microbatch"
-    turns = (replace(turn, once=turn.early or (turn.finishes and not (often and turn.accumulates))) for turn in program.turns)
-    return replace(program, turns=tuple(turns))
+    return replace(program, turns=tuple(
+        replace(turn, once=turn.early or (turn.finishes and not (often and turn.accumulates))) for turn in program.turns
+    ))  # fmt: skip
 
 
 REWRITE = Rewrite("accumulation", 4, _rewritten)

@@ -84,7 +84,9 @@ def _read_again(graph: Graph, names: frozenset[str], frozen: frozenset[str]) -> 
     return frozenset(names & wanted) - {out for out, _ in graph.carried}
 
 
-def gathered_again(graph: Graph, steps: Iterable[Step], again: Iterable[Step], kept: Collection[str]) -> list[Collective]:
+def gathered_again(
+    graph: Graph, steps: Iterable[Step], again: Iterable[Step], kept: Collection[str]
+) -> list[Collective]:
     """The gathers of weights that stand before what runs again, for it and for backward: each is one, not two.
 
     Of those among the ``steps`` that are of the backward pass it is that one, else one like that of the forward pass.

@@ -36,10 +36,8 @@ def rewritten(setting: Setting, strategy: Strategy | None, units: str, buckets: 
     said |= {"gradient_buckets": "copied"} if buckets == "copy" else {}
     setting = replace(setting, accounting=replace(setting.accounting, **said)) if said else setting
     made = program(setting.graph, unstaged(strategy), setting.accounting, setting.frozen) if strategy else None
-    for option, asked, found in (
-        ("buckets: copy", buckets == "copy", made and made.bucketed), ("units: model", units == "model", made and made.early)
-    ):  # fmt: skip
-        if asked and not found:
+    for option, found in (("buckets: copy", made and made.bucketed), ("units: model", made and made.early)):
+        if option in (f"buckets: {buckets}", f"units: {units}") and not found:
             raise StrategyError(f"'{option}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
     return setting
 

@@ -78,7 +78,9 @@ class Lifetimes:
         self.roots = {item.tensor for item in self.kept if item.what in TENSORS}
         whole = self.recomputation == "full"
         steps = tuple(s for s in self.plan.steps if not (self.unreduced and self.reduces(s)))
-        reruns = RecomputedSteps(self.graph, steps, self.setting.accounting, frozenset(self.roots), whole, self.made.kept)
+        reruns = RecomputedSteps(
+            self.graph, steps, self.setting.accounting, frozenset(self.roots), whole, self.made.kept
+        )  # fmt: skip
         self.again = frozenset[str]() if nothing else reruns.rerun([item.tensor for item in self.back])
         self.steps = reruns.turns(self.again)
         self.start = next((n for n, s in enumerate(self.steps) if s.phase == "backward"), len(self.steps))

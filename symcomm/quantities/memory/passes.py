@@ -72,7 +72,8 @@ class RegionPasses:
         if key not in self.lines:
             run, weights = self.run, frozenset(w.name for w in self.setting.graph.weights)
             self.lines[key] = Lifetimes(
-                self.setting, self.made, self.rules, run.recipe, recomputation, run.tables, weights if there else self.tied, split, run.unreduced,
+                self.setting, self.made, self.rules, run.recipe, recomputation, run.tables,
+                weights if there else self.tied, split, run.unreduced,
             )  # fmt: skip
         return self.lines[key]
 
@@ -111,9 +112,9 @@ class RegionPasses:
 
     def pieces(self, role: str, width: int | Fraction) -> list[Form]:
         """The bytes of each weight, or of its gradient or state, on one rank."""
-        graph = self.setting.graph
+        graph, rules = self.setting.graph, self.rules
         return [
-            bytes_of_weight(self.setting, self.run.strategy, w, (m for m, _ in place(w, graph, self.rules, role)), width)
+            bytes_of_weight(self.setting, self.run.strategy, w, (m for m, _ in place(w, graph, rules, role)), width)
             for w in (self.weights if role == "weight" else self.trained) if width
         ]  # fmt: skip
 

@@ -44,8 +44,8 @@ class StepProgram:
     parts: list[RegionPasses] = field(init=False)
 
     def __post_init__(self) -> None:
-        graph, alone = self.setting.graph, unstaged(self.run.strategy)
-        self.made = made = program(graph, alone, self.setting.accounting, self.setting.frozen)
+        graph, inside = self.setting.graph, unstaged(self.run.strategy)
+        self.made = made = program(graph, inside, self.setting.accounting, self.setting.frozen)
         self.run = replace(self.run, unreduced=self.run.unreduced or bool(made.early))
         rules = resolve(self.run.strategy, graph)
         on_rank = [
@@ -57,7 +57,8 @@ class StepProgram:
         for n, (region, part) in enumerate(on_rank):
             shared = frozenset(weights[n].intersection(set().union(*weights[:n])))
             tied = frozenset(weights[n].intersection(set().union(*weights[n + 1 :])))
-            self.parts.append(RegionPasses(n, region, part, made.region(region.name), rules, self.run, len(on_rank) == 1, shared, tied))
+            mine, alone = made.region(region.name), len(on_rank) == 1
+            self.parts.append(RegionPasses(n, region, part, mine, rules, self.run, alone, shared, tied))
         outside = {name: held_outside(self.setting, name) for name in self.run.held}
         self.held = [self.find(name) for name, size in outside.items() if size is None]
         self.outside = [size for size in outside.values() if size is not None]
