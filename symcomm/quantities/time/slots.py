@@ -56,6 +56,7 @@ class Pipe:
         sends = replace(between, calls=tuple((p, c) for p, c in between.calls if c.kind == "send"))
         back = "DB"[run.letters == APART]
         apart = {"F": sends.of("forward"), back: sends.of("backward")}
+        self.between: Form | None = None  # what a stage between two others sends of each microbatch
         self.sent: dict[str, Form] = {}
         for letter, part in apart.items():
             if part.calls:
@@ -129,20 +130,20 @@ class Pipe:
             text = "The last stage gets its first microbatch after p - 1 slots."
             self.slots = work.define("n_slots", run.slots.said(self.shown).form, ONE, run.said, text,
                                      witness=self.followed([num(1) for _ in WHOLE], WHOLE, slots=2))  # fmt: skip
-        whole = self.slot("t_slot", slot, self.steady("t_send"))
+        self.between = self.steady()
+        whole = self.slot("t_slot", slot, self.between)
         if not any(one.last for one in self.found):
             if not self.sent or v != num(1):
                 return [product(self.slots, whole)]
-            first, last = (self.slot(f"t_slot,{end}", slot, self.sent.get(letter))
-                           for end, letter in (("first", "F"), ("last", "D")))  # fmt: skip
-            return [*([] if self.slots == num(2) else [product(Total((self.slots, num(-2))), whole)]), first, last]
+            ends = [self.slot(f"t_slot,{way}", slot, self.sent.get(way)) for way in "FD"]  # on the first, on the last
+            return [*([] if self.slots == num(2) else [product(Total((self.slots, num(-2))), whole)]), *ends]
         of = [(one.region, one.last or one.work.get("")) for one in self.found]
-        last = self.together("t_stage,last", "only", of, "All layers of a rank, the last microbatch.")
-        assert last is not None
-        last = self.slot("t_slot,last", last, self.steady("t_send"))
+        stage = self.together("t_stage,last", "only", of, "All layers of a rank, the last microbatch.")
+        assert stage is not None
+        last = self.slot("t_slot,last", stage, self.between)
         return [*([product(Total((self.slots, num(-1))), whole)] if self.slots != num(1) else []), last]
 
-    def steady(self, name: str) -> Form | None:
+    def steady(self) -> Form | None:
         """What a rank sends of each microbatch: to both its neighbours, or of two ranks to the one that there is."""
         sent, p = [*self.sent.values()], self.run.sizes["p"]
         if len(sent) < 2 or (self.run.sizes["v"] == num(1) and p == num(2)):
@@ -151,7 +152,7 @@ class Pipe:
         if self.run.sizes["v"] == num(1) and not isinstance(p, Num):
             neighbours = Smallest((num(1), Total((self.shown["p"], num(-2)))))
             form = Total((Largest(tuple(sent)), product(neighbours, Smallest(tuple(sent)))))
-        return self.work.define(name, form, SECOND, "messages", "What a stage between two others sends.",
+        return self.work.define("t_send", form, SECOND, "messages", "What a stage between two others sends.",
                                 witness=self.messages(sent))  # fmt: skip
 
     def messages(self, sent: Sequence[Form]) -> Witness:
@@ -159,7 +160,7 @@ class Pipe:
 
         def counted(numbers: Numbers) -> Fraction:
             each = [number(form, numbers) for form in sent]
-            return sum(each) if number(self.run.sizes["p"], numbers) > 2 or self.run.sizes["v"] != num(1) else max(each)
+            return sum(each, Fraction(0)) if number(self.run.sizes["p"], numbers) > 2 or self.run.sizes["v"] != num(1) else max(each)
 
         return counted
 
@@ -260,8 +261,7 @@ class Pipe:
                 busy = [(product(rounds, count), form) for count, form in parts]
                 apart = sent and v == num(1) and not any(one.last for one in self.found)
                 often = Total((self.slots, num(-2))) if apart else self.slots
-                steady = self.steady("t_send,network") if sent else None
-                more = [(often, steady)] if steady is not None and often != num(0) else []
+                more = [(often, self.between)] if sent and self.between is not None and often != num(0) else []
                 more += [(num(1), form) for form in sent.values() if apart]
                 terms += [product(count, form) for count, form in more]
                 witness = _repeated([*busy, *more])
