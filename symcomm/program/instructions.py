@@ -111,9 +111,9 @@ class Program:
         What it reads of other regions comes from outside.
         """
         alone = len(self.graph.regions) < 2
-        turns = (t for t in self.turns if (alone or t.region.name == name) and t.stays)
+        works = (t.work for t in self.turns if t.stays)
+        steps = tuple(w for w in works if not isinstance(w, Send) and (alone or home(self.graph, w) == name))
         graph = self.graph if alone else self.graph.region(name)
-        steps = tuple(t.work for t in turns if not isinstance(t.work, Send))
         return replace(self, plan=replace(self.plan, graph=graph, steps=steps))
 
     @property

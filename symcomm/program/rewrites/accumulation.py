@@ -27,9 +27,8 @@ def summed(plan: Plan, weight: str) -> Layout:
 def _rewritten(program: Program) -> Program:
     """What finishes the step runs once, but for gradients that are reduced for each microbatch."""
     often = program.accounting.accumulation == "reduced_every_microbatch"
-    return replace(program, turns=tuple(
-        replace(turn, once=turn.early or (turn.finishes and not (often and turn.accumulates))) for turn in program.turns
-    ))  # fmt: skip
+    turns = (replace(turn, once=not (often and turn.accumulates)) if turn.finishes else turn for turn in program.turns)
+    return replace(program, turns=tuple(turns))
 
 
 REWRITE = Rewrite("accumulation", 4, _rewritten)

@@ -104,10 +104,11 @@ def gathered_again(
 
 def _rewritten(program: Program) -> Program:
     """What runs again stands before the backward pass of its region, with its collectives."""
-    graph = replace(program.graph, ops=tuple(op for op in program.graph.ops if op.phase == "forward"))
-    names = run_again(graph, RERUN[program.accounting.recomputation], program.frozen)
-    if not names:
+    how = RERUN[program.accounting.recomputation]
+    if how == "none":
         return program
+    graph = replace(program.graph, ops=tuple(op for op in program.graph.ops if op.phase == "forward"))
+    names = run_again(graph, how, program.frozen)
     again: dict[str, list[Turn]] = {}
     for turn in program.turns:
         made = _again(program, turn, names) if turn.phase == "forward" else None

@@ -25,7 +25,7 @@ from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 from symcomm.parallel.strategy import Strategy
-from symcomm.program.program import program, unstaged
+from symcomm.program.program import program
 from symcomm.program.rewrites.recomputation import has_scores, rerun_ops
 from symcomm.setting import Setting
 from symcomm.text.formula import parse_answer
@@ -368,7 +368,7 @@ def saved_regions(
     setting: Setting, strategy: Strategy | None = None, recomputation: str = "none"
 ) -> list[tuple[Setting, tuple[Saved, ...]]]:
     """What one rank keeps of one repetition of each region; of several, only repeated ones are computed again."""
-    made = program(setting.graph, strategy and unstaged(strategy), setting.accounting, setting.frozen)
+    made = program(setting.graph, strategy, setting.accounting, setting.frozen)
     alone = len(setting.parts) == 1
     found = []
     for region, part in zip(setting.regions, setting.parts, strict=True):
