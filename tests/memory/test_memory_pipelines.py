@@ -242,7 +242,6 @@ REFUSED = [
     ("pipeline(2, microbatches=4)", {"schedule": "zb-h1", "every": 3}, "zb-h1 runs the gradients of the weights apart"),
     ("pipeline(2, microbatches=4)", {"step": "forward"}, "'step: forward' is of a model that is not cut"),
     ("pipeline(2, microbatches=4)", {"held": "u"}, "'held' is of a model that is not cut"),
-    ("fsdp(2) + pipeline(2, microbatches=4)", {"units": "model"}, "'units: model' is of a model that is not cut"),
     ("pipeline(2, microbatches=100000)", {}, "are too many to be followed one by one"),
     ("", {"every": 4}, "6 layers are no whole number of groups of 4"),
     ("", {"every": 7}, "groups of 7 layers, but there are 6"),

@@ -9,15 +9,15 @@ from symcomm.program.instructions import Program, Rewrite, Turn
 
 
 def _rewritten(program: Program) -> Program:
-    """Gradients that replicas reduce are reduced in a bucket, where a copy of them is."""
+    """Gradients that replicas reduce, and that are not kept in shards, are reduced in a bucket that holds a copy."""
     if program.accounting.gradient_buckets == "in_place":
         return program
-    replicas = {rule.mesh for _, rule in program.strategy.rules if rule.axis == "batch"}
+    rules = [rule for _, rule in program.strategy.rules]
+    shards = {rule.mesh for rule in rules if rule.axis == "first" and "gradient" in rule.on}
+    replicas = {rule.mesh for rule in rules if rule.axis == "batch"} - shards
 
     def bucketed(turn: Turn) -> bool:
-        work = turn.work
-        reduced = isinstance(work, Collective) and work.kind == "all-reduce" and turn.accumulates
-        return reduced and bool(replicas.intersection(work.meshes))  # type: ignore[union-attr]
+        return turn.accumulates and isinstance(turn.work, Collective) and bool(replicas.intersection(turn.work.meshes))
 
     return replace(program, turns=tuple(replace(turn, bucketed=bucketed(turn)) for turn in program.turns))
 

@@ -203,9 +203,8 @@ def microbatched(setting: Setting, microbatches: Form) -> Setting:
     """The same setting with the batch divided into microbatches, wherever a size is that of the batch."""
     if microbatches == num(1):
         return setting
-    setting = setting.in_parts(
-        setting.written(setting.graph.axes[_batch(Same(setting.graph))].size), microbatches, "the batch is cut into {} microbatches"
-    )
+    size = setting.written(setting.graph.axes[_batch(Same(setting.graph))].size)
+    setting = setting.in_parts(size, microbatches, "the batch is cut into {} microbatches")
     return replace(setting, graph=_in_microbatches(Same(setting.graph), microbatches))
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from symcomm.form import Form, Ratio, Sym, Total, num
 from symcomm.graph.graph import Region, Tensor
-from symcomm.parallel.placement import Collective, place
+from symcomm.parallel.placement import Collective, Layout, place
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.alive import Free, Instruction, Keep, Loop, OpRun
 from symcomm.program.instructions import Program, Turn
@@ -119,12 +119,14 @@ class RegionPasses:
         ]  # fmt: skip
 
     def moved(self, turns: Iterable[tuple[Turn, Collective]], width: int | Fraction) -> list[Form]:
-        """The bytes of each weight of the region that some calls move, or of its gradient, as it is after them."""
-        after = {self.made.tensor(call): call.after for turn, call in turns if turn.region.name == self.region.name}
-        weights = {w.name: w for w in self.weights}
+        """The bytes of each weight of the region that some calls gather, or of its gradient that they reduce: whole."""
+        whole: dict[str, Layout] = {}
+        for call in (call for turn, call in turns if turn.region.name == self.region.name):
+            tensor = self.made.tensor(call)
+            whole[tensor.of or tensor.name] = call.before if tensor.of else call.after
         return [
-            bytes_of_weight(self.setting, self.run.strategy, weights[name], self.line.part(layout), width)
-            for tensor, layout in after.items() if (name := tensor.of or tensor.name) in weights
+            bytes_of_weight(self.setting, self.run.strategy, w, self.line.part(whole[w.name]), width)
+            for w in self.weights if w.name in whole
         ]  # fmt: skip
 
     @property

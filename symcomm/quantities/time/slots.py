@@ -145,24 +145,20 @@ class Pipe:
 
     def steady(self) -> Form | None:
         """What a rank sends of each microbatch: to both its neighbours, or of two ranks to the one that there is."""
-        sent, p = [*self.sent.values()], self.run.sizes["p"]
-        if len(sent) < 2 or (self.run.sizes["v"] == num(1) and p == num(2)):
-            return Largest(tuple(sent)) if len({*sent}) > 1 else sent[0] if sent else None
-        form: Form = Total(tuple(sent))
-        if self.run.sizes["v"] == num(1) and not isinstance(p, Num):
+        sent, p, chunks = tuple(self.sent.values()), self.run.sizes["p"], self.run.sizes["v"] != num(1)
+        if len(sent) < 2 or (p == num(2) and not chunks):
+            return Largest(sent) if len({*sent}) > 1 else sent[0] if sent else None
+        form: Form = Total(sent)
+        if not chunks and not isinstance(p, Num):
             neighbours = Smallest((num(1), Total((self.shown["p"], num(-2)))))
-            form = Total((Largest(tuple(sent)), product(neighbours, Smallest(tuple(sent)))))
-        return self.work.define("t_send", form, SECOND, "messages", "What a stage between two others sends.",
-                                witness=self.messages(sent))  # fmt: skip
-
-    def messages(self, sent: Sequence[Form]) -> Witness:
-        """The messages of a rank with the most neighbours, of one microbatch, one after the other."""
+            form = Total((Largest(sent), product(neighbours, Smallest(sent))))
 
         def counted(numbers: Numbers) -> Fraction:
-            each = [number(form, numbers) for form in sent]
-            return sum(each, Fraction(0)) if number(self.run.sizes["p"], numbers) > 2 or self.run.sizes["v"] != num(1) else max(each)
+            each = [number(one, numbers) for one in sent]
+            return sum(each, Fraction(0)) if chunks or number(p, numbers) > 2 else max(each)
 
-        return counted
+        return self.work.define("t_send", form, SECOND, "messages", "What a rank sends that has most neighbours.",
+                                witness=counted)  # fmt: skip
 
     def times(self, name: str, what: str, messages: bool) -> dict[tuple[str, str, bool], Form]:
         """The time of each piece of work on each kind of stage, first of those that send what they make."""
