@@ -122,9 +122,7 @@ class Makespan(Worked):
         tails = times[-self.kinds :]
         mine = ({a.stage for item in order for a in item} for order in orders)
         ends = zip(made.last_end, mine, strict=True)
-        return max(
-            end + sum((tails[kind_of(s, stages, self.kinds)] for s in held), Fraction(0)) for end, held in ends
-        )
+        return max(end + sum((tails[kind_of(s, stages, self.kinds)] for s in held), Fraction(0)) for end, held in ends)
 
     def column(self, letter: str, stage: int, stages: int, sending: frozenset[int]) -> int:
         """Which of the times is that of a piece of work on a stage."""
@@ -315,8 +313,7 @@ def _of(schedule: Schedule, letters: str, kinds: int, sends: bool, p: int, m: in
 
 @cache
 def _known(schedule: Schedule, letters: str, kinds: int, sends: bool = False, least: int = 2) -> ClosedForm | None:
-    """The makespan as the largest of a few sums, or None; of stages that send, of at ``least`` three ranks if need be.
-    """
+    """The makespan as the largest of a few sums, or None; of stages that send, of at ``least`` three ranks if need be."""
     found = _found(schedule, letters, kinds, sends, least)
     return _known(schedule, letters, kinds, sends, 3) if found is None and sends and least < 3 else found
 
