@@ -313,7 +313,7 @@ def _of(schedule: Schedule, letters: str, kinds: int, sends: bool, p: int, m: in
 
 @cache
 def _known(schedule: Schedule, letters: str, kinds: int, sends: bool = False, least: int = 2) -> ClosedForm | None:
-    """The makespan as the largest of a few sums, or None; of stages that send, of at ``least`` three ranks if need be."""
+    """The makespan as the largest of a few sums, or None; of stages that send, of three ranks and more if need be."""
     found = _found(schedule, letters, kinds, sends, least)
     return _known(schedule, letters, kinds, sends, 3) if found is None and sends and least < 3 else found
 
