@@ -263,8 +263,8 @@ def _at_peak(found: SearchResult, question: SearchQuestion, top: int) -> SearchR
         if not front or one.memory.value < front[-1].memory.value:
             front.append(one)
     notes = [note for note in found.notes if note != _LIMITS[0]]
-    notes.append(f"Memory is that at the peak: of {len(every)} configurations that fit without what is there for a moment, "
-                 f"{len(fits)} fit at their peak, too.")  # fmt: skip
+    kept = f"of {len(every)} configurations that fit without what is there for a moment, {len(fits)}"
+    notes.append(f"Memory is that at the peak: {kept} fit at their peak, too.")
     quickest = tuple(fits[one] for one in found.top if one in fits)[:top]
     return replace(found, top=quickest, front=tuple(front), feasible=found.feasible - left, notes=tuple(notes),
                    refused=(*found.refused, *([("does not fit at its peak", left)] if left else [])))  # fmt: skip
