@@ -59,6 +59,12 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("accumulation", "reduced_every_microbatch", "Gradients are reduced for each microbatch."),
     Convention("gradient_buckets", "in_place", "The gradient of each weight is reduced where it is."),
     Convention("gradient_buckets", "copied", "Data parallelism copies gradients to flat buckets, and reduces those."),
+    Convention("offloading", "on_device", "Weights, gradients and optimizer states are on the device."),
+    Convention(
+        "offloading",
+        "states_on_host",
+        "Optimizer states are on the host, which updates the weights: gradients go there and updated weights come back.",
+    ),
     Convention("recomputation", "activations_kept", "Activations are kept for the backward pass."),
     Convention("recomputation", "full_recomputation", "The forward pass of a layer is computed again for backward."),
     Convention(
@@ -206,6 +212,7 @@ class Accounting:
     gradient_sync: str = "end_of_batch"
     accumulation: str = "reduced_once"
     gradient_buckets: str = "in_place"
+    offloading: str = "on_device"
     recomputation: str = "activations_kept"
     model_flops: str = "training_flops"
     capacity: str = "unnamed"

@@ -76,7 +76,7 @@ class Program:
     """The instructions of a training step, with the plan of the whole graph that they come from.
 
     Of the copies of weights that are gathered, ``kept`` are there until the backward pass has read them, and ``units``
-    as long as the pass of their region runs.
+    as long as the pass of their region runs. What has a role in ``host`` rests on the host.
     """
 
     plan: Plan
@@ -85,6 +85,7 @@ class Program:
     frozen: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
     units: frozenset[str] = frozenset()
+    host: frozenset[str] = frozenset()
 
     @property
     def graph(self) -> Graph:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.errors import StrategyError
+from symcomm.errors import StrategyError, ValuesError
 
 T, D, N, K = 8, 256, 6, 4
 WEIGHTS, BYTES = 2 * D * D + D, 4
@@ -83,6 +83,37 @@ def test_copies_of_weights_are_as_long_there_as_the_convention_of_resharding_say
         assert 2 * matrix < single <= unit
     else:
         assert single < unit
+
+
+@pytest.mark.parametrize("strategy", [None, "data(4)", "zero-1(4)", "fsdp(4)", "tensor(2) + pipeline(2, microbatches=2)"])
+def test_states_on_the_host_take_no_memory_of_the_device(strategy):
+    """In the update that makes the states, and in steps before which they are there; what is sent stays the same."""
+    one = layers()
+    here, there = (one.state_memory(strategy, accounting=how).at().value for how in ("on_device", "states_on_host"))
+    states = one.state_memory(strategy, of="states").at().value
+    assert here - there == states > 0
+    for step in ("first", "later"):
+        kept = one.peak_memory(strategy, step=step, recipe="mixed_adam", accounting="states_on_host")
+        assert kept.at() == one.peak_memory(strategy, step=step, recipe="2+2+0").at()
+        assert "offloading" in kept.touched
+    with pytest.raises(ValuesError, match="the states are on the host"):
+        one.state_memory(strategy, of="states", accounting="states_on_host")
+
+
+def test_what_is_sent_between_ranks_does_not_hang_on_the_host():
+    made = layers().communication("data(4)", accounting="states_on_host")
+    assert made.at() == layers().communication("data(4)").at()
+    assert any("`offloading: states_on_host` was asked for; nothing here depends on it" in note for note in made.notes)
+
+
+def test_a_search_fits_more_where_states_are_on_the_host():
+    found = [
+        sc.search(layers(), devices=2, strategies="data", capacity="1 TB", capacity_is="usable", peak="1 TFLOP/s",
+                  memory="1 TB/s", network="1 GB/s", microbatches="1", recomputation="none", accounting=how).top[0]
+        for how in ("on_device", "states_on_host")
+    ]  # fmt: skip
+    assert found[0].memory.value - found[1].memory.value == 12 * N * WEIGHTS
+    assert found[0].time == found[1].time
 
 
 def test_buckets_are_copies_of_the_gradients_that_replicas_reduce():

@@ -16,6 +16,7 @@ from symcomm.parallel.strategy import PipelineCut, Size, degree
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.pipeline import stage_count
 from symcomm.program.program import ONE_RANK
+from symcomm.program.rewrites.offloading import on_host
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.declared import Meaning, Reads
 from symcomm.quantities.memory.allocated_memory import block
@@ -160,6 +161,7 @@ def derive(
     touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy, asked)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         touched.append("gathered_weights")
+    touched += ["offloading"] if run.recipe.state and on_host(setting.accounting) else []
     if any(w.get("gradient buckets") for w in worth):
         touched.append("gradient_buckets")
     if sharded_gradients(strategy) and (microbatches is not None or (strategy and strategy.pipeline)):

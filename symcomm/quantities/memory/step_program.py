@@ -47,6 +47,8 @@ class StepProgram:
         graph, inside = self.setting.graph, unstaged(self.run.strategy)
         self.made = made = program(graph, inside, self.setting.accounting, self.setting.frozen)
         self.run = replace(self.run, unreduced=self.run.unreduced or bool(made.early))
+        if "state" in made.host:
+            self.run = replace(self.run, recipe=replace(self.run.recipe, state=0), copies=0)
         rules = resolve(self.run.strategy, graph)
         on_rank = [
             (region, part) for region, part in zip(self.setting.regions, self.setting.parts, strict=True)
