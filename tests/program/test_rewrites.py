@@ -85,7 +85,9 @@ def test_copies_of_weights_are_as_long_there_as_the_convention_of_resharding_say
         assert single < unit
 
 
-@pytest.mark.parametrize("strategy", [None, "data(4)", "zero-1(4)", "fsdp(4)", "tensor(2) + pipeline(2, microbatches=2)"])
+@pytest.mark.parametrize(
+    "strategy", [None, "data(4)", "zero-1(4)", "fsdp(4)", "tensor(2) + pipeline(2, microbatches=2)"]
+)
 def test_states_on_the_host_take_no_memory_of_the_device(strategy):
     """In the update that makes the states, and in steps before which they are there; what is sent stays the same."""
     one = layers()
