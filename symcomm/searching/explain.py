@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from symcomm import form as forms
 from symcomm.searching.structure import STATES, Structure
+from symcomm.searching.template import PIPELINE
 
 COMPUTE, MEMORY, NETWORK, MESSAGES, BUBBLE = (
     "computing", "memory traffic", "collectives", "pipeline messages", "pipeline bubble",
@@ -45,9 +46,9 @@ def times(
     for stage in structure.stages:
         counts = [(tag, forms.evaluate(count, worth)) for tag, count in stage.regions]
         kind = (stage.memory.split() or ["only"])[0]
-        # Of two stages that are alike each has one neighbour.
-        silent = "FD" if apart and kind == "only" and worth[dict(structure.symbols)["pipeline"]] == 2 else " "
-        for none in silent:
+        # Of two stages each has one neighbour, and none is between others.
+        two = apart and forms.evaluate(structure.draft.degrees[PIPELINE], worth) == 2
+        for none in () if two and kind == "middle" else "FD" if two and kind == "only" else " ":
             pieces = []
             for letter in "FD" if apart else ("",):
                 tags = [("_" + ",".join(filter(None, (letter, tag[1:]))) if letter else tag, n) for tag, n in counts]
