@@ -67,13 +67,33 @@ class Makespan(Worked):
         import numpy as np
 
         sizes, where = np.unique(np.stack(arguments[:3]), axis=1, return_inverse=True)
-        found = np.full(len(arguments[0]), np.nan)
+        found, hidden = np.full(len(arguments[0]), np.nan), self.hidden(arguments)
         for n, column in enumerate(sizes.T):
             if np.isfinite(column).all() and (column == np.floor(column)).all():
                 mine = np.flatnonzero(where.ravel() == n)
+                if hidden is not None and column[0] > 1 and hidden[mine].any():
+                    find(self.said).fitting(*map(int, column))
+                    rows = mine[hidden[mine]]
+                    found[rows] = _largest(self.said, self.letters)(column, [a[rows] for a in arguments[3:]])
+                    mine = mine[~hidden[mine]]
+                if not len(mine):
+                    continue
                 each = self.several(self.orders(*map(int, column)), [a[mine] for a in arguments[3:]])
                 found[mine] = each
         return found
+
+    def hidden(self, arguments: Sequence[Any]) -> Any:
+        """Where messages take no longer than the work beside them, and no stage between others is longest; None where
+        no sums are known for that.
+        """
+        import numpy as np
+
+        known = _known(find(self.said), self.letters, 3) if self.kinds == 3 and self.sends and not self.tails else None
+        if known is None:
+            return None
+        times = [np.stack(arguments[3 + n : 6 + n]) for n in range(0, 6 * len(self.letters), 3)]
+        same = [(sent == alone).all(axis=0) for sent, alone in zip(times[::2], times[1::2], strict=True)]
+        return np.logical_and.reduce([*same, *((t >= t[1]).all(axis=0) for t in times[1::2])])
 
     def orders(self, p: int, m: int, v: int) -> Sequence[Sequence[Item]]:
         """The order of each rank. Raises ``ValuesError`` and ``StrategyError`` for sizes that there are none for."""
@@ -177,6 +197,23 @@ def makespan(
 
 def _columns(letters: str, kinds: int) -> tuple[Sym, ...]:
     return tuple(Sym(f"t_{letter}{n}", False, SECOND) for letter in letters for n in range(kinds))
+
+
+@cache
+def _largest(said: str, letters: str) -> Callable[[Sequence[float], Sequence[Any]], Any]:
+    """The largest of the sums of stages that differ at the ends, for arrays of times: those without messages."""
+    import sympy as sp
+
+    known = _known(find(said), letters, 3)
+    assert known is not None
+    names = [M, P, *_columns(letters, 3)]
+    worth = sp.lambdify([forms.value(name) for name in names], forms.value(known.form), "numpy")
+
+    def made(sizes: Sequence[float], times: Sequence[Any]) -> Any:
+        alone = [times[6 * n + 3 + kind] for n in range(len(letters)) for kind in range(3)]
+        return worth(sizes[1], sizes[0], *alone)
+
+    return made
 
 
 # -- the sums of given sizes --------------------------------------------------------------------------------
