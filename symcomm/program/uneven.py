@@ -350,7 +350,7 @@ def _of(schedule: Schedule, letters: str, kinds: int, sends: bool, p: int, m: in
 
 @cache
 def _known(schedule: Schedule, letters: str, kinds: int, sends: bool = False, least: int = 2) -> ClosedForm | None:
-    """The makespan as the largest of a few sums, or None; of stages that send, of three ranks and more if need be."""
+    """The makespan as the largest of a few sums, or None; of stages that send, of more than two ranks if need be."""
     found = _found(schedule, letters, kinds, sends, least)
     return _known(schedule, letters, kinds, sends, 3) if found is None and sends and least < 3 else found
 
@@ -360,7 +360,7 @@ def _found(schedule: Schedule, letters: str, kinds: int, sends: bool, least: int
         return None
     found: dict[tuple[int, int], list[Vector]] = {}
     for p, m in _SIZES:
-        if p < least:
+        if p < least or m < least - 1:
             continue
         try:
             each = _of(schedule, letters, kinds, sends, p, m)
@@ -381,7 +381,8 @@ def _found(schedule: Schedule, letters: str, kinds: int, sends: bool, least: int
         if not {*each} <= {*there} or any(larger_somewhere(one, each) for one in there if one not in each):
             return None
     terms = tuple(_form(one, letters, kinds + sends) for one in conjectured)
-    where = (*schedule.conditions, *((Condition(P, ">=", num(least)),) if kinds == 3 or sends else ()))
+    least_sizes = (Condition(P, ">=", num(least)), *((Condition(M, ">=", num(2)),) if least > 2 else ()))
+    where = (*schedule.conditions, *(least_sizes if kinds == 3 or sends else ()))
     return ClosedForm(terms[0] if len(terms) == 1 else Largest(terms), where, len(found))
 
 

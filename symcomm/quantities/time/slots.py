@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from symcomm.derivation import Numbers, Witness
-from symcomm.form import Form, Largest, Num, Ratio, Smallest, Total, negative, num, product
+from symcomm.derivation import Condition, Numbers, Witness
+from symcomm.form import Form, Largest, Num, Ratio, Smallest, Total, names, negative, num, product
 from symcomm.graph.graph import Region
 from symcomm.program import pipeline
 from symcomm.program.closed_forms import ClosedForm
@@ -131,6 +131,8 @@ class Pipe:
             self.slots = work.define("n_slots", run.slots.said(self.shown).form, ONE, run.said, text,
                                      witness=self.followed([num(1) for _ in WHOLE], WHOLE, slots=2))  # fmt: skip
         self.between = self.steady()
+        if self.sent and names(run.sizes["p"]):  # one stage sends nothing
+            self.where.append(Condition(run.sizes["p"], ">=", num(2)))
         whole = self.slot("t_slot", slot, self.between)
         if not any(one.last for one in self.found):
             if not self.sent or v != num(1):
