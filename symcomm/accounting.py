@@ -67,6 +67,14 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("gradient_sync", "with_backward", "Gradients of weights are reduced while the last backward pass runs."),
     Convention("accumulation", "reduced_once", "Gradients of microbatches are added on a rank, and reduced once."),
     Convention("accumulation", "reduced_every_microbatch", "Gradients are reduced for each microbatch."),
+    Convention("gradient_buckets", "in_place", "The gradient of each weight is reduced where it is."),
+    Convention("gradient_buckets", "copied", "Data parallelism copies gradients to flat buckets, and reduces those."),
+    Convention("offloading", "on_device", "Weights, gradients and optimizer states are on the device."),
+    Convention(
+        "offloading",
+        "states_on_host",
+        "Optimizer states are on the host, which updates the weights: gradients go there, new weights come back.",
+    ),
     Convention("recomputation", "activations_kept", "Activations are kept for the backward pass."),
     Convention("recomputation", "full_recomputation", "The forward pass of a layer is computed again for backward."),
     Convention(
@@ -144,6 +152,12 @@ CONVENTIONS: tuple[Convention, ...] = (
         "before and behind the layers are kept.",
     ),
     Convention(
+        "gathered_weights",
+        "at_once",
+        "The weights of the whole model are gathered at once, and kept for the whole step; gradients are reduced when "
+        "all are there.",
+    ),
+    Convention(
         "gathered_activations",
         "regather_sequence",
         "Activations that sequence parallelism cuts are saved as shards and gathered again for the backward pass; "
@@ -205,6 +219,8 @@ class Accounting:
     link: str = "full_duplex"
     gradient_sync: str = "end_of_batch"
     accumulation: str = "reduced_once"
+    gradient_buckets: str = "in_place"
+    offloading: str = "on_device"
     recomputation: str = "activations_kept"
     model_flops: str = "training_flops"
     capacity: str = "unnamed"

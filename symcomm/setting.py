@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import gcd, lcm
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
@@ -41,6 +41,7 @@ class Setting:
     frozen: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()  # what the options of a question name
     checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)  # of later numbers
+    told: ClassVar[bool] = True  # whether somebody reads the steps
 
     def __post_init__(self) -> None:
         wanted = self.accounting.attention == "windowed" and bool(self.graph.windows)

@@ -27,6 +27,7 @@ _searching = (
     click.option("--recipe", default="mixed_adam", show_default=True, help="What a parameter keeps."),
     click.option("--frozen", help="Weights that are not trained: 'W^E, W^Q'."),
     click.option("--top", default=10, show_default=True, help="How many of the fastest are told."),
+    click.option("--peaks", is_flag=True, help="Hold those that are told against their peak memory, too."),
     click.option("--jobs", type=int, help="Worker processes."),
     click.option("--seconds", default=600.0, show_default=True, help="The longest that it may take."),
     click.option("--plot", "picture", type=click.Path(path_type=Path), help="A picture of the front: front.svg."),

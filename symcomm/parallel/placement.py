@@ -236,7 +236,7 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
 
     def keeps(name: str, mesh: str) -> bool:
         if graph.tensors[name].role == "weight":
-            return accounting.gathered_weights == "keep"
+            return False  # resharding is a rewrite of the program
         if accounting.gathered_activations == "regather_sequence":
             return (name, mesh) not in resting
         return accounting.gathered_activations == "keep"

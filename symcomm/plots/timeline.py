@@ -17,6 +17,7 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
 from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.quantities.memory.asked import rewritten
 from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.peak_memory import KINDS
 from symcomm.quantities.memory.state_memory import recipe_of
@@ -67,14 +68,13 @@ def timeline(
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
     known = model.graph.relations.complete(model.values)
     setting = Setting(model.graph, chosen, model.dtype, model.notation, known).in_format(dtype).freeze(frozen)
+    setting = rewritten(setting, placed, units, buckets)
     run = StepOptions(
         placed or ONE_RANK,
         recipe_of(recipe),
         recomputation or RERUN[chosen.recomputation],
         step,
         tables=tables == "per_layer",
-        single_unit=units == "model",
-        buckets=buckets == "copy",
         every=int(every or 0),
     )
     made, points = StepProgram(setting, run), list[Point]()

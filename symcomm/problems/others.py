@@ -26,7 +26,9 @@ FIELDS = (
     "communication", "pipeline", "gathered_weights", "input_gradient", "flops", "operations", "attention",
     "model_flops", "accumulation",
 )  # fmt: skip
-_LEFT_OUT = ("contributed", "sent_and_received_per_rank", "layers", "whole_units", "reduced_every_microbatch")
+_LEFT_OUT = (
+    "contributed", "sent_and_received_per_rank", "layers", "whole_units", "at_once", "reduced_every_microbatch",
+)  # fmt: skip
 _STEPS, _ROWS = 24, 4  # of longer derivations another one takes too long
 
 

@@ -6,7 +6,7 @@ whoever adds up a program asks how often a rank has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ class Turn:
 
     The ``phase`` is forward, recompute, backward or update. What ``finishes`` makes the gradient of a weight, or the
     weight itself, what it is to be; it has the size of the weight, and runs ``once`` in a step or for every microbatch.
-    ``every`` says that the first repetition of the region has it, too.
+    ``every`` says that the first repetition of the region has it, too; ``bucketed`` that a flat copy is reduced.
     """
 
     work: Compute | Collective | Send
@@ -48,21 +48,44 @@ class Turn:
     finishes: bool = False
     every: bool = True
     once: bool = False
+    bucketed: bool = False
 
     @property
     def accumulates(self) -> bool:
         """Whether it reduces the gradient of a weight between replicas; stages that share a weight are none."""
-        return self.phase == "backward" and self.finishes and getattr(self.work, "meshes", ()) != BETWEEN_STAGES
+        return self.phase == "backward" and self.finishes and not self.between_stages
+
+    @property
+    def between_stages(self) -> bool:
+        """Whether it is between stages of a pipeline."""
+        return getattr(self.work, "meshes", ()) == BETWEEN_STAGES
+
+    @property
+    def early(self) -> bool:
+        """Whether it is done for the whole step before its first op."""
+        return self.once and not self.finishes
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is inside of a stage, in the pass of its region, and no repetition of another one."""
+        return not (self.early or self.between_stages or self.phase == "recompute")
 
 
 @dataclass(frozen=True)
 class Program:
-    """The instructions of a training step, with the plan of the whole graph that they come from."""
+    """The instructions of a training step, with the plan of the whole graph that they come from.
+
+    Of the copies of weights that are gathered, ``kept`` are there until the backward pass has read them, and ``units``
+    as long as the pass of their region runs. What has a role in ``host`` rests on the host.
+    """
 
     plan: Plan
     accounting: Accounting
     turns: tuple[Turn, ...] = ()
     frozen: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    units: frozenset[str] = frozenset()
+    host: frozenset[str] = frozenset()
 
     @property
     def graph(self) -> Graph:
@@ -83,18 +106,45 @@ class Program:
         tensor = self.tensor(work)
         return tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
 
-    def region(self, name: str) -> Plan:
-        """The plan of one region: what it reads of other regions comes from outside."""
-        if len(self.graph.regions) < 2:
-            return self.plan
-        graph = self.graph.region(name)
-        steps = tuple(step for step in self.plan.steps if home(self.graph, step) == name)
-        return replace(self.plan, graph=graph, steps=steps)
+    def region(self, name: str) -> Program:
+        """What runs of one region, for each microbatch and without what runs again.
+
+        What it reads of other regions comes from outside.
+        """
+        alone = len(self.graph.regions) < 2
+        works = (t.work for t in self.turns if t.stays)
+        steps = tuple(w for w in works if not isinstance(w, Send) and (alone or home(self.graph, w) == name))
+        graph = self.graph if alone else self.graph.region(name)
+        return replace(self, plan=replace(self.plan, graph=graph, steps=steps))
+
+    @property
+    def early(self) -> tuple[tuple[Turn, Collective], ...]:
+        """The gathers of a model whose weights are one unit; its gradients are reduced when all are there."""
+        return tuple((t, t.work) for t in self.turns if t.early and isinstance(t.work, Collective))
+
+    @property
+    def bucketed(self) -> tuple[tuple[Turn, Collective], ...]:
+        """The reductions of gradients that are copied to buckets."""
+        return tuple((t, t.work) for t in self.turns if t.bucketed and isinstance(t.work, Collective))
 
 
 def home(graph: Graph, step: Collective | Compute) -> str:
     """The region that a step of a plan belongs to."""
     return graph.producers[step.op].region if isinstance(step, Collective) else step.op.region
+
+
+def gathers_weight(graph: Graph, work: Compute | Collective | Send) -> bool:
+    """Whether a weight is gathered before it is read."""
+    if not isinstance(work, Collective) or work.kind != "all-gather":
+        return False
+    return graph.tensors[work.tensor.split(" @ ")[0]].role == "weight"
+
+
+def weights_gathered(turns: Iterable[Turn], graph: Graph) -> Iterator[tuple[Turn, Collective]]:
+    """The turns that gather weights before they are read."""
+    for turn in turns:
+        if isinstance(turn.work, Collective) and gathers_weight(graph, turn.work):
+            yield turn, turn.work
 
 
 @dataclass(frozen=True)

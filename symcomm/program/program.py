@@ -64,8 +64,7 @@ def _program(
     held: Same[Graph], strategy: Strategy, accounting: Accounting, frozen: frozenset[str], needed: bool
 ) -> Program:
     # Neither the stages of a pipeline nor most conventions change what a rank does for one microbatch.
-    shared = Accounting(gathered_weights=accounting.gathered_weights,
-                        gathered_activations=accounting.gathered_activations)  # fmt: skip
+    shared = Accounting(gathered_activations=accounting.gathered_activations)
     same = _placed(held, unstaged(strategy), shared, frozen, needed)
     plan = same.plan if same.plan.strategy == strategy else replace(same.plan, strategy=strategy)
     made = replace(same, plan=plan, accounting=accounting)

@@ -38,14 +38,16 @@ class Makespan(Worked):
     """The makespan of a schedule by its events: a function of p, m, v, and of the times of each piece of work.
 
     ``letters`` are the pieces of work. Each has ``kinds`` times: one for all stages, three for the first one, those
-    between and the last one, or one for each stage. Where there are ``tails``, they are last: what a stage does after
-    its last piece of work.
+    between and the last one, or one for each stage. With ``sends`` these are of stages that send what they make to
+    another rank, and as many follow of stages that do not. Where there are ``tails``, they are last: what a stage does
+    after its last piece of work.
     """
 
     said: str
     letters: str
     kinds: int
     tails: bool = False
+    sends: bool = False
 
     def number(self, arguments: tuple[Fraction, ...]) -> Fraction:
         """The makespan. Raises ``ValuesError`` and ``StrategyError`` for sizes that the schedule does not take."""
@@ -65,13 +67,33 @@ class Makespan(Worked):
         import numpy as np
 
         sizes, where = np.unique(np.stack(arguments[:3]), axis=1, return_inverse=True)
-        found = np.full(len(arguments[0]), np.nan)
+        found, hidden = np.full(len(arguments[0]), np.nan), self.hidden(arguments)
         for n, column in enumerate(sizes.T):
             if np.isfinite(column).all() and (column == np.floor(column)).all():
                 mine = np.flatnonzero(where.ravel() == n)
+                if hidden is not None and column[0] > 1 and hidden[mine].any():
+                    find(self.said).fitting(*map(int, column))
+                    rows = mine[hidden[mine]]
+                    found[rows] = _largest(self.said, self.letters)(column, [a[rows] for a in arguments[3:]])
+                    mine = mine[~hidden[mine]]
+                if not len(mine):
+                    continue
                 each = self.several(self.orders(*map(int, column)), [a[mine] for a in arguments[3:]])
                 found[mine] = each
         return found
+
+    def hidden(self, arguments: Sequence[Any]) -> Any:
+        """Where messages take no longer than the work beside them, and no stage between others is longest; None where
+        no sums are known for that.
+        """
+        import numpy as np
+
+        known = _known(find(self.said), self.letters, 3) if self.kinds == 3 and self.sends and not self.tails else None
+        if known is None:
+            return None
+        times = [np.stack(arguments[3 + n : 6 + n]) for n in range(0, 6 * len(self.letters), 3)]
+        same = [(sent == alone).all(axis=0) for sent, alone in zip(times[::2], times[1::2], strict=True)]
+        return np.logical_and.reduce([*same, *((t >= t[1]).all(axis=0) for t in times[1::2])])
 
     def orders(self, p: int, m: int, v: int) -> Sequence[Sequence[Item]]:
         """The order of each rank. Raises ``ValuesError`` and ``StrategyError`` for sizes that there are none for."""
@@ -88,11 +110,11 @@ class Makespan(Worked):
         """The makespan of orders for arrays of times."""
         import numpy as np
 
-        stages = 1 + max(a.stage for order in orders for item in order for a in item)
+        stages, sending = _boundaries(orders)
 
         def columns(kind: str, stage: int) -> list[int]:
             letters = "BW" if kind == "D" and self.letters == APART else kind
-            return [self.letters.index(letter) * self.kinds + kind_of(stage, stages, self.kinds) for letter in letters]
+            return [self.column(letter, stage, stages, sending) for letter in letters]
 
         ways = _Ways(orders, columns)
         lengths = {key: reduce(add, (times[n] for n in key)) for key in {*map(tuple, ways.columns)}}
@@ -110,16 +132,36 @@ class Makespan(Worked):
 
     def events(self, orders: Sequence[Sequence[Item]], times: Sequence[Fraction]) -> Fraction:
         """The makespan of orders."""
-        stages = 1 + max(a.stage for order in orders for item in order for a in item)
-        listed = [times[n : n + self.kinds] for n in range(0, len(times), self.kinds)]
-        each = [[one[kind_of(stage, stages, self.kinds)] for stage in range(stages)] for one in listed]
-        f, b, *w = each[: len(self.letters)]
+        stages, sending = _boundaries(orders)
+        f, b, *w = (
+            [times[self.column(letter, stage, stages, sending)] for stage in range(stages)] for letter in self.letters
+        )
         made = simulate(orders, Times(f, b, w[0] if w else [Fraction(0)] * stages))
         if not self.tails:
             return made.makespan
+        tails = times[-self.kinds :]
         mine = ({a.stage for item in order for a in item} for order in orders)
         ends = zip(made.last_end, mine, strict=True)
-        return max(end + sum((each[-1][s] for s in held), Fraction(0)) for end, held in ends)
+        return max(end + sum((tails[kind_of(s, stages, self.kinds)] for s in held), Fraction(0)) for end, held in ends)
+
+    def column(self, letter: str, stage: int, stages: int, sending: frozenset[int]) -> int:
+        """Which of the times is that of a piece of work on a stage."""
+        alone = self.sends and not _sends(letter, stage, sending)
+        at = self.letters.index(letter) * (1 + self.sends) + alone
+        return at * self.kinds + kind_of(stage, stages, self.kinds)
+
+
+def _boundaries(orders: Sequence[Sequence[Item]]) -> tuple[int, frozenset[int]]:
+    """How many stages there are, and between which of them and the next one messages go from rank to rank."""
+    ranks = {(a.stage, a.microbatch): rank for rank, order in enumerate(orders) for item in order for a in item
+             if a.kind == "F"}  # fmt: skip
+    sending = frozenset(stage for (stage, i), rank in ranks.items() if ranks.get((stage + 1, i), rank) != rank)
+    return 1 + max(stage for stage, _ in ranks), sending
+
+
+def _sends(letter: str, stage: int, sending: frozenset[int]) -> bool:
+    """Whether a stage sends what a piece of work makes: results to the next one, gradients of inputs back."""
+    return (stage if letter == "F" else stage - 1) in sending and letter != "W"
 
 
 def kind_of(stage: int, stages: int, kinds: int) -> int:
@@ -131,24 +173,47 @@ def kind_of(stage: int, stages: int, kinds: int) -> int:
 
 def makespan(
     said: str, letters: str, kinds: int, sizes: Mapping[str, Form], times: Sequence[Form], ordered: bool,
-    tails: Sequence[Form] = (),
+    tails: Sequence[Form] = (), sends: bool = False, shown: Mapping[str, Form] | None = None,
 ) -> ClosedForm:  # fmt: skip
-    """The makespan of a schedule for forms of its sizes and times (see ``Makespan``).
+    """The makespan of a schedule for forms of its sizes and times (see ``Makespan``), its sizes written as ``shown``.
 
     It is the largest of a few sums where these are known: where all stages are alike, or ``ordered``, which says that
     no stage between takes longer than the first one or the last one for anything. Else it is followed by its events.
     """
-    record = find(said)
-    known = _known(record, letters, kinds) if not tails and (kinds == 1 or (kinds == 3 and ordered)) else None
+    record, shown = find(said), shown or sizes
+    alike = kinds == 1 or (kinds == 3 and ordered and not sends)
+    known = _known(record, letters, kinds, sends) if not tails and alike else None
     if known is not None:
-        names = {name.name: time for name, time in zip(_columns(letters, kinds), times, strict=True)}
-        return known.said({**sizes, **names})
-    rule = Makespan(record.name, SECOND, said, letters, kinds, bool(tails))
-    return ClosedForm(forms.Applied(rule, (*(sizes[size] for size in "pmv"), *times, *tails)), record.conditions, 0)
+        names = {name.name: time for name, time in zip(_columns(letters, kinds + sends), times, strict=True)}
+        where = known.said({**sizes, **names}).conditions
+        own = ClosedForm(known.form, record.conditions, 0).said(sizes).conditions
+        if not sends or {*where} <= {*own}:  # else there may be fewer ranks
+            return ClosedForm(known.said({**shown, **names}).form, where, known.cases)
+    rule = Makespan(record.name, SECOND, said, letters, kinds, bool(tails), sends)
+    events = forms.Applied(rule, (*(shown[size] for size in "pmv"), *times, *tails))
+    several = (Condition(sizes["p"], ">=", num(2)),) if kinds == 3 and forms.names(sizes["p"]) else ()
+    return ClosedForm(events, (*record.conditions, *several), 0)
 
 
 def _columns(letters: str, kinds: int) -> tuple[Sym, ...]:
     return tuple(Sym(f"t_{letter}{n}", False, SECOND) for letter in letters for n in range(kinds))
+
+
+@cache
+def _largest(said: str, letters: str) -> Callable[[Sequence[float], Sequence[Any]], Any]:
+    """The largest of the sums of stages that differ at the ends, for arrays of times: those without messages."""
+    import sympy as sp
+
+    known = _known(find(said), letters, 3)
+    assert known is not None
+    names = [M, P, *_columns(letters, 3)]
+    worth = sp.lambdify([forms.value(name) for name in names], forms.value(known.form), "numpy")
+
+    def made(sizes: Sequence[float], times: Sequence[Any]) -> Any:
+        alone = [times[6 * n + 3 + kind] for n in range(len(letters)) for kind in range(3)]
+        return worth(sizes[1], sizes[0], *alone)
+
+    return made
 
 
 # -- the sums of given sizes --------------------------------------------------------------------------------
@@ -264,32 +329,41 @@ def larger_somewhere(one: Vector, others: Iterable[Vector]) -> bool:
 # -- the sums of all sizes ----------------------------------------------------------------------------------
 
 
-def _of(schedule: Schedule, letters: str, kinds: int, p: int, m: int) -> list[Vector] | None:
+def _of(schedule: Schedule, letters: str, kinds: int, sends: bool, p: int, m: int) -> list[Vector] | None:
     """The sums for so many ranks and microbatches.
 
-    Of three kinds, the times are that of a stage between, and what the first one and the last one take longer.
+    Of three kinds, the times are that of a stage between, and what the first one and the last one take longer; where
+    stages send, that of a stage that does not, and what one that does takes longer.
     """
     orders = schedule.ranks(p, m)
-    stages = 1 + max(a.stage for order in orders for item in order for a in item)
+    stages, sending = _boundaries(orders)
     n = len(letters)
 
     def columns(kind: str, stage: int) -> list[int]:
         mine = [letters.index(letter) for letter in ("BW" if kind == "D" and letters == APART else kind)]
         ends = [k for k, end in ((1, 0), (2, stages - 1)) if stage == end and kinds == 3]
-        return [column + k * n for column in mine for k in (0, *ends)]
+        more = [column + n for column in mine if sends and _sends(letters[column], stage, sending)]
+        return [column + k * n for column in mine for k in (0, *ends)] + more
 
-    return sums(_Ways(orders, columns).longest, n * kinds)
+    return sums(_Ways(orders, columns).longest, n * (kinds + sends))
 
 
 @cache
-def _known(schedule: Schedule, letters: str, kinds: int) -> ClosedForm | None:
-    """The makespan as the largest of a few sums, or None."""
+def _known(schedule: Schedule, letters: str, kinds: int, sends: bool = False, least: int = 2) -> ClosedForm | None:
+    """The makespan as the largest of a few sums, or None; of stages that send, of more than two ranks if need be."""
+    found = _found(schedule, letters, kinds, sends, least)
+    return _known(schedule, letters, kinds, sends, 3) if found is None and sends and least < 3 else found
+
+
+def _found(schedule: Schedule, letters: str, kinds: int, sends: bool, least: int) -> ClosedForm | None:
     if schedule.chunks is None or not {*schedule.kinds} <= {*letters, "D"}:
         return None
     found: dict[tuple[int, int], list[Vector]] = {}
     for p, m in _SIZES:
+        if p < least or m < least - 1:
+            continue
         try:
-            each = _of(schedule, letters, kinds, p, m)
+            each = _of(schedule, letters, kinds, sends, p, m)
         except SymcommError:
             continue
         if each is None or len(each) > _MOST:
@@ -306,8 +380,9 @@ def _known(schedule: Schedule, letters: str, kinds: int) -> ClosedForm | None:
         there = [tuple(_worth(column, at) for column in one) for one in conjectured]
         if not {*each} <= {*there} or any(larger_somewhere(one, each) for one in there if one not in each):
             return None
-    terms = tuple(_form(one, letters, kinds) for one in conjectured)
-    where = (*schedule.conditions, *((Condition(P, ">=", num(2)),) if kinds == 3 else ()))
+    terms = tuple(_form(one, letters, kinds + sends) for one in conjectured)
+    least_sizes = (Condition(P, ">=", num(least)), *((Condition(M, ">=", num(2)),) if least > 2 else ()))
+    where = (*schedule.conditions, *(least_sizes if kinds == 3 or sends else ()))
     return ClosedForm(terms[0] if len(terms) == 1 else Largest(terms), where, len(found))
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from symcomm import form as forms
 from symcomm.searching.structure import STATES, Structure
+from symcomm.searching.template import PIPELINE
 
 COMPUTE, MEMORY, NETWORK, MESSAGES, BUBBLE = (
     "computing", "memory traffic", "collectives", "pipeline messages", "pipeline bubble",
@@ -44,16 +45,21 @@ def times(
     ways = []
     for stage in structure.stages:
         counts = [(tag, forms.evaluate(count, worth)) for tag, count in stage.regions]
-        kind = stage.memory.split()[0] if apart else ""
-        pieces = []
-        for letter in "FD" if apart else ("",):
-            tags = [("_" + ",".join(filter(None, (letter, tag[1:]))) if letter else tag, n) for tag, n in counts]
-            alone = sum((n * once(tag) for tag, n in tags), ZERO)
-            pieces.append((at(f"t_slot,{letter},{kind}" if apart else "t_slot") or alone, alone, tags))
-        ways.append((sum((slot for slot, _, _ in pieces), ZERO), pieces, counts))
+        kind = (stage.memory.split() or ["only"])[0]
+        # Of two stages each has one neighbour, and none is between others.
+        two = apart and forms.evaluate(structure.draft.degrees[PIPELINE], worth) == 2
+        for none in () if two and kind == "middle" else "FD" if two and kind == "only" else " ":
+            pieces = []
+            for letter in "FD" if apart else ("",):
+                tags = [("_" + ",".join(filter(None, (letter, tag[1:]))) if letter else tag, n) for tag, n in counts]
+                alone = sum((n * once(tag) for tag, n in tags), ZERO)
+                slot = ZERO if letter == none else at(f"t_slot,{letter},{kind}" if apart else "t_slot")
+                pieces.append((slot or alone, alone, tags))
+            ways.append((sum((slot for slot, _, _ in pieces), ZERO), pieces, counts))
     slowest, pieces, regions = max(ways, key=lambda way: way[0])
     busy = microbatches * slowest
     bubble = at("T_pipeline") - busy if apart else (at("n_slots") - microbatches) * slowest if at("n_slots") else ZERO
+    bubble -= sum(slowest - at(f"t_slot,{end}") for end in "FD") if at("t_slot,F") else ZERO
     found = {BUBBLE: bubble, MESSAGES: ZERO}
     for slot, alone, tags in pieces:
         waits = convention == "overlap" and slot > alone

@@ -51,6 +51,7 @@ def search(
     gradient_dtype: str | None = None,
     accounting: AccountingLike = None,
     top: int = 10,
+    peaks: bool = False,
     jobs: int | None = None,
     seconds: float = 600,
     progress: Progress | None = None,
@@ -64,6 +65,10 @@ def search(
     of one call. Rates come from a ``device``, or are given as for ``Model.step_time``. ``jobs`` processes work through
     joblib, or whatever backend ``joblib.parallel_config`` has chosen. What the memory of a device holds has to be said:
     ``capacity_is`` is ``nominal_GB``, ``nominal_GiB`` or ``usable``. ``frozen`` weights are not trained.
+
+    Memory is that of weights, gradients, optimizer states and saved activations, and what fits is what fits by that.
+    With ``peaks`` the fastest of these are held against their ``peak_memory``, too, at about a tenth of a second each;
+    that may be less (not all gradients are there while most activations are), or more.
 
     Raises ``ValuesError`` or ``StrategyError`` for what cannot be searched, and where it takes more than ``seconds``.
     """
@@ -109,16 +114,18 @@ def search(
     if total > MOST_CONFIGURATIONS:
         raise ValuesError(f"there are {total:,} configurations; a search takes {MOST_CONFIGURATIONS:,}",
                           hint="give fewer sizes, for instance microbatches='1..64*2'")  # fmt: skip
+    most = 4 * top if peaks else top
     workers = max(1, joblib.effective_n_jobs(jobs))
     with parallel:
         made = _derived(parallel, joblib.delayed, question, kept, tell, workers)
         total = sum(g.size for _, g in made)
         best: evaluate.Part | None = None
-        for wave in _waves(_tasks(made, size, top), 8 * workers):
+        for wave in _waves(_tasks(made, size, most), 8 * workers):
             parts = parallel(joblib.delayed(evaluate.evaluate)(task) for task in wave)
-            best = evaluate.merged([*([best] if best is not None else []), *parts], top)
+            best = evaluate.merged([*([best] if best is not None else []), *parts], most)
             tell(best.tried, total, "configurations")
-    return _outcome(question, devices, (size, meaning), made, best, notes)
+    found = _outcome(question, devices, (size, meaning), made, best, notes)
+    return _at_peak(found, question, top) if peaks else found
 
 
 def _check_links(said: Mapping[str, object], drafts: Iterable[Draft]) -> None:
@@ -239,6 +246,46 @@ def _outcome(
         tuple(top), tuple(near), question.accounting.statements(tuple(touched)),
         tuple(dict.fromkeys((*notes, *frozen, *unused, *(note for s, _ in made for note in s.notes), *limits))),
     )  # fmt: skip
+
+
+def _at_peak(found: SearchResult, question: SearchQuestion, top: int) -> SearchResult:
+    """The configurations that are told, with their peaks, of those that fit at it."""
+    fits: dict[Configuration, Configuration] = {}
+    checked: dict[tuple[object, ...], Fraction] = {}
+    every = [*dict.fromkeys((*found.top, *found.front))]
+    for one in every:
+        at_peak = replace(one, memory=Quantity(_peak(one, question, checked), BYTE))
+        if at_peak.memory.value <= found.capacity.value:
+            fits[one] = at_peak
+    left = len(every) - len(fits)
+    front: list[Configuration] = []
+    for one in sorted(fits.values(), key=_rank):
+        if not front or one.memory.value < front[-1].memory.value:
+            front.append(one)
+    notes = [note for note in found.notes if note != _LIMITS[0]]
+    kept = f"of {len(every)} configurations that fit without what is there for a moment, {len(fits)}"
+    notes.append(f"Memory is that at the peak: {kept} fit at their peak, too.")
+    quickest = tuple(fits[one] for one in found.top if one in fits)[:top]
+    return replace(found, top=quickest, front=tuple(front), feasible=found.feasible - left, notes=tuple(notes),
+                   refused=(*found.refused, *([("does not fit at its peak", left)] if left else [])))  # fmt: skip
+
+
+def _peak(one: Configuration, question: SearchQuestion, checked: dict[tuple[object, ...], Fraction]) -> Fraction:
+    """The most that any stage holds at once."""
+    sizes = {name: n for name, n in one.sizes if name != BUCKETS}
+    key = one.strategy, one.microbatches, one.recomputation, one.schedule, *sizes.items()
+    if key not in checked:
+        model, stages = question.model.at(**sizes), dict(one.mesh).get(PIPELINE, 1)
+        options: dict[str, Any] = {"recipe": question.recipe, "frozen": sorted(question.frozen) or None}
+        options |= {} if stages > 1 else {"microbatches": one.microbatches}
+        ends = {0, 1, stages - 1} if len(model.graph.regions) > 1 else {0}  # of equal stages the first holds most
+        places = [{"schedule": one.schedule or None, "stage": n} for n in sorted(ends)]
+        checked[key] = max(
+            Fraction(model.derive("peak_memory", strategy=one.strategy if any(n > 1 for _, n in one.mesh) else None,
+                                  accounting=one.accounting, **options, **place).at().value)
+            for place in (places if stages > 1 else [{}])
+        )  # fmt: skip
+    return checked[key]
 
 
 _LIMITS = (

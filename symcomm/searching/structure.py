@@ -162,6 +162,8 @@ class _Unchecked(Derivation):
 class _Terse(Setting):
     """A setting whose steps are numbers to be: what they are worth as expressions is not worked out or written."""
 
+    told = False
+
     def worth(self, form: Form, known: Mapping[str, Expr]) -> Expr:
         """Nothing that anybody reads."""
         return sp.Integer(0)

@@ -10,6 +10,7 @@ import whole_models as models
 from hypothesis import given
 from hypothesis import strategies as st
 
+from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Sym, evaluate, from_expr, num
 from symcomm.parallel.strategy import parse_strategy
@@ -53,7 +54,8 @@ LAYER = tables.table(
     "a = x W ; x [T,D], W [D,F] ; a [T,F]", "u = relu(a) ; a [T,F] ; u [T,F]", "y = u U ; U [F,D] ; y [T,D]"
 )
 STRATEGIES = ["", "data(2)", "fsdp(2)", "zero-2(2)", "tensor(2)"]
-WAYS = [{}, {"recomputation": "full"}, {"every": 1}, {"every": 2}, {"every": 4}, {"single_unit": True}]
+WAYS = [{}, {"recomputation": "full"}, {"every": 1}, {"every": 2}, {"every": 4}]
+CONVENTIONS = [Accounting(gathered_weights=how) for how in ("reshard", "at_once", "whole_units", "keep")]
 
 
 def steps() -> list[tuple[StepProgram, dict[str, Fraction]]]:
@@ -61,10 +63,11 @@ def steps() -> list[tuple[StepProgram, dict[str, Fraction]]]:
     made = [models.whole(models.TOY_ENDS, LAYER, values),
             tables.load(LAYER, repeat="N_layer", values=values)]  # fmt: skip
     return [
-        (StepProgram(Setting(model.graph, dtype="fp32"),
+        (StepProgram(Setting(model.graph, how, dtype="fp32"),
                      StepOptions(parse_strategy(said) if said else ONE_RANK, recipe_of("fp32_adam"), **ways)),
          model.graph.relations.complete(model.values))
         for model in made for said in STRATEGIES for ways in WAYS
+        for how in (CONVENTIONS if said.startswith("fsdp") else CONVENTIONS[:1])
     ]  # fmt: skip
 
 
@@ -83,7 +86,7 @@ def test_all_that_a_step_keeps_for_backward_is_freed_again() -> None:
         for one in [*step.forward(mine), *step.backward(mine)]:
             fold.skip(one)
         assert not any(fold.bytes.get(kind) for kind in (SAVED, PASSING)), step.run
-        if not step.run.single_unit:
+        if not step.made.early:
             assert fold.bytes[GRADIENT] == sum(
                 fold.worth(k.size) * fold.worth(k.times) for k in step.all("", "gradient")
             )

@@ -307,7 +307,7 @@ def test_a_step_of_chunks_takes_the_slots_of_the_interleaved_schedule():
                     values={"T": 192, "D": 64, "N": 16})  # fmt: skip
     rates = {"peak": "1 GFLOP/s", "memory": "1000000 GB/s", "network": "1000000 GB/s"}
     one, two = (
-        layer.step_time("pipeline(4, microbatches=8)", accounting="serial", **rates, **more).worth["n_slots"]
+        layer.step_time("pipeline(4, microbatches=8)", **rates, **more).worth["n_slots"]
         for more in ({}, {"schedule": "interleaved", "chunks": 2})
     )
     assert (one, two) == (11, 19)

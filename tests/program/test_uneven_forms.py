@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from pipeline_ticks import ticks
 
@@ -14,7 +15,7 @@ from symcomm.printing import plain
 from symcomm.program.closed_forms import SECOND
 from symcomm.program.orders import written
 from symcomm.program.schedules import find
-from symcomm.program.uneven import APART, WHOLE, makespan, sums
+from symcomm.program.uneven import APART, WHOLE, Makespan, makespan, sums
 
 SIZES = {"p": Sym("p"), "m": Sym("m"), "v": num(1)}
 
@@ -59,6 +60,27 @@ def test_what_has_no_short_form_is_a_function_that_the_events_work_out(schedule,
         end = max(stop for each in ticks(orders, *work) for _, stop in each)
         at = {name.name: Fraction(t) for name, t in zip(names(letters), times, strict=True)}
         assert evaluate(found.form, {**at, "p": Fraction(p), "m": Fraction(m)}) == end
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_many_times_with_messages_are_those_that_the_events_give_one_by_one(schedule):
+    """Of some, all messages take no longer than the work beside them; of the others, some are seen."""
+    rule, dice = Makespan(schedule, SECOND, schedule, WHOLE, 3, False, True), random.Random(11)
+    rows = []
+    for p, m in ((2, 5), (3, 1), (3, 7), (4, 4), (5, 12), (6, 3)):
+        for message in (0, 0, 2, 3, 9):
+            middle = [dice.choice((1, 2, 4)) for _ in WHOLE]
+            first, last = ([t + dice.choice((0, 1, 5, -1)) for t in middle] for _ in range(2))
+            each = []
+            for n, alone in enumerate(zip(first, middle, last, strict=True)):
+                silent = 2 if n == 0 else 0
+                each += [t if k == silent else max(t, message) for k, t in enumerate(alone)] + [*alone]
+            rows.append([p, m, 1, *each])
+    columns = [np.array(column, dtype=float) for column in zip(*rows, strict=True)]
+    hidden = rule.hidden(columns)
+    assert hidden.any()
+    assert not hidden.all()
+    assert rule.numbers(columns).tolist() == [float(rule.number(tuple(map(Fraction, row)))) for row in rows]
 
 
 def test_zero_bubble_h1_of_stages_that_are_alike_has_a_form_for_all_times():

@@ -10,13 +10,12 @@ from math import prod
 import numpy as np
 from proof_ranks import Mesh, MissingBlockError, Ranks, WrongCallError
 from proof_reference import Array, ShapeMismatchError, Sizes, outside, run
-from proof_tables import ALL, graph
+from proof_tables import ALL, graph, planned
 
 from symcomm.accounting import Accounting
 from symcomm.form import value
 from symcomm.graph.graph import Graph
-from symcomm.parallel.placement import Collective, Compute, Plan, plan, update_ops
-from symcomm.parallel.strategy import parse_strategy
+from symcomm.parallel.placement import Collective, Compute, Plan, update_ops
 
 # (op kind, strategy) -> how often it ran, for the summary at the end of the session.
 RAN: dict[tuple[str, str], int] = {}
@@ -69,8 +68,7 @@ def numbers(
 def case(layer: str, strategy: str, accounting: Accounting | None = None, passes: str = "training") -> Case:
     """The case; raises ``StrategyError`` where the strategy does not apply."""
     accounting = accounting or Accounting()
-    before = graph(layer).forward() if passes == "forward" else graph(layer, passes == "training")
-    made = plan(before, parse_strategy(strategy), accounting)
+    made = planned(layer, strategy, accounting, passes)
     mesh = Mesh({name: int(value(size)) for name, size in made.strategy.sizes.items()})
     routes = [c for c in made.steps if isinstance(c, Compute) and c.op.kind == "route"]
     parts = {prod(mesh.sizes[m] for m, i in c.cuts if i == c.op.output_indices[-3]) for c in routes}

@@ -294,7 +294,7 @@ class Ranks:
     def outlives(self, step: Collective, tensor: str) -> bool:
         """Whether the accounting keeps a copy from one phase to the next."""
         if self.plan.graph.tensors[tensor].role == "weight":
-            return self.accounting.gathered_weights == "keep"
+            return self.accounting.gathered_weights in ("keep", "at_once")
         if self.accounting.gathered_activations != "regather_sequence":
             return self.accounting.gathered_activations == "keep"
         # Sequence parallelism keeps its parts of the sequence, along the mesh axis that it shares with others.

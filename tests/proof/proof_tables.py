@@ -7,17 +7,21 @@ record is proved without a new test; a function whose shape rule is its own need
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
 
 from proof_homework import HOMEWORK
 
+from symcomm.accounting import Accounting
 from symcomm.graph.build import build
 from symcomm.graph.functions import FUNCTIONS
 from symcomm.graph.gradient import training
 from symcomm.graph.graph import Graph
 from symcomm.graph.ops import MAP, MAPS
+from symcomm.parallel.placement import Plan, plan
+from symcomm.parallel.strategy import parse_strategy
+from symcomm.program.program import program
 from symcomm.text.finder import layer_tables
 from symcomm.text.formula import parse_layer
 
@@ -445,6 +449,20 @@ def graph(name: str, input_gradient: bool = True) -> Graph:
     """A layer with its backward pass."""
     (found,) = layer_tables(ALL[name].table, f"{name}.md")
     return training(build(parse_layer(found, None)), input_gradient)
+
+
+def planned(layer: str, strategy: str, accounting: Accounting | None = None, passes: str = "training") -> Plan:
+    """What the ranks run: the steps of the program, what is gathered for the whole step before all others."""
+    if passes == "forward":
+        return plan(graph(layer).forward(), parse_strategy(strategy), accounting)
+    made = program(_forward(layer), parse_strategy(strategy), accounting, input_gradient=passes == "training")
+    steps = (*(call for _, call in made.early), *made.region("").plan.steps)
+    return replace(made.plan, steps=steps)
+
+
+@cache
+def _forward(layer: str) -> Graph:
+    return graph(layer).forward()
 
 
 # -- strategies -------------------------------------------------------------------------------------------

@@ -8,18 +8,14 @@ from typing import Any
 
 import pytest
 import sympy as sp
-from proof_tables import LAYERS, graph
+from proof_tables import LAYERS, graph, planned
 
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError
 from symcomm.form import value
-from symcomm.parallel.placement import Collective, Plan, plan
+from symcomm.parallel.placement import Collective, Plan
 from symcomm.parallel.strategy import parse_strategy
 from symcomm.program.pipeline import check_divisible
-
-
-def planned(layer: str, strategy: str, accounting: Accounting | None = None) -> Plan:
-    return plan(graph(layer), parse_strategy(strategy), accounting)
 
 
 def calls(made: Plan, phase: str = "") -> list[tuple[str, str]]:
@@ -92,6 +88,7 @@ def ring(made: Plan) -> Any:
         ("zero-2(k)", "reshard", 2),
         ("zero-3(k)", "reshard", 3),
         ("zero-3(k)", "keep", 2),
+        ("zero-3(k)", "at_once", 2),
     ],
 )
 def test_zero_sends_two_or_three_times_the_parameters(layer: str, strategy: str, gathered: str, times: int) -> None:

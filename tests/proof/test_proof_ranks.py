@@ -29,6 +29,8 @@ from symcomm.parallel.strategy import parse_strategy, resolve
 APPLICABLE = [(layer, strategy) for layer in ALL for strategy in STRATEGIES if applies(layer, strategy)]
 VARIANTS = {
     "weights kept": Accounting(gathered_weights="keep"),
+    "weights gathered at once": Accounting(gathered_weights="at_once"),
+    "weights gathered in units": Accounting(gathered_weights="whole_units"),
     "activations gathered again": Accounting(gathered_activations="regather"),
     "weights kept, activations gathered again": Accounting(gathered_weights="keep", gathered_activations="regather"),
     "activations kept": Accounting(gathered_activations="keep"),

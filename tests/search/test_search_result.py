@@ -377,3 +377,24 @@ def test_a_search_refuses_parts_of_weights_that_are_filled_up():
     model = sc.load("Computation\tInput\tOutput\ny = x W\tx [B, D], W [D, F]\ty [B, F]\n")
     with pytest.raises(AccountingError, match="a search counts the mean of the parts of a weight, not parts that"):
         sc.search(model, devices=4, batch=64, device="H100-SXM", capacity_is="usable", accounting="padded_shards")
+
+
+def test_with_peaks_those_that_are_told_fit_at_their_peak():
+    """One that fits without what is there for a moment, and not with it, is left out and counted."""
+    options = {"strategies": "fsdp + pipeline", "microbatches": "2,3", "recomputation": "none"}
+    every = searched(**options, top=100)
+    found = searched(**options, top=100, peaks=True)
+    assert len(found.top) == len(every.top) > 2
+    for one in found.top:
+        stages = {"schedule": one.schedule} if one.schedule else {"microbatches": one.microbatches}
+        assert one.memory == block().peak_memory(one.strategy, **stages).at()
+    summed = {(c.strategy, c.microbatches): c.memory.value for c in every.top}
+    most = max(found.top, key=lambda c: c.memory.value - summed[c.strategy, c.microbatches])
+    assert most.memory.value > summed[most.strategy, most.microbatches]
+    less = searched(**options, top=100, peaks=True, capacity=f"{most.memory.value - 1} B", capacity_is="usable")
+    assert most.strategy not in {c.strategy for c in less.top if c.microbatches == most.microbatches}
+    refused = dict(less.refused)
+    gone = refused["does not fit at its peak"] + refused.get("does not fit in the memory", 0)
+    assert (gone, less.feasible) == (len(every.top) - len(less.top), len(less.top))
+    assert any("fit at their peak, too" in note for note in less.notes)
+    assert not any("comes on top" in note for note in less.notes)

@@ -39,7 +39,8 @@ def by_hand(name: str, c, time: str = "overlap") -> tuple[Fraction, Fraction]:
     model, m = whole(name).at(B=8, L=16), c.microbatches
     said = None if c.strategy == "one device" else c.strategy
     how = {"recomputation": CONVENTION[c.recomputation], "time": time}
-    step = model.step_time(said, microbatches=m, accounting=how, **RATES).at().value
+    order = {"schedule": c.schedule} if c.schedule else {}
+    step = model.step_time(said, microbatches=m, accounting=how, **order, **RATES).at().value
     stages = dict(c.mesh).get("pipeline", 1)
     if stages == 1:
         small = whole(name).at(B=Fraction(8, m), L=16)

@@ -80,6 +80,13 @@ def stages_of(name: str, chunks: list[dict[str, Fraction]], m: int) -> dict[str,
     }  # fmt: skip
 
 
+def sending(times, message, both):
+    """The last stage has none to send its results to, the first one none for its gradients."""
+    silent = {"F": len(times["F"]) - 1, "D": 0}
+    return {letter: [t if n == silent[letter] else both(t, message) for n, t in enumerate(each)]
+            for letter, each in times.items()}  # fmt: skip
+
+
 def llama_stages(count: int, layers: list[int] | None = None) -> list[dict[str, Fraction]]:
     each = layers or [Fraction(8, count)] * count
     found = [{"layer": Fraction(n)} for n in each]
@@ -161,6 +168,49 @@ def test_symbols_for_stages_and_microbatches_give_the_same_numbers(p):
         derived.at(p=1, m=4)
 
 
+TABLE = "| Computation | Input | Output |\n|---|---|---|\n| y = xW | x [B, L, D], W [D, D] | y [B, L, D] |\n"
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", long("zb-h1")])
+@pytest.mark.parametrize("rate", [10**6, 10**8, long(10**7)])
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), long(2, 1), long(8, 4), long(8, 16), long(2, 8)])
+def test_stages_that_are_alike_send_only_where_there_is_a_neighbour(schedule, rate, p, m):
+    """What is sent adds up with the work: the events of forwards and backwards. A D is twice an F."""
+    one = sc.load(TABLE, repeat="N").at(N=8, B=16, L=2, D=4)
+    work, message = Fraction(8, p) * 2 * Fraction(32, m) * 16 / 10**9, Fraction(32, m) * 4 * 2 / rate
+    rates = {"peak": 10**9, "memory": 10**40, "network": rate, "accounting": "serial"}
+    times = {"F": [work] * p, "D": [2 * work] * p}
+    if schedule == "zb-h1":
+        times = {"F": [work] * p, "B": [work] * p, "W": [work] * p}
+    silent = {"F": p - 1, "D": 0, "B": 0, "W": None}
+    times = {letter: [t + (message if letter != "W" and n != silent[letter] else 0) for n, t in enumerate(each)]
+             for letter, each in times.items()}  # fmt: skip
+    exact = followed(find(schedule).ranks(p, m), times)
+    number = one.step_time(f"pipeline({p}, microbatches={m})", schedule=schedule, **rates)
+    symbol = one.step_time("pipeline(q, microbatches=m)", schedule=schedule, **rates)
+    for step in (number.at(), symbol.at(q=p, m=m)):
+        assert abs(step.value / exact - 1) < Fraction(1, 10**12)
+
+
+@pytest.mark.parametrize("rate", [10**6, 10**8])
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 8), (4, 1), (4, 8)])
+def test_slots_of_whole_microbatches_are_as_long_as_what_each_stage_sends_in_them(rate, p, m):
+    """A line of stages that hand microbatches on: each starts when it is free and the one before it has ended."""
+    layers = 12
+    one = sc.load(TABLE, repeat="N").at(N=layers, B=24, L=2, D=4)
+    work, message = Fraction(layers, p) * 6 * Fraction(48, m) * 16 / 10**9, Fraction(48, m) * 4 * 2 / rate
+    slots = [max(work, message * ((n > 0) + (n < p - 1))) for n in range(p)]
+    free = [Fraction(0)] * p
+    for _ in range(m):
+        came = Fraction(0)
+        for n, slot in enumerate(slots):
+            came = free[n] = max(free[n], came) + slot
+    rates = {"peak": 10**9, "memory": 10**40, "network": rate}
+    number = one.step_time(f"pipeline({p}, microbatches={m})", **rates).at()
+    symbol = one.step_time("pipeline(q, microbatches=m)", **rates).at(q=p, m=m)
+    assert number.value == symbol.value == free[-1]
+
+
 @pytest.mark.parametrize("convention", ["overlap", "serial"])
 @pytest.mark.parametrize("rate", [10**9, long(10**8), long(10**11)])
 def test_messages_are_part_of_the_pieces_of_work(convention, rate):
@@ -168,7 +218,7 @@ def test_messages_are_part_of_the_pieces_of_work(convention, rate):
     times = stages_of("llama", llama_stages(p), m)
     message = Fraction(BATCH * LENGTH, m) * 8 * 2 / rate
     both = max if convention == "overlap" else lambda a, b: a + b
-    with_messages = {letter: [both(time, message) for time in each] for letter, each in times.items()}
+    with_messages = sending(times, message, both)
     options = {**FAST, "accounting": convention, "network": rate}
     if convention == "serial":
         options["memory"] = 10**40  # what goes through the memory is added
@@ -182,14 +232,15 @@ def test_gradients_that_are_reduced_beside_the_last_backward_lengthen_the_end_of
     p, m, rate = 4, 8, 10**9
     small = {letter: [t / 2 for t in each] for letter, each in stages_of("llama", llama_stages(p), m).items()}
     message = Fraction(BATCH * LENGTH, 2 * m) * 8 * 2 / rate
-    times = {letter: [max(t, message) for t in each] for letter, each in small.items()}
+    times = sending(small, message, max)
     parameters = {"layer": 8 * 8 * 2 + 8 * 4 * 2 + 3 * 8 * 16 + 2 * 8, "head": 8 * 40 + 8, "embedding": 8 * 40}
     tails = []
     for held, backward in zip(llama_stages(p), small["D"], strict=True):
         # The reduction of each repetition runs beside its backward, so that each takes the longer of both.
         last = sum(n * max(region_time("llama", region, m, "backward") / 2, Fraction(parameters[region] * 2, rate))
                    for region, n in held.items())  # fmt: skip
-        tails.append(max(last, message) - max(backward, message))
+        back = message if "embedding" not in held else 0
+        tails.append(max(last, back) - max(backward, back))
     step = model("llama").step_time(
         f"data(2) + pipeline({p}, microbatches={m})", schedule=schedule, accounting="with_backward",
         **{**FAST, "network": rate},

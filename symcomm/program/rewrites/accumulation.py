@@ -27,7 +27,7 @@ def summed(plan: Plan, weight: str) -> Layout:
 def _rewritten(program: Program) -> Program:
     """What finishes the step runs once, but for gradients that are reduced for each microbatch."""
     often = program.accounting.accumulation == "reduced_every_microbatch"
-    turns = (replace(turn, once=turn.finishes and not (often and turn.accumulates)) for turn in program.turns)
+    turns = (replace(turn, once=not (often and turn.accumulates)) if turn.finishes else turn for turn in program.turns)
     return replace(program, turns=tuple(turns))
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from symcomm.errors import ValuesError, nearest
 from symcomm.graph.gradient import training
 from symcomm.graph.graph import Graph
 from symcomm.parallel.placement import Collective, Compute
-from symcomm.program.instructions import Program, Rewrite, Turn
+from symcomm.program.instructions import Program, Rewrite, Send, Turn, gathers_weight
+
+Step = Collective | Compute | Send
 
 # What a convention of recomputation computes again, as ``rerun_ops`` calls it.
 RERUN = {
@@ -81,23 +84,46 @@ def _read_again(graph: Graph, names: frozenset[str], frozen: frozenset[str]) -> 
     return frozenset(names & wanted) - {out for out, _ in graph.carried}
 
 
-def _rewritten(program: Program) -> Program:
-    """What runs again stands before the backward pass of its region, with its collectives.
+def gathered_again(
+    graph: Graph, steps: Iterable[Step], again: Iterable[Step], kept: Collection[str]
+) -> list[Collective]:
+    """The gathers of weights that stand before what runs again, for it and for backward: each is one, not two.
 
-    Of weights it gathers none: for them what runs again and backward are one phase.
+    Of those among the ``steps`` that are of the backward pass it is that one, else one like that of the forward pass.
     """
+    read = {stored for step in again if isinstance(step, Compute) for stored in step.reads} - {*kept}
+    found: dict[str, list[Collective]] = {"forward": [], "backward": []}
+    for step in steps:
+        if isinstance(step, Collective) and step.stored in read and gathers_weight(graph, step):
+            found[step.phase].append(step)
+    known = {step.stored for step in found["backward"]}
+    more = (step for step in found["forward"] if step.stored not in known)
+    why = "what is computed again reads it"
+    return [*found["backward"], *(replace(step, phase="backward", why=why) for step in more)]
+
+
+def _rewritten(program: Program) -> Program:
+    """What runs again stands before the backward pass of its region, with its collectives."""
+    how = RERUN[program.accounting.recomputation]
+    if how == "none":
+        return program
     graph = replace(program.graph, ops=tuple(op for op in program.graph.ops if op.phase == "forward"))
-    names = run_again(graph, RERUN[program.accounting.recomputation], program.frozen)
+    names = run_again(graph, how, program.frozen)
     again: dict[str, list[Turn]] = {}
-    for turn in program.turns if names else ():
+    for turn in program.turns:
         made = _again(program, turn, names) if turn.phase == "forward" else None
         if made is not None:
             again.setdefault(turn.region.name, []).append(made)
-    turns: list[Turn] = []
+    turns, moved = list[Turn](), set[int]()
     for turn in program.turns:
-        if turn.phase == "backward":
-            turns += again.pop(turn.region.name, [])
-        turns.append(turn)
+        if turn.phase == "backward" and turn.region.name in again:
+            mine = again.pop(turn.region.name)
+            there = {id(t.work): t for t in program.turns if t.region == turn.region}
+            works = [t.work for t in there.values()]
+            gathers = gathered_again(graph, works, [t.work for t in mine], program.kept)
+            moved |= {id(call) for call in gathers}
+            turns += [*(there.get(id(call)) or Turn(call, turn.region, "backward") for call in gathers), *mine]
+        turns += [turn] if id(turn.work) not in moved else []
     return replace(program, turns=tuple(turns))
 
 

@@ -46,7 +46,7 @@ def _ties(program: Program) -> Iterator[Turn]:
             gathers = moved.name == weight.name and turn.phase == "forward"
             if gathers or (turn.finishes and moved.of == weight.name):
                 yield replace(turn, region=last)
-            if gathers and program.accounting.gathered_weights == "whole_units":  # the last stage has its own already
+            if gathers and turn.work.stored in program.units:  # the last stage has its own already
                 again = replace(turn.work, phase="backward", why="the unit it belongs to is gathered as a whole")
                 yield replace(turn, work=again, phase="backward")
         # Cut as the weight is: the gradients of both stages are placed alike.

@@ -197,8 +197,9 @@ def _touched(
     accounting = setting.accounting
     for name in ("input_gradient", "recomputation", "attention"):
         if getattr(accounting, name) != getattr(Accounting, name):
+            # That of attention is none of a layer without attention.
             others = (replace(setting, accounting=replace(accounting, **{name: row.name}))
-                      for row in CONVENTIONS if row.field == name)  # fmt: skip
+                      for row in CONVENTIONS if row.field == name and not row.name.startswith("selective"))  # fmt: skip
             if any(calls(other, strategy, gradient_dtype) != every for other in others):
                 found.append(name)
     return found

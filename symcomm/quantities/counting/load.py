@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
@@ -98,7 +98,7 @@ class Load:
             calls=tuple((p, c) for p, c in self.calls if c.region.name == name),
         )
 
-    @property
+    @cached_property
     def regions(self) -> tuple[Region, ...]:
         """The regions that do anything, in order."""
         busy = {o.op.region for o in self.ops} | {c.region.name for _, c in self.calls}
@@ -203,17 +203,20 @@ def microbatched(setting: Setting, microbatches: Form) -> Setting:
     """The same setting with the batch divided into microbatches, wherever a size is that of the batch."""
     if microbatches == num(1):
         return setting
-    (batch,) = batch_axes(setting.graph)
-    setting = setting.in_parts(
-        setting.written(setting.graph.axes[batch].size), microbatches, "the batch is cut into {} microbatches"
-    )
+    size = setting.written(setting.graph.axes[_batch(Same(setting.graph))].size)
+    setting = setting.in_parts(size, microbatches, "the batch is cut into {} microbatches")
     return replace(setting, graph=_in_microbatches(Same(setting.graph), microbatches))
 
 
 @lru_cache(maxsize=64)
+def _batch(held: Same[Graph]) -> str:
+    (batch,) = batch_axes(held.it)
+    return batch
+
+
+@lru_cache(maxsize=64)
 def _in_microbatches(held: Same[Graph], microbatches: Form) -> Graph:
-    graph = held.it
-    (batch,) = batch_axes(graph)
+    graph, batch = held.it, _batch(held)
     size, parts = graph.axes[batch].size, forms.value(microbatches)
     axes = {
         name: replace(axis, size=axis.size.xreplace({size: size / parts}))

@@ -14,9 +14,10 @@ from symcomm.form import Form, Num, product
 from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Op, Tensor, bare
 from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
-from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan, place
+from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, place
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.alive import Free, Instruction, Keep, OpRun
+from symcomm.program.instructions import Program
 from symcomm.program.rewrites.accumulation import summed
 from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.quantities.memory.activation_memory import bytes_of
@@ -47,20 +48,18 @@ class Lifetimes:
 
     ``recomputation`` may be ``nothing`` besides what ``rerun_ops`` knows: then not even the layer's input is kept,
     as inside of a group of layers that is computed again as a whole. ``tables`` says that each layer makes its masks
-    and rotations for itself; ``single_unit`` that all weights of the model are gathered at once, so that no layer
-    gathers its own and gradients are whole until all of them are there. ``added`` names weights that have a gradient
+    and rotations for itself. ``added`` names weights that have a gradient
     already, to which a new one is added as soon as it is made. ``split`` runs the gradients of weights after all
     others: what they read is alive between the two. ``unreduced`` leaves the gradients of weights as each rank
     has made them.
     """
 
     setting: Setting
-    plan: Plan
+    made: Program
     rules: tuple[Placed, ...]
     recipe: Recipe
     recomputation: str
     tables: bool = False
-    single_unit: bool = False
     added: frozenset[str] = frozenset()
     split: bool = False
     unreduced: bool = False
@@ -69,6 +68,7 @@ class Lifetimes:
     current: dict[Key, Storage] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.plan = self.made.plan
         self.graph = self.plan.graph
         self.strategy = self.plan.strategy
         self.eager = self.setting.accounting.saved == "pytorch"
@@ -78,7 +78,9 @@ class Lifetimes:
         self.roots = {item.tensor for item in self.kept if item.what in TENSORS}
         whole = self.recomputation == "full"
         steps = tuple(s for s in self.plan.steps if not (self.unreduced and self.reduces(s)))
-        reruns = RecomputedSteps(self.graph, steps, self.setting.accounting, frozenset(self.roots), whole)
+        reruns = RecomputedSteps(
+            self.graph, steps, self.setting.accounting, frozenset(self.roots), whole, self.made.kept
+        )  # fmt: skip
         self.again = frozenset[str]() if nothing else reruns.rerun([item.tensor for item in self.back])
         self.steps = reruns.turns(self.again)
         self.start = next((n for n, s in enumerate(self.steps) if s.phase == "backward"), len(self.steps))
@@ -99,6 +101,7 @@ class Lifetimes:
             if step.part != "statistics":
                 self.makes(step.op.output, step.output, at)
         self.keep()
+        self.drop_units()
         if self.eager and not self.split and (whole or not self.again):
             self.end_with_nodes()
         if self.tables:
@@ -207,11 +210,9 @@ class Lifetimes:
     def finish(self, name: str, key: Key, at: int) -> None:
         """The gradient of a weight: a state once it is as it will be kept, before that a tensor like any other."""
         final = self.final(name)
-        if any(s.kind == GRADIENT and s.root == key[0] for s in self.storages):
-            return  # one unit keeps it whole
         if name in self.added:
             self.put(key, PASSING, at, at)
-        elif key[1] == final or self.single_unit:
+        elif key[1] == final:
             weight = self.graph.tensors[name]
             width = self.recipe.gradient
             size = bytes_of_weight(self.setting, self.strategy, weight, final, width)
@@ -221,8 +222,6 @@ class Lifetimes:
 
     def final(self, weight: str) -> tuple[str, ...]:
         """The mesh axes along which the gradient of a weight is cut when it is kept."""
-        if self.single_unit:
-            return ()
         if self.unreduced:
             return self.part(summed(self.plan, weight))
         return self.part(place(self.graph.tensors[weight], self.setting.graph, self.rules, "gradient"))
@@ -309,6 +308,13 @@ class Lifetimes:
                 self.storages.append(
                     Storage(item.tensor, bytes_of(self.setting, item), PASSING, born, self.last_use(item))
                 )
+
+    def drop_units(self) -> None:
+        """The weights of a unit are dropped together, behind the last op of the pass that gathered them."""
+        units = {stored.partition(" @ ")[0] for stored in self.made.units}
+        for one in self.storages:
+            if one.root in units and one.kind == PASSING:
+                one.dies = (self.start if one.born < self.start else len(self.steps)) - 1
 
     def end_with_nodes(self) -> None:
         """Autograd makes all gradients of one op before it drops what any of them reads, or adds one to another."""
@@ -407,8 +413,12 @@ class Lifetimes:
         tensor = self.graph.tensors.get(root)
         if tensor is None:  # the places of chosen experts
             return True
-        gathered = self.single_unit and tensor.role == "weight"
-        return not gathered and (tensor.of or root) not in self.within
+        return root not in self.early and (tensor.of or root) not in self.within
+
+    @cached_property
+    def early(self) -> frozenset[str]:
+        """The weights whose copies are there for the whole step."""
+        return frozenset(call.tensor.partition(" @ ")[0] for _, call in self.made.early)
 
     @cached_property
     def within(self) -> frozenset[str]:

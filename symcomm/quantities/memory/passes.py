@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from symcomm.form import Form, Ratio, Sym, Total, num
 from symcomm.graph.graph import Region, Tensor
-from symcomm.parallel.placement import Collective, Plan, place
+from symcomm.parallel.placement import Collective, Layout, place
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.alive import Free, Instruction, Keep, Loop, OpRun
+from symcomm.program.instructions import Program, Turn
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.lifetimes import PASSING, Lifetimes, bytes_of_weight
 from symcomm.quantities.memory.recomputed_steps import made_by
@@ -38,8 +39,6 @@ class StepOptions:
     copies: int = 0
     workspace: Fraction = Fraction(0)
     tables: bool = False
-    single_unit: bool = False
-    buckets: bool = False
     every: int = 0
     layers: tuple[tuple[str, Form], ...] = ()
     chunks: int = 1
@@ -57,7 +56,7 @@ class RegionPasses:
     number: int
     region: Region
     setting: Setting
-    plan: Plan
+    made: Program
     rules: tuple[Placed, ...]
     run: StepOptions
     alone: bool
@@ -73,7 +72,7 @@ class RegionPasses:
         if key not in self.lines:
             run, weights = self.run, frozenset(w.name for w in self.setting.graph.weights)
             self.lines[key] = Lifetimes(
-                self.setting, self.plan, self.rules, run.recipe, recomputation, run.tables, run.single_unit,
+                self.setting, self.made, self.rules, run.recipe, recomputation, run.tables,
                 weights if there else self.tied, split, run.unreduced,
             )  # fmt: skip
         return self.lines[key]
@@ -85,12 +84,13 @@ class RegionPasses:
     @property
     def recomputation(self) -> str:
         """What is computed again: of a model of several stretches, in the layers that are repeated."""
-        return self.run.recomputation if self.alone or self.repeated else "none"
+        again = "full" if self.run.every == 1 else self.run.recomputation  # each layer is a group of its own
+        return again if self.alone or self.repeated else "none"
 
     @property
     def grouped(self) -> int:
-        """The layers of a group that is computed again from its first input, or 0."""
-        return self.run.every if self.repeated else 0
+        """The layers of a group that is computed again from its first input, or 0 where each layer is by itself."""
+        return self.run.every if self.repeated and self.run.every > 1 else 0
 
     @property
     def count(self) -> Form:
@@ -110,12 +110,23 @@ class RegionPasses:
         """The weights that have a gradient."""
         return [w for w in self.weights if w.name not in self.setting.frozen]
 
-    def pieces(self, role: str, width: int | Fraction, whole: bool = False) -> list[Form]:
+    def pieces(self, role: str, width: int | Fraction) -> list[Form]:
         """The bytes of each weight, or of its gradient or state, on one rank."""
-        graph, rules = self.setting.graph, () if whole else self.rules
+        graph, rules = self.setting.graph, self.rules
         return [
             bytes_of_weight(self.setting, self.run.strategy, w, (m for m, _ in place(w, graph, rules, role)), width)
             for w in (self.weights if role == "weight" else self.trained) if width
+        ]  # fmt: skip
+
+    def moved(self, turns: Iterable[tuple[Turn, Collective]], width: int | Fraction) -> list[Form]:
+        """The bytes of each weight of the region that some calls gather, or of its gradient that they reduce: whole."""
+        whole: dict[str, Layout] = {}
+        for call in (call for turn, call in turns if turn.region.name == self.region.name):
+            tensor = self.made.tensor(call)
+            whole[tensor.of or tensor.name] = call.before if tensor.of else call.after
+        return [
+            bytes_of_weight(self.setting, self.run.strategy, w, self.line.part(whole[w.name]), width)
+            for w in self.weights if w.name in whole
         ]  # fmt: skip
 
     @property
@@ -133,8 +144,6 @@ class RegionPasses:
         if not self.grouped:
             return self.repeat(self.passing(self.line, "F"))
         full, nothing = (self.passing(self.timeline(kept), "F", closed=True) for kept in ("full", "nothing"))
-        if self.grouped == 1:
-            return self.repeat(full)
         inside = Loop("layer", num(self.grouped - 1), nothing, start=1)
         return (Loop("group", self.groups, (Loop("layer", num(1), full, ()), inside)),)
 
@@ -149,14 +158,12 @@ class RegionPasses:
             rest = Loop("layer", Total((self.count, num(-1))), layer, ("last", "first"), reverse=True)
             return (Loop("layer", num(1), layer), *(Keep(PASSING, s) for s in sums), rest,
                     *(Free(PASSING, s) for s in sums))  # fmt: skip
-        line, several = self.timeline("none", there), self.grouped > 1
+        line = self.timeline("none", there)
         arriving = self.line.arriving
         opens, inner = (self.passing(line, "D", own) for own in (self.opening, ()))
         first, again = (self.passing(line, "again", own, own) for own in (self.opening, ()))
         begin = tuple(Keep(PASSING, size) for size in arriving)
         end = tuple(Free(PASSING, size) for size in arriving)
-        if not several:
-            return self.repeat((*begin, *first, *end, *opens), reverse=True)
         one, others = num(1), num(self.grouped - 1)
         body: tuple[Instruction, ...] = (
             *begin, Loop("layer", one, first, ()), Loop("layer", others, again, start=1), *end,

@@ -16,10 +16,11 @@ from symcomm.parallel.strategy import PipelineCut, Size, degree
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.pipeline import stage_count
 from symcomm.program.program import ONE_RANK
+from symcomm.program.rewrites.offloading import on_host
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.declared import Meaning, Reads
 from symcomm.quantities.memory.allocated_memory import block
-from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, training
+from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, rewritten, training
 from symcomm.quantities.memory.capacity import in_bytes
 from symcomm.quantities.memory.lifetimes import PASSING, SAVED
 from symcomm.quantities.memory.passes import StepOptions
@@ -110,11 +111,9 @@ def derive(
     (all weights are gathered at once); ``buckets: copy`` (a flat copy of all gradients).
     """
     strategy = placed(strategy, schedule=schedule, stage=stage, chunks=chunks)
-    if strategy is None and (buckets != "none" or units != "layer"):
-        option = "buckets: copy" if buckets != "none" else "units: model"
-        raise StrategyError(f"'{option}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
     asked = recomputation
     setting, again = training(setting, strategy, dtype, frozen, recomputation, every)
+    setting = rewritten(setting, strategy, units, buckets)
     run = StepOptions(
         strategy or ONE_RANK,
         recipe_of(recipe),
@@ -124,8 +123,6 @@ def derive(
         _number(update_copies, "update_copies", 0, 100),
         _bytes(workspace),
         tables == "per_layer",
-        units == "model",
-        buckets == "copy",
         0 if every is None else _number(every, "every", 1),
     )
     found = follow(setting, run, schedule, stage, chunks, microbatches)
@@ -164,6 +161,9 @@ def derive(
     touched = conventions(setting.accounting, [part.graph for part in setting.parts], strategy, asked)
     if strategy is not None and any(rule.axis == "first" and "weight" in rule.on for _, rule in strategy.rules):
         touched.append("gathered_weights")
+    touched += ["offloading"] if run.recipe.state and on_host(setting.accounting) else []
+    if any(w.get("gradient buckets") for w in worth):
+        touched.append("gradient_buckets")
     if sharded_gradients(strategy) and (microbatches is not None or (strategy and strategy.pipeline)):
         touched.append("accumulation")
     return setting.derivation(title, work.steps, touched, [exhibit], notes)
@@ -179,7 +179,7 @@ def follow(
         values = setting.graph.relations.complete(setting.values)
         return [snapshot for snapshot, _ in StepProgram(setting, run).snapshots(values)]
     for option, wrong in (
-        ("step: forward", run.step == "forward"), ("held", bool(run.held)), ("units: model", run.single_unit)
+        ("step: forward", run.step == "forward"), ("held", bool(run.held))
     ):  # fmt: skip
         if wrong and cut is None:
             raise ValuesError(f"'{option}' is of a step of one microbatch", hint="leave 'microbatches' out")

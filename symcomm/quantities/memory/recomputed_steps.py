@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from symcomm.accounting import Accounting
 from symcomm.graph.graph import Graph, Op
 from symcomm.parallel.placement import Collective, Compute
+from symcomm.program.instructions import gathers_weight
+from symcomm.program.rewrites.recomputation import gathered_again
 from symcomm.quantities.memory.saved import storage
 
 
@@ -26,13 +28,17 @@ class PassStep:
 
 @dataclass(frozen=True)
 class RecomputedSteps:
-    """A plan's steps with what is ``kept`` of its forward pass; ``whole`` is for a layer that runs again as one."""
+    """A plan's steps with what is ``kept`` of its forward pass; ``whole`` is for a layer that runs again as one.
+
+    Of the copies of weights, ``there`` are those that stay until the backward pass has read them.
+    """
 
     graph: Graph
     steps: tuple[Collective | Compute, ...]
     accounting: Accounting
     kept: frozenset[str]
     whole: bool
+    there: frozenset[str] = frozenset()
 
     def rerun(self, wanted: Collection[str]) -> frozenset[str]:
         """The results that have to be computed again, for some of them to be there: down to what is kept."""
@@ -55,9 +61,14 @@ class RecomputedSteps:
         forward = [s for s in steps if phase_of(s) == "forward"]
         backward = [PassStep(s) for s in steps if phase_of(s) == "backward"]
         for region in (again,) if self.whole and again else self.regions(again):
-            mine = [PassStep(s, True) for s in forward if made_by(s) in region]
+            mine = [PassStep(s, True) for s in forward if made_by(s) in region and not gathers_weight(self.graph, s)]
             first = next((n for n, t in enumerate(backward) if self.whole or self.reads(t, region)), len(backward))
-            backward[first:first] = mine
+            before, behind = backward[:first], backward[first:]
+            works, early = [t.work for t in backward], {id(t.work) for t in before}
+            gathers = gathered_again(self.graph, [*forward, *works], [t.work for t in mine], self.there)
+            moved = {id(call) for call in gathers}
+            gathers = [call for call in gathers if id(call) not in early]
+            backward = [*before, *map(PassStep, gathers), *mine, *(t for t in behind if id(t.work) not in moved)]
         return [*map(PassStep, forward), *backward]
 
     def regions(self, names: frozenset[str]) -> list[frozenset[str]]:

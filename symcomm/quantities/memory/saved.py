@@ -370,7 +370,7 @@ def saved_regions(
     found = []
     for region, part in zip(setting.regions, setting.parts, strict=True):
         again = recomputation if alone or region.times else "none"
-        found.append((part, keeper(part, made.region(region.name), again).collect()))
+        found.append((part, keeper(part, made.region(region.name).plan, again).collect()))
     return found
 
 

@@ -19,6 +19,7 @@ from symcomm.parallel.strategy import Placed, Size, Strategy, degree, resolve
 from symcomm.program import pipeline
 from symcomm.program.program import program, unstaged
 from symcomm.program.rewrites.accumulation import summed, unreduced
+from symcomm.program.rewrites.offloading import on_host
 from symcomm.program.schedules import find
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory.allocated_memory import REQUEST, block
@@ -75,6 +76,7 @@ def derive(
     held = pipeline.held(graph, cut, stage, setting.values, order)
     copies = num(order.placement.copies(2, order.chunks or 1)) if order is not None else num(1)
     alone = len(held.regions) == 1
+    elsewhere = on_host(setting.accounting)
     parts: list[Form] = []
     held_here: list[Callable[[Numbers], Fraction]] = []
     rows = (
@@ -83,7 +85,7 @@ def derive(
         ("state", kept.state, "O", f"optimizer states ({kept.states})"),
     )
     for role, size, letter, what in rows:
-        if of not in ("all", _KINDS_OF[role]):
+        if of not in ("all", _KINDS_OF[role]) or role in elsewhere:
             continue
         counts: list[Form] = []
         blocks: list[Form] = []
@@ -119,6 +121,8 @@ def derive(
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
             text = f"{size} bytes a parameter for {what}."
             parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=held_here[-1]))
+    if not parts and of != "all" and elsewhere:
+        raise ValuesError(f"the {of} are on the host", hint="offloading: on_device")
     if not parts:
         told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
         raise ValuesError(told, hint="only weights have states, and not under every recipe")
@@ -126,6 +130,7 @@ def derive(
                 witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
     title = "State memory" + (f" under {strategy.name}" if strategy else "")
     touched = [*(["shards"] if rules else []), *(["accumulation"] if adds and several != num(1) else [])]
+    touched += ["offloading"] if elsewhere and of == "all" and kept.state else []
     made = setting.derivation(title, work.steps, touched, notes=held.notes)
     more = (Condition(several, ">=", num(2)),) if plan is not None and names(several) else ()
     return replace(made, where=(*held.where, *more))

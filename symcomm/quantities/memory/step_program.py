@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from symcomm.errors import ValuesError
@@ -44,8 +44,11 @@ class StepProgram:
     parts: list[RegionPasses] = field(init=False)
 
     def __post_init__(self) -> None:
-        graph, alone = self.setting.graph, unstaged(self.run.strategy)
-        made = program(graph, alone, self.setting.accounting, self.setting.frozen)
+        graph, inside = self.setting.graph, unstaged(self.run.strategy)
+        self.made = made = program(graph, inside, self.setting.accounting, self.setting.frozen)
+        self.run = replace(self.run, unreduced=self.run.unreduced or bool(made.early))
+        if "state" in made.host:
+            self.run = replace(self.run, recipe=replace(self.run.recipe, state=0), copies=0)
         rules = resolve(self.run.strategy, graph)
         on_rank = [
             (region, part) for region, part in zip(self.setting.regions, self.setting.parts, strict=True)
@@ -56,8 +59,8 @@ class StepProgram:
         for n, (region, part) in enumerate(on_rank):
             shared = frozenset(weights[n].intersection(set().union(*weights[:n])))
             tied = frozenset(weights[n].intersection(set().union(*weights[n + 1 :])))
-            plan = made.region(region.name)
-            self.parts.append(RegionPasses(n, region, part, plan, rules, self.run, len(on_rank) == 1, shared, tied))
+            mine, alone = made.region(region.name), len(on_rank) == 1
+            self.parts.append(RegionPasses(n, region, part, mine, rules, self.run, alone, shared, tied))
         outside = {name: held_outside(self.setting, name) for name in self.run.held}
         self.held = [self.find(name) for name, size in outside.items() if size is None]
         self.outside = [size for size in outside.values() if size is not None]
@@ -77,21 +80,28 @@ class StepProgram:
         """How often a rank has a region."""
         return product(num(self.run.chunks), part.count) if part.repeated else num(1)
 
-    def all(self, kind: str, role: str, whole: bool = False) -> list[Keep]:
+    def all(self, kind: str, role: str) -> list[Keep]:
         """The weights, gradients or states of the whole model on one rank."""
         width = getattr(self.run.recipe, role)
-        return [Keep(kind, size, self.often(p)) for p in self.parts for size in p.pieces(role, width, whole)]
+        return [Keep(kind, size, self.often(p)) for p in self.parts for size in p.pieces(role, width)]
+
+    @property
+    def gathered(self) -> list[Keep]:
+        """The copies of weights that are there for the whole step."""
+        width, early = self.run.recipe.weight, self.made.early
+        return [Keep("gathered weights", size, self.often(p)) for p in self.parts for size in p.moved(early, width)]
 
     def start(self) -> Iterator[Instruction]:
         """What is there when the passes begin."""
         run = self.run
         yield from self.all("weights", "weight")
-        if run.step != "forward" and run.buckets:
-            yield from self.all("gradient buckets", "gradient")
+        if run.step != "forward":
+            width, calls = run.recipe.gradient, self.made.bucketed
+            for part in self.parts:
+                yield from (Keep("gradient buckets", size, self.often(part)) for size in part.moved(calls, width))
         if run.step == "later":
             yield from self.all("optimizer states", "state")
-        if run.single_unit:
-            yield from self.all("gathered weights", "weight", whole=True)
+        yield from self.gathered
 
     def whole(self) -> list[Instruction]:
         """The step of a model that is not cut into stages."""
@@ -145,9 +155,8 @@ class StepProgram:
     def update(self) -> Iterator[Instruction]:
         """The update goes from weight to weight; in the first step it makes the states on its way."""
         run, recipe = self.run, self.run.recipe
-        if run.single_unit:
-            yield from (Free(one.kind, one.size, one.times) for one in self.all("gathered weights", "weight", True))
-        if run.single_unit or run.unreduced:  # until now gradients were whole
+        yield from (Free(one.kind, one.size, one.times) for one in self.gathered)
+        if run.unreduced:  # until now gradients were whole
             for part in self.parts:
                 yield from (Free(GRADIENT, s.size, self.often(part)) for s in part.line.storages if s.kind == GRADIENT)
             yield from self.all(GRADIENT, "gradient")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from symcomm.derivation import Numbers, Witness
-from symcomm.form import Form, Largest, Num, Ratio, Total, negative, num, product
+from symcomm.derivation import Condition, Numbers, Witness
+from symcomm.form import Form, Largest, Num, Ratio, Smallest, Total, names, negative, num, product
 from symcomm.graph.graph import Region
 from symcomm.program import pipeline
 from symcomm.program.closed_forms import ClosedForm
@@ -54,12 +54,14 @@ class Pipe:
         self.ordered = False
         ties = replace(between, calls=tuple((p, c) for p, c in between.calls if c.kind != "send"))
         sends = replace(between, calls=tuple((p, c) for p, c in between.calls if c.kind == "send"))
-        apart = {"F": sends.of("forward"), "DB"[run.letters == APART]: sends.of("backward")}
+        back = "DB"[run.letters == APART]
+        apart = {"F": sends.of("forward"), back: sends.of("backward")}
+        self.between: Form | None = None  # what a stage between two others sends of each microbatch
         self.sent: dict[str, Form] = {}
-        for letter, part in apart.items() if run.letters else (("", sends),):
+        for letter, part in apart.items():
             if part.calls:
-                tag = f"_send,{letter}" if letter else "_send"
-                self.sent[letter] = need(writer.terms(part, tag).network, "the messages of a pipeline")
+                self.sent[letter] = need(writer.terms(part, f"_send,{letter}").network, "the messages of a pipeline")
+        self.never = {("F", "last"), (back, "first"), ("F", str(len(kinds))), (back, "1")}  # what they make stays there
         self.tie = writer.terms(ties, "_tie").network if ties.calls else None
 
     # -- one stage -------------------------------------------------------------------------------
@@ -82,15 +84,14 @@ class Pipe:
             self.work.define(name, add_times(terms), SECOND, "repeat", text, witness=_repeated(mine)) if terms else None
         )
 
-    def slot(self, name: str, time: Form, letter: str) -> Form:
+    def slot(self, name: str, time: Form, sent: Form | None) -> Form:
         """The time of a stage for a piece of work, with its message."""
-        if letter not in self.sent:
+        if sent is None:
             return time
-        overlaps = self.writer.setting.accounting.time == "overlap"
-        form = Largest((time, self.sent[letter])) if overlaps else Total((time, self.sent[letter]))
+        overlaps, both = self.writer.setting.accounting.time == "overlap", (time, sent)
+        form = Largest(both) if overlaps else Total(both)
         text = "A stage computes one microbatch and sends what it made"
         text += " at the same time." if overlaps else ", one after the other."
-        both = (time, self.sent[letter])
         return self.work.define(name, form, SECOND, "slot of the pipeline", text,
                                 witness=largest(both) if overlaps else together(both))  # fmt: skip
 
@@ -129,34 +130,62 @@ class Pipe:
             text = "The last stage gets its first microbatch after p - 1 slots."
             self.slots = work.define("n_slots", run.slots.said(self.shown).form, ONE, run.said, text,
                                      witness=self.followed([num(1) for _ in WHOLE], WHOLE, slots=2))  # fmt: skip
-        whole = self.slot("t_slot", slot, "")
+        self.between = self.steady()
+        if self.sent and names(run.sizes["p"]):  # one stage sends nothing
+            self.where.append(Condition(run.sizes["p"], ">=", num(2)))
+        whole = self.slot("t_slot", slot, self.between)
         if not any(one.last for one in self.found):
-            return [product(self.slots, whole)]
+            if not self.sent or v != num(1):
+                return [product(self.slots, whole)]
+            ends = [self.slot(f"t_slot,{way}", slot, self.sent.get(way)) for way in "FD"]  # on the first, on the last
+            return [*([] if self.slots == num(2) else [product(Total((self.slots, num(-2))), whole)]), *ends]
         of = [(one.region, one.last or one.work.get("")) for one in self.found]
-        last = self.together("t_stage,last", "only", of, "All layers of a rank, the last microbatch.")
-        assert last is not None
-        last = self.slot("t_slot,last", last, "")
+        stage = self.together("t_stage,last", "only", of, "All layers of a rank, the last microbatch.")
+        assert stage is not None
+        last = self.slot("t_slot,last", stage, self.between)
         return [*([product(Total((self.slots, num(-1))), whole)] if self.slots != num(1) else []), last]
 
-    def times(self, name: str, what: str, messages: bool) -> dict[tuple[str, str], Form]:
-        """The time of each piece of work on each kind of stage."""
-        found: dict[tuple[str, str], Form] = {}
+    def steady(self) -> Form | None:
+        """What a rank sends of each microbatch: to both its neighbours, or of two ranks to the one that there is."""
+        sent, p, chunks = tuple(self.sent.values()), self.run.sizes["p"], self.run.sizes["v"] != num(1)
+        if len(sent) < 2 or (p == num(2) and not chunks):
+            return Largest(sent) if len({*sent}) > 1 else sent[0] if sent else None
+        form: Form = Total(sent)
+        if not chunks and not isinstance(p, Num):
+            neighbours = Smallest((num(1), Total((self.shown["p"], num(-2)))))
+            form = Total((Largest(sent), product(neighbours, Smallest(sent))))
+
+        def counted(numbers: Numbers) -> Fraction:
+            each = [number(one, numbers) for one in sent]
+            return sum(each, Fraction(0)) if chunks or number(p, numbers) > 2 else max(each)
+
+        return self.work.define("t_send", form, SECOND, "messages", "What a rank sends that has most neighbours.",
+                                witness=counted)  # fmt: skip
+
+    def times(self, name: str, what: str, messages: bool) -> dict[tuple[str, str, bool], Form]:
+        """The time of each piece of work on each kind of stage, first of those that send what they make."""
+        found: dict[tuple[str, str, bool], Form] = {}
         for letter in self.run.letters:
             of = [(one.region, getattr(one, what).get(letter)) for one in self.found]
             for kind in self.kinds:
                 text = f"{_stage_said(kind)}, one microbatch, {WORK[letter]}."
                 form = self.together(f"{name}{letter},{kind}", kind, of, text) or Num(Fraction(0), SECOND)
-                found[letter, kind] = self.slot(f"{name}slot,{letter},{kind}", form, letter) if messages else form
-        return found
+                sent = self.sent.get(letter) if messages and (letter, kind) not in self.never else None
+                slot = self.slot(f"{name}slot,{letter},{kind}", form, sent) if what != "network" else (
+                    form if sent is None else Total((form, sent)))  # fmt: skip
+                found |= {(letter, kind, False): slot, (letter, kind, True): form}
+        sends = messages and bool(self.sent)
+        order = [(letter, kind, alone) for letter in self.run.letters for alone in (False, True)[: 1 + sends]
+                 for kind in self.kinds]  # fmt: skip
+        return {at: found[at] for at in order}
 
-    def makespan(self, times: Mapping[tuple[str, str], Form], tails: Sequence[Form] = ()) -> ClosedForm:
+    def makespan(self, times: Mapping[tuple[str, str, bool], Form], tails: Sequence[Form] = ()) -> ClosedForm:
         """The time of all microbatches, under the schedule."""
-        run = self.run
-        said = run.said, run.letters, len(self.kinds)
-        rest = [*times.values()], self.ordered and "middle" in self.kinds, tails
-        settled = makespan(*said, run.sizes, *rest)
-        self.where += [condition for condition in settled.conditions if condition not in self.where]
-        return makespan(*said, self.shown, *rest)
+        run, ordered = self.run, self.ordered and "middle" in self.kinds
+        made = makespan(run.said, run.letters, len(self.kinds), run.sizes, [*times.values()], ordered, tails,
+                        any(alone for *_, alone in times), self.shown)  # fmt: skip
+        self.where += [condition for condition in made.conditions if condition not in self.where]
+        return made
 
     def apart(self) -> list[Form]:
         """The longest way through the events of a schedule, its pieces of work timed apart."""
@@ -167,11 +196,14 @@ class Pipe:
             for kind in self.kinds:
                 last = self.together(f"t_{letter},{kind},last", kind, of, f"{_stage_said(kind)}, the last microbatch.")
                 assert last is not None
-                last = self.slot(f"t_slot,{letter},{kind},last", last, letter)
-                form = Total((last, negative(times[letter, kind])))
+                alone = (letter, kind) in self.never
+                sent = None if alone else self.sent.get(letter)
+                last = self.slot(f"t_slot,{letter},{kind},last", last, sent)
+                usual = times[letter, kind, False]
+                form = Total((last, negative(usual)))
                 tails.append(self.work.define(f"t_more,{kind}", form, SECOND, "reduction of gradients",
                                               "What the last microbatch takes longer.",
-                                              witness=_longer(last, times[letter, kind])))  # fmt: skip
+                                              witness=_longer(last, usual)))  # fmt: skip
         found = self.makespan(times, tails)
         text = f"The longest way through the events; {found.cases} simulated sizes agree."
         if not found.cases:
@@ -188,7 +220,8 @@ class Pipe:
     ) -> Witness:
         """The events of a batch one by one, at the times of its pieces of work."""
         run, kinds = self.run, 1 if letters else len(self.kinds)
-        rule = Makespan(run.said, SECOND, run.said, letters or run.letters, kinds, tails)
+        sends = len(times) - tails * kinds > kinds * len(letters or run.letters)
+        rule = Makespan(run.said, SECOND, run.said, letters or run.letters, kinds, tails, sends)
 
         def makespan(numbers: Numbers) -> Fraction:
             given = (*(run.sizes[size] for size in "pmv"), *times)
@@ -215,9 +248,7 @@ class Pipe:
         witness: Witness | None = None
         if any(getattr(one, what) for one in self.found) or sent:
             if self.run.letters:
-                times = self.times(f"{name},", what, False)
-                if sent:
-                    times = {at: Total((form, sent[at[0]])) if at[0] in sent else form for at, form in times.items()}
+                times = self.times(f"{name},", what, bool(sent))
                 terms, witness = [self.makespan(times).form], self.followed([*times.values()])
             else:
                 v = self.run.sizes["v"]
@@ -225,9 +256,13 @@ class Pipe:
                 held = self.kinds["only"]
                 parts = [(held.times(one.region), getattr(one, what).get("")) for one in self.found]
                 terms = [product(product(rounds, count), form) for count, form in parts if form is not None]
-                terms += [product(self.slots, form) for form in sent.values()]
                 busy = [(product(rounds, count), form) for count, form in parts]
-                witness = _repeated([*busy, *((self.slots, form) for form in sent.values())])
+                apart = sent and v == num(1) and not any(one.last for one in self.found)
+                often = Total((self.slots, num(-2))) if apart else self.slots
+                more = [(often, self.between)] if sent and self.between is not None and often != num(0) else []
+                more += [(num(1), form) for form in sent.values() if apart]
+                terms += [product(count, form) for count, form in more]
+                witness = _repeated([*busy, *more])
         terms += [end] if end is not None else []
         counted = _one_by_one(witness, end)
         return self.work.define(name, add_times(terms), SECOND, rule, text, witness=counted) if terms else None

@@ -99,7 +99,8 @@ def write(
     writer = TimeWriter(work, made, chosen)
 
     kinds: Mapping[str, pipeline.Held] = pipeline.kinds(setting.graph, cut, setting.values)
-    run = _run(setting, kinds, schedule, chunks, {"p": stages[0] if stages else num(1), "m": m}, every)
+    run = _run(setting, kinds, schedule, chunks, {"p": stages[0] if stages else num(1), "m": m}, every,
+               any(c.kind == "send" for _, c in between))  # fmt: skip
     found = [region_time(writer, every, region, run.letters, parts) for region in every.regions]
     if not any(one.work for one in found):
         need(None, "a training step")
@@ -120,7 +121,7 @@ def write(
 
 def _run(
     setting: Setting, kinds: Mapping[str, pipeline.Held], schedule: str | None, chunks: Size | None,
-    sizes: Mapping[str, Form], every: Load,
+    sizes: Mapping[str, Form], every: Load, sends: bool,
 ) -> Run:  # fmt: skip
     """How the schedule of a pipeline is timed. Raises ``StrategyError`` for sizes that it does not take."""
     if schedule is None and (sizes["p"] == num(1) and "only" in kinds):
@@ -139,7 +140,9 @@ def _run(
             f"the stages hold different numbers or kinds of layers, and {record.name} cuts them into chunks as well",
             hint="schedule: 1f1b",
         )
-    passes = slots_of(record) if "only" in kinds else None
+    # Where messages add up with the work, forwards and backwards are apart: the ends send in one direction alone.
+    added = sends and setting.accounting.time != "overlap"
+    passes = slots_of(record) if "only" in kinds and not added else None
     beside = setting.accounting.gradient_sync == "with_backward" and bool(every.of("end").calls)
     if passes is not None and not (beside and v != num(1)):
         return Run(said, sizes, "", passes, share)

@@ -117,6 +117,8 @@ class TimeWriter:
         return next((times(r, form) for r in every if r.name == region and len(every) > 1), form)
 
     def _flops_text(self, members: list[OpLoad]) -> str:
+        if not self.setting.told:
+            return ""
         graph = self.load.graph
         what = " and ".join(dict.fromkeys(shown(graph, m.op) for m in members[:4])) or "the row"
         what += " and more" if len(members) > 4 else ""
