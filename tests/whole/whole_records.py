@@ -222,7 +222,8 @@ def explained(record: dict[str, Any], stage: int) -> tuple[Counter[Key], list[st
     if "sp" in said.replace("fsdp", "") and record["model"] == "mixtral":
         scores = layers * tokens * z["E"]
         more["all_gather", "forward", t] -= scores
-        more["reduce_scatter", "backward", t] -= scores
+        if not said.endswith("keep"):  # its gradient is summed from the gathered tokens that are kept anyway
+            more["reduce_scatter", "backward", t] -= scores
         why.append("the router runs on the gathered tokens, its scores are not stored in parts")
     return more, why
 
@@ -261,7 +262,7 @@ def kept_otherwise(record: dict[str, Any], stage: int) -> tuple[Fraction, list[s
     share = record["ranks"] if said in ("ddp", "cp", "ep") or said.startswith("fsdp2") else degrees(record)[0]
     tokens = Fraction(record["global_batch"] * z["L"] * flying, share * batches) * stages[stage]
     more, why = tokens * 4 * (z["top"] + 1), ["the chosen weights are divided by their sum, and both are kept"]
-    if "sp" in said.replace("fsdp", ""):
+    if "sp" in said.replace("fsdp", "") and not said.endswith("keep"):
         more += tokens * 4 * (z["D"] + z["E"]) * (1 - Fraction(1, tensor))
         why.append("the router runs on the gathered tokens, which are kept whole, as its scores are")
     return more, why
