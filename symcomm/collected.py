@@ -116,6 +116,9 @@ def exactly(terms: Terms, values: Mapping[str, Fraction]) -> Fraction:
         if not bottom:
             raise ValuesError("a division by zero")
         found[bottom] = found.get(bottom, 0) + top
+    if len(found) == 1:
+        [(bottom, top)] = found.items()
+        return Fraction(top, bottom)
     return sum((Fraction(top, bottom) for bottom, top in found.items()), Fraction(0))
 
 

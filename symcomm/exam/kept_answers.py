@@ -86,9 +86,12 @@ class KeptAnswers:
         block = problem.models.get(name)
         return None if block is None else self._load(block)
 
-    def key(self, problem: Problem, ask: Ask) -> Key:
-        """The question of a paper, ready to check answers; its mistakes are derived once for all papers."""
-        answer = self.answer(problem, ask)  # whether numbers can be put in is known then
+    def key(self, problem: Problem, ask: Ask, answer: Answer | None = None) -> Key:
+        """The question of a paper, ready to check answers; its mistakes are derived once for all papers.
+
+        ``answer`` is its answer, where that is known.
+        """
+        answer = answer or self.answer(problem, ask)  # whether numbers can be put in is known then
         known = self._known(problem, ask)
         options, numbers = _options(ask)
         about: Hashable = (self._about(problem, ask, known), options)

@@ -37,7 +37,7 @@ from symcomm.text.table import Table
 from symcomm.units import Quantity
 
 TOLERANCE = Fraction(1, 1000)  # of a number, where nothing else is said
-_NEAR = Fraction(10) ** 9  # of the right number: what is further off than this many times, nobody types
+_NEAR = 10**9  # of the right number: what is further off than this many times, nobody types
 _AT_ONCE = 50  # variants whose prose is converted together
 _MARK = "\ufdd1"  # refused in texts: where converted prose will stand
 _MARKED = re.compile(f"{_MARK}[0-9]+{_MARK}")
@@ -95,6 +95,7 @@ class _Prose:
     def __init__(self) -> None:
         self.wanted: dict[InlinePiece, str] = {}
         self.sentences: dict[Hashable, str] = {}
+        self.tables: dict[int, str] = {}
 
     def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
         piece = InlinePiece(markdown.replace(r"\thinspace ", r"\,"), span, inline)  # which pandoc does not know
@@ -187,6 +188,13 @@ def _block(item: ProblemItem, prose: _Prose) -> str:
 
 
 def _table(table: Table, prose: _Prose) -> str:
+    about = id(table)
+    if about not in prose.tables:  # which are those of papers that are there
+        prose.tables[about] = _rows(table, prose)
+    return prose.tables[about]
+
+
+def _rows(table: Table, prose: _Prose) -> str:
     head = "".join(f"<th>{prose(column, table.span)}</th>" for column in table.columns)
     rows = "".join(
         f"<tr>{''.join(f'<td>{prose(cell.text, cell.span())}</td>' for cell in row[: len(table.columns)])}</tr>"
@@ -214,7 +222,7 @@ def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iter
         known[part.id] = answer.quantity
         place, count = several[id(part.ask)]
         number = f"({letters(place)})" if count > 1 else ""
-        yield _part(problem, part, answer, exam.kept.key(problem, asked), number, tolerance, prose)
+        yield _part(problem, part, answer, exam.kept.key(problem, asked, answer), number, tolerance, prose)
 
 
 def _part(
@@ -274,7 +282,8 @@ def _related(equations: Sequence[tuple[str, Form]], symbols: Sequence[str]) -> I
 
 
 def _is_near(wrong: Fraction, right: Fraction) -> bool:
-    return not right or not wrong or 1 / _NEAR < abs(wrong / right) < _NEAR
+    above, below = abs(wrong.numerator * right.denominator), abs(right.numerator * wrong.denominator)
+    return not above or not below or (below < _NEAR * above and above < _NEAR * below)
 
 
 def _symbol(form: Form, name: str) -> Form:

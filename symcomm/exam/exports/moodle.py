@@ -11,6 +11,7 @@ import base64
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
@@ -66,11 +67,16 @@ def head(item: Item, body: str, feedback: str, kind: str) -> Element:
 
 def fraction(credit: Fraction, item: Item) -> str:
     """A share of the points as Moodle knows it."""
-    found = next((text for text in FRACTIONS if abs(Fraction(text) / 100 - credit) < Fraction(1, 10**6)), None)
+    found = _percent(credit)
     if found is None:
         known = ", ".join(FRACTIONS)
         raise DocumentError(f"{item.id}: Moodle knows no credit of {credit}", item.span, f"percents it knows: {known}")
     return found
+
+
+@lru_cache(256)
+def _percent(credit: Fraction) -> str | None:
+    return next((text for text in FRACTIONS if abs(Fraction(text) / 100 - credit) < Fraction(1, 10**6)), None)
 
 
 def worked(item: Item) -> str:
