@@ -17,8 +17,10 @@ from typing import Any
 from symcomm.derivation import Derivation
 from symcomm.errors import SymcommError
 from symcomm.exam.key import Key, key_of
-from symcomm.form import from_expr, names
+from symcomm.form import Form, from_expr, names
 from symcomm.model import Model
+from symcomm.notation import Notation
+from symcomm.printing import tex
 from symcomm.printing.forms import plain
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.keys import Known
@@ -57,6 +59,7 @@ class KeptAnswers:
         self._derived: dict[Hashable, Answer] = {}
         self._keys: dict[Hashable, Key] = {}
         self._formulas: dict[int, tuple[Derivation, str]] = {}
+        self._tex: dict[int, tuple[Form, Notation, str]] = {}
         self._held: dict[int, object] = {}  # what is known by its identity stays alive
 
     def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
@@ -114,6 +117,13 @@ class KeptAnswers:
             own = form if steps.isdisjoint(names(form)) else from_expr(derivation.expr)  # names of steps are ours
             known = self._formulas[id(derivation)] = (derivation, plain(own))
         return known[1]
+
+    def tex(self, form: Form, notation: Notation) -> str:
+        """A formula of a key in TeX."""
+        known = self._tex.get(id(form))
+        if known is None or known[0] is not form or known[1] != notation:
+            known = self._tex[id(form)] = (form, notation, tex(form, None, notation))
+        return known[2]
 
     # -- how it is kept ------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import repeat
 
 from symcomm.editions import ONLY
 from symcomm.errors import DocumentError, Span
@@ -20,7 +21,9 @@ from symcomm.exam.exports.item import (
     shown_in,
 )
 from symcomm.exam.exports.markup import element, plain_text
+from symcomm.exam.kept_answers import KeptAnswers
 from symcomm.exam.key import Key
+from symcomm.exam.numbers import numbers_at
 from symcomm.exam.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exam.roster import numbered
 from symcomm.exam.rubric import credit_of
@@ -222,28 +225,29 @@ def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iter
         known[part.id] = answer.quantity
         place, count = several[id(part.ask)]
         number = f"({letters(place)})" if count > 1 else ""
-        yield _part(problem, part, answer, exam.kept.key(problem, asked, answer), number, tolerance, prose)
+        yield _part(exam.kept, problem, part, answer, exam.kept.key(problem, asked, answer), number, tolerance, prose)
 
 
 def _part(
-    problem: Problem, part: PaperPart, answer: Answer, key: Key, number: str, tolerance: Fraction, prose: _Prose
-) -> QuestionPart:
+    kept: KeptAnswers, problem: Problem, part: PaperPart, answer: Answer, key: Key, number: str, tolerance: Fraction,
+    prose: _Prose,
+) -> QuestionPart:  # fmt: skip
     ask, span, quantity = part.ask, part.ask.span, answer.quantity
     notation = answer.derivation.notation
     value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
     scale = quantity.value / value if quantity is not None and value else Fraction(1)
     wrong, form = [], key.candidates.right
     symbols = dict.fromkeys(names(form))
-    for one in (*key.conventions, *key.mistakes):
+    every = (*key.conventions, *key.mistakes)
+    numbers = numbers_at((one.number for one in every), key.values) if quantity is not None else repeat(None)
+    for one, worth in zip(every, numbers, strict=False):
         conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
         credit = credit_of(conventions, mistakes, ask, problem)
-        worth = one.at(key.values) if quantity is not None else None
         said = _sentences(one.says, ask, prose, problem)
-        near = worth is not None and quantity is not None and worth.unit == quantity.unit
         if quantity is None:
             wrong.append(Recognised(one.names, None, one.form, credit, said))
-        elif near and worth is not None and _is_near(worth.value, quantity.value):
-            wrong.append(Recognised(one.names, worth.value / scale, one.form, credit, said))
+        elif worth is not None and one.unit == quantity.unit and _is_near(worth, quantity.value):
+            wrong.append(Recognised(one.names, worth / scale, one.form, credit, said))
         else:
             continue
         symbols |= dict.fromkeys(one.number.names)
@@ -260,7 +264,7 @@ def _part(
     elif not options and unit:
         spoken.append(f"in {_unit_text(unit)}")
     lead = f"Answer {number}".strip() + (f" ({', '.join(w for w in spoken if w)})" if any(spoken) else "")
-    worked = markdown_maths(tex(form, None, notation))
+    worked = markdown_maths(kept.tex(form, notation))
     if value is not None:
         worked += f" = {number_text(value, abs(value) * tolerance)} {_unit_text(unit)}".rstrip()
     free = tuple(symbols)
@@ -310,14 +314,23 @@ def _sentences(says: tuple[str, ...], ask: Ask, prose: _Prose, problem: Problem)
 def _told_apart(right: Fraction | None, tolerance: Fraction, wrong: Sequence[Recognised]) -> tuple[Recognised, ...]:
     """Those that differ from the right number and from one another by more than both may be off; most credit first."""
     kept: list[Recognised] = []
+    apart, alike = float(tolerance) + 1e-9, float(tolerance) - 1e-9
     others = [] if right is None else [(right, _rough(right))]
     for one in sorted(wrong, key=lambda w: -w.credit):
         if one.value is not None:
-            mine = one.value, _rough(one.value)
-            if not all(_apart(mine, other, tolerance) for other in others):
-                continue
-            others.append(mine)
-        kept.append(one)
+            a, x = one.value, _rough(one.value)
+            size = abs(x)
+            for b, y in others:
+                gap, spread = abs(x - y), size + abs(y)
+                if gap > apart * spread:
+                    continue
+                if gap < alike * spread or abs(a - b) <= tolerance * (abs(a) + abs(b)):  # floats are too near
+                    break
+            else:
+                others.append((a, x))
+                kept.append(one)
+        else:
+            kept.append(one)
     return tuple(kept)
 
 
@@ -326,14 +339,3 @@ def _rough(number: Fraction) -> float:
         return float(number)
     except OverflowError:
         return float("nan")  # compares with nothing: exact numbers decide
-
-
-def _apart(one: tuple[Fraction, float], other: tuple[Fraction, float], tolerance: Fraction) -> bool:
-    """Whether two numbers differ by more than both may be off; exact numbers decide where floats are too near."""
-    (a, x), (b, y) = one, other
-    gap, spread = abs(x - y), abs(x) + abs(y)
-    if gap > (float(tolerance) + 1e-9) * spread:
-        return True
-    if gap < (float(tolerance) - 1e-9) * spread:
-        return False
-    return abs(a - b) > tolerance * (abs(a) + abs(b))

@@ -16,7 +16,7 @@ from typing import Literal
 
 from symcomm.errors import DocumentError, Span
 from symcomm.form import Form
-from symcomm.units import BINARY, DECIMAL, Quantity
+from symcomm.units import BINARY, DECIMAL, Quantity, Unit
 
 Kind = Literal["numeric", "choice", "symbolic"]
 LEAST, MOST = Fraction(1, 1000), Fraction(100_000)  # numbers of answers lie between: Canvas makes 0 of smaller ones
@@ -191,6 +191,34 @@ def shown_in(quantity: Quantity, wanted: str = "") -> tuple[Fraction, str, tuple
     ((Fraction(12, 1), 'GiB'), (Fraction(3, 1), 'µs'))
     """
     value, unit = quantity.value, quantity.unit
+    names, lead = _spellings(unit, wanted)
+    top, bottom = abs(value.numerator), value.denominator
+    fitting = {
+        name: Fraction(top * scale.denominator, bottom * scale.numerator) for name, scale in names.items()
+        if not top or LEAST <= Fraction(top * scale.denominator, bottom * scale.numerator) < MOST
+    }  # fmt: skip
+    if not fitting:  # a count, or a number beyond all prefixes
+        power = 0
+        while abs(value) >= Fraction(10) ** (power + 3):
+            power += 3
+        while abs(value) < Fraction(10) ** power:
+            power -= 3
+        return value / Fraction(10) ** power, f"10^{power} {unit if unit.powers else ''}".strip(), ()
+
+    def worse(name: str) -> tuple[bool, bool, bool, int, int]:
+        number = fitting[name]
+        long = (number * 10**6).denominator != 1
+        digits = 12 if long else len(number_text(number, Fraction(1)))
+        return name != wanted, long and "i" in name, not 1 <= number < 1000, digits, len(name)
+
+    chosen = min(fitting, key=worse)
+    others = _multiples(unit, wanted, chosen) if lead else ()
+    return value / names[chosen], chosen if unit.powers else "", others
+
+
+@lru_cache(maxsize=1024)
+def _spellings(unit: Unit, wanted: str) -> tuple[dict[str, Fraction], str]:
+    """The ways to write a unit, each with how many units it is, and the base that takes a prefix."""
     bases = dict(unit.powers)
     rest = {base: power for base, power in bases.items() if power != 1 or base == "second"}
     plain = rest in ({}, {"second": -1}, {"second": 1})
@@ -203,24 +231,13 @@ def shown_in(quantity: Quantity, wanted: str = "") -> tuple[Fraction, str, tuple
     if lead == "byte" and "second" not in bases:
         scales |= {n: Fraction(2) ** p for n, p in BINARY.items()}
     names = {f"{prefix}{unit}": scale for prefix, scale in scales.items()}
-    if wanted:
-        names = {wanted: Quantity.parse(f"1 {wanted}").value, **names}
-    fitting = [name for name, scale in names.items() if LEAST <= abs(value) / scale < MOST or not value]
-    if not fitting:  # a count, or a number beyond all prefixes
-        power = 0
-        while abs(value) >= Fraction(10) ** (power + 3):
-            power += 3
-        while abs(value) < Fraction(10) ** power:
-            power -= 3
-        return value / Fraction(10) ** power, f"10^{power} {'' if not bases else unit}".strip(), ()
+    return ({wanted: Quantity.parse(f"1 {wanted}").value, **names} if wanted else names), lead
 
-    def worse(name: str) -> tuple[bool, bool, bool, int, int]:
-        number = abs(value) / names[name]
-        long = (number * 10**6).denominator != 1
-        digits = 12 if long else len(number_text(number, Fraction(1)))
-        return name != wanted, long and "i" in name, not 1 <= number < 1000, digits, len(name)
 
-    chosen = min(fitting, key=worse)
+@lru_cache(maxsize=4096)
+def _multiples(unit: Unit, wanted: str, chosen: str) -> tuple[tuple[str, Fraction], ...]:
+    """The ways to write a unit that are not far from one of them, each with how many of it that one is."""
+    names, _ = _spellings(unit, wanted)
     others = {n: names[chosen] / s for n, s in names.items() if Fraction(1, 10**6) <= names[chosen] / s <= 10**6}
     others = {chosen: Fraction(1), **others} | {n.replace("µ", "u"): m for n, m in others.items() if "µ" in n}
-    return value / names[chosen], chosen if bases else "", tuple(others.items()) if lead else ()
+    return tuple(others.items())

@@ -17,7 +17,7 @@ from xml.etree.ElementTree import Element
 
 from symcomm.errors import DocumentError
 from symcomm.exam.exports.item import Item, QuestionOption, QuestionPart, Recognised, number_text
-from symcomm.exam.exports.markup import as_text, element, file_of, with_tex
+from symcomm.exam.exports.markup import as_text, element, file_of, ready, with_tex
 
 FRACTIONS = ("100", "90", "83.33333", "80", "75", "70", "66.66667", "60", "50", "40", "33.33333", "30", "25", "20",
              "16.66667", "14.28571", "12.5", "11.11111", "10", "5", "0")  # fmt: skip
@@ -50,6 +50,11 @@ def category(title: str, item: Item) -> Element:
 def html(tag: str, content: str) -> Element:
     """An element with HTML text in it."""
     return element(tag, element("text", with_tex(content, PICTURE)), format="html")
+
+
+@lru_cache(4096)  # variants have the same ones; shared, and never changed after
+def _feedback(content: str) -> Element:
+    return ready(as_text(html("feedback", content)))
 
 
 def head(item: Item, body: str, feedback: str, kind: str) -> Element:
@@ -119,10 +124,10 @@ def _numerical(item: Item, part: QuestionPart) -> Element:
         spread = part.spread(one.value)
         made.append(element(
             "answer", element("text", part.number(one.value)),
-            element("tolerance", number_text(spread, spread)), html("feedback", one.feedback),
+            element("tolerance", number_text(spread, spread)), _feedback(one.feedback),
             fraction=fraction(one.credit, item), format="moodle_auto_format",
         ))  # fmt: skip
-    made.append(element("answer", element("text", "*"), element("tolerance", "0"), html("feedback", ""),
+    made.append(element("answer", element("text", "*"), element("tolerance", "0"), _feedback(""),
                         fraction="0", format="moodle_auto_format"))  # fmt: skip
     if part.units:
         units = element("units")
@@ -146,7 +151,7 @@ def _multichoice(item: Item, part: QuestionPart) -> Element:
     for option in part.options:
         answer = html("answer", option.text)
         answer.set("fraction", fraction(option.credit, item))
-        answer.append(html("feedback", option.feedback))
+        answer.append(_feedback(option.feedback))
         made.append(answer)
     return made
 

@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from symcomm.exam.exports.item import Item, Medium, QuestionPart, number_text
-from symcomm.exam.exports.markup import carried, element, unpacked, with_mathml, xml, zipped
+from symcomm.exam.exports.markup import as_text, carried, element, ready, unpacked, with_mathml, xml, zipped
 
 _SPACE = "http://www.imsglobal.org/xsd/imsqti_v2p1"
 _PACKAGE = "http://www.imsglobal.org/xsd/imscp_v1p1"
@@ -125,7 +125,7 @@ def _decimal(number: Fraction) -> str:
 
 @lru_cache(4096)  # shared, and never changed after
 def _div(html: str) -> Element:
-    return element("div", *with_mathml(html, "../media/{}".format))
+    return ready(as_text(element("div", *with_mathml(html, "../media/{}".format))))
 
 
 def _field(part: QuestionPart, n: int) -> Element:
