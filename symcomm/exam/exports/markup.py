@@ -87,6 +87,15 @@ def _write(node: Element, made: list[str]) -> None:
     made.append(f"</{node.tag}>")
 
 
+def flat(*texts: tuple[str, str]) -> str:
+    """Elements with nothing but text in them, written down.
+
+    >>> flat(("value", "a < b"), ("name", ""))
+    '<value>a &lt; b</value><name />'
+    """
+    return "".join(f"<{tag}>{escape(text, quote=False)}</{tag}>" if text else f"<{tag} />" for tag, text in texts)
+
+
 def ready(text: str) -> Element:
     """An element that was written down before."""
     made = Element(_READY)

@@ -126,7 +126,11 @@ def _info(title: str, item: Item) -> str:
 
 def _html(text: str) -> str:
     shown = text.replace('<img src="media:', '<pl-figure file-name="')
-    return with_tex(shown, str, lambda tex, display: f"$${tex}$$" if display else f"${tex}$")
+    return with_tex(shown, str, _dollars)
+
+
+def _dollars(tex: str, display: bool) -> str:
+    return f"$${tex}$$" if display else f"${tex}$"
 
 
 def _page(item: Item) -> str:

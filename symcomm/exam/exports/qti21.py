@@ -89,20 +89,18 @@ def _item(item: Item) -> Element:
         value = element("defaultValue", element("value", _decimal(number)))
         made.append(element("outcomeDeclaration", value, identifier=name, cardinality="single", baseType="float"))
     feedback = [("WORKED", "WORKED", "".join(f"<p>{part.prompt} {part.worked}</p>" for part in item.parts))]
-    processing = element("responseProcessing", _set("WORKED", _value("identifier", "WORKED")))
+    processing = element("responseProcessing", ready(_set("WORKED", _value("identifier", "WORKED"))))
     for part in item.parts:
         n = places[id(part)]
         unanswered = element("responseIf", element("isNull", element("variable", identifier=f"R{n}")))
         condition = element("responseCondition", unanswered)  # some engines compare nothing with a number, and fail
         for at, (test, credit, said) in enumerate(_tests(part, n)):
-            branch = element("responseElseIf", test)
-            score = element("sum", element("variable", identifier="SCORE"),
-                            _value("float", _decimal(part.points * credit)))  # fmt: skip
-            branch.append(_set("SCORE", score))
+            earned = _value("float", _decimal(part.points * credit))
+            then = _set("SCORE", f'<sum><variable identifier="SCORE" />{earned}</sum>')
             if said:
-                branch.append(_set(f"FEEDBACK{n}", _value("identifier", f"F{at}")))
+                then += _set(f"FEEDBACK{n}", _value("identifier", f"F{at}"))
                 feedback.append((f"FEEDBACK{n}", f"F{at}", f"<p>{said}</p>"))
-            condition.append(branch)
+            condition.append(ready(f"<responseElseIf>{test}{then}</responseElseIf>"))
         if len(condition) > 1:
             processing.append(condition)
     for outcome in dict.fromkeys(name for name, _, _ in feedback):
@@ -154,31 +152,34 @@ def _right(part: QuestionPart) -> str:
     return next(_choice(at) for at, option in enumerate(part.options) if option.right)
 
 
-def _value(kind: str, text: str) -> Element:
-    return element("baseValue", text, baseType=kind)
+# Of words of ours and numbers, written down as text: there are hundreds in an item.
 
 
-def _set(name: str, value: Element) -> Element:
-    return element("setOutcomeValue", value, identifier=name)
+def _value(kind: str, text: str) -> str:
+    return f'<baseValue baseType="{kind}">{text}</baseValue>'
 
 
-def _tests(part: QuestionPart, n: int) -> Iterator[tuple[Element, Fraction, str]]:
+def _set(name: str, value: str) -> str:
+    return f'<setOutcomeValue identifier="{name}">{value}</setOutcomeValue>'
+
+
+def _tests(part: QuestionPart, n: int) -> Iterator[tuple[str, Fraction, str]]:
     """What is asked of an answer in turn, each with its credit and feedback; the right one first."""
-    given = element("variable", identifier=f"R{n}")
+    given = f'<variable identifier="R{n}" />'
     if part.kind == "choice":
-        yield element("match", element("correct", identifier=f"R{n}"), given), Fraction(1), ""
+        yield f'<match><correct identifier="R{n}" />{given}</match>', Fraction(1), ""
         for at, option in enumerate(part.options):
             if not option.right:
-                yield element("match", _value("identifier", _choice(at)), given), option.credit, option.feedback
+                yield f"<match>{_value('identifier', _choice(at))}{given}</match>", option.credit, option.feedback
     if part.kind == "numeric":
         yield _around(part, part.answer, given), Fraction(1), ""
         for one in part.recognised:
             yield _around(part, one.value, given), one.credit, one.feedback
 
 
-def _around(part: QuestionPart, value: Fraction | None, given: Element) -> Element:
+def _around(part: QuestionPart, value: Fraction | None, given: str) -> str:
     """Between two bounds: not every engine knows the tolerance of ``equal``."""
     assert value is not None
     spread = part.spread(value)
-    low, high = (number_text(bound, spread) for bound in (value - spread, value + spread))
-    return element("and", element("gte", given, _value("float", low)), element("lte", given, _value("float", high)))
+    low, high = (_value("float", number_text(bound, spread)) for bound in (value - spread, value + spread))
+    return f"<and><gte>{given}{low}</gte><lte>{given}{high}</lte></and>"
