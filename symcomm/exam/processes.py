@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ def exam_here() -> Exam:
 
 
 def _start(template: Template, seed: str, whole: bool) -> None:
+    gc.freeze()  # what is there stays, and is not looked through again
     if not _exam:
         _exam.append(Exam(template, seed, whole))
 
@@ -53,7 +55,12 @@ class Pool:
             self.executor = ProcessPoolExecutor(self.count, multiprocessing.get_context(way), _start, about)
         yield from (done.result() for done in as_completed([self.executor.submit(work, task) for task in todo]))
 
-    def __exit__(self, *error: object) -> None:
+    def renew(self) -> None:
+        """Ends the processes, so that the next ones begin with what was learned since."""
         if self.executor:
             self.executor.shutdown(cancel_futures=True)
+        self.executor = None
+
+    def __exit__(self, *error: object) -> None:
+        self.renew()
         _exam.clear()

@@ -22,7 +22,6 @@ from symcomm.exam.exports.item import (
 )
 from symcomm.exam.exports.markup import element, plain_text
 from symcomm.exam.kept_answers import KeptAnswers
-from symcomm.exam.key import Key
 from symcomm.exam.numbers import numbers_at
 from symcomm.exam.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exam.roster import numbered
@@ -225,22 +224,22 @@ def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iter
         known[part.id] = answer.quantity
         place, count = several[id(part.ask)]
         number = f"({letters(place)})" if count > 1 else ""
-        yield _part(exam.kept, problem, part, answer, exam.kept.key(problem, asked, answer), number, tolerance, prose)
+        yield _part(exam.kept, problem, part, asked, answer, number, tolerance, prose)
 
 
 def _part(
-    kept: KeptAnswers, problem: Problem, part: PaperPart, answer: Answer, key: Key, number: str, tolerance: Fraction,
+    kept: KeptAnswers, problem: Problem, part: PaperPart, asked: Ask, answer: Answer, number: str, tolerance: Fraction,
     prose: _Prose,
 ) -> QuestionPart:  # fmt: skip
     ask, span, quantity = part.ask, part.ask.span, answer.quantity
     notation = answer.derivation.notation
     value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
     scale = quantity.value / value if quantity is not None and value else Fraction(1)
-    wrong, form = [], key.candidates.right
+    known, values = kept.wrong(problem, asked, answer)
+    wrong, form = [], known.right
     symbols = dict.fromkeys(names(form))
-    every = (*key.conventions, *key.mistakes)
-    numbers = numbers_at((one.number for one in every), key.values) if quantity is not None else repeat(None)
-    for one, worth in zip(every, numbers, strict=False):
+    numbers = numbers_at((one.number for one in known.wrong), values) if quantity is not None else repeat(None)
+    for one, worth in zip(known.wrong, numbers, strict=False):
         conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
         credit = credit_of(conventions, mistakes, ask, problem)
         said = _sentences(one.says, ask, prose, problem)
