@@ -98,7 +98,10 @@ def numbers_at(several: Iterable[FormNumber], values: Mapping[str, Fraction]) ->
             try:
                 yield collected.at({name: usual[name] for name in one._known})["="]
                 continue
-            except SymcommError:  # an irrational number, or none
+            except IrrationalError:
+                yield _near(one.form, values)
+                continue
+            except SymcommError:  # there is none
                 pass
         yield number_of(one.form, values)
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -80,7 +80,7 @@ def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, 
     for kind, some in alike.items():
         known = _kinds.get(kind)
         if known is not None:
-            _written.update((key, _with_numbers(known, numbers)) for key, numbers in some.items())
+            _written.update((key, with_numbers(known, numbers)) for key, numbers in some.items())
     _convert_new([wanted[key] for some in alike.values() for key in some if key not in _written], target)
     return {p: _written[(target, p.markdown, p.inline)] for p in pieces}
 
@@ -97,22 +97,34 @@ def _without_numbers(piece: InlinePiece) -> tuple[str, list[str]]:
 
     A number stays where it may say more: at the beginning of a line, and in a table.
     """
-    text, numbers = piece.markdown, list[str]()
-    if _STANDS in text or (not piece.inline and "|" in text):
-        return text, numbers
+    text = piece.markdown
+    if piece.inline:
+        return without_numbers(text)
+    if "|" in text:
+        return text, []
+    return without_numbers(text, lambda found: not any(map(str.isalpha, found.string[: found.start()].split("\n")[-1])))
+
+
+def without_numbers(text: str, stays: Callable[[re.Match[str]], bool] = lambda found: False) -> tuple[str, list[str]]:
+    """A text of Markdown or HTML with something in the place of each number, and the numbers.
+
+    >>> with_numbers(*without_numbers("5 of 12 layers"))
+    '5 of 12 layers'
+    """
+    numbers: list[str] = []
 
     def stand(found: re.Match[str]) -> str:
-        begins = not piece.inline and not any(map(str.isalpha, found.string[: found.start()]))
-        if begins or len(numbers) > 999:
+        if len(numbers) > 999 or stays(found):
             return found[0]
         numbers.append(found[0])
         return f"{_STANDS}{len(numbers) - 1:03}"
 
-    return "\n".join(_NUMBER.sub(stand, line) for line in text.split("\n")), numbers
+    return (text if _STANDS in text else _NUMBER.sub(stand, text)), numbers
 
 
-def _with_numbers(converted: str, numbers: Sequence[str]) -> str:
-    return _STANDING.sub(lambda found: numbers[int(found[1])], converted)
+def with_numbers(text: str, numbers: Sequence[str]) -> str:
+    """A text with the numbers in the places that ``without_numbers`` left, however often these stand there."""
+    return _STANDING.sub(lambda found: numbers[int(found[1])], text) if numbers else text
 
 
 def _learn(alike: Mapping[Key, Mapping[Key, list[str]]], wanted: Mapping[Key, InlinePiece], target: Target) -> None:
@@ -125,7 +137,7 @@ def _learn(alike: Mapping[Key, Mapping[Key, list[str]]], wanted: Mapping[Key, In
         return
     for kind, some in alike.items():
         made = _written[kind]
-        same = all(_with_numbers(made, numbers) == _written[key] for key, numbers in [*some.items()][:2])
+        same = all(with_numbers(made, numbers) == _written[key] for key, numbers in [*some.items()][:2])
         _kinds[kind] = made if same else None
 
 

@@ -118,7 +118,7 @@ def _settled(item: Item, done: Mapping[str, str]) -> Item:
         return done[marked] if marked in done else _MARKED.sub(lambda found: done[found[0]], marked)
 
     def part(one: QuestionPart) -> QuestionPart:
-        wrong = tuple(replace(w, feedback=text(w.feedback)) for w in one.recognised)
+        wrong = tuple(Recognised(w.names, w.value, w.form, w.credit, text(w.feedback)) for w in one.recognised)
         options = tuple(replace(o, text=text(o.text), feedback=text(o.feedback)) for o in one.options)
         return replace(one, prompt=text(one.prompt), worked=text(one.worked), recognised=wrong, options=options)
 

@@ -135,8 +135,7 @@ class Item:
 
     def check(self) -> None:
         """Raises ``DocumentError`` for a character that the formats cannot hold."""
-        found = _REFUSED.search("\n".join(self._texts()))
-        if found:
+        for found in filter(None, map(_refused, self._texts())):
             said = f"{self.id}, variant {self.variant}: the character U+{ord(found[0]):04X} is in none of the formats"
             raise DocumentError(said, self.span, "leave it out")
 
@@ -148,6 +147,11 @@ class Item:
             yield from (text for one in part.recognised for text in (*one.names, one.feedback))
             yield from (text for one in part.options for text in (one.text, one.feedback))
         yield from (text for medium in self.media for text in (medium.name, medium.alt))
+
+
+@lru_cache(16_384)  # what stands before all questions of a variant is in each of them
+def _refused(text: str) -> re.Match[str] | None:
+    return _REFUSED.search(text)
 
 
 def identifier(name: str) -> str:

@@ -17,6 +17,8 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from symcomm.render.prose import with_numbers, without_numbers
+
 if TYPE_CHECKING:
     from symcomm.exam.exports.item import Item
 
@@ -120,14 +122,22 @@ def tex_of(maths: Element) -> str:
     return " ".join((said or "".join(maths.itertext())).split())
 
 
-@lru_cache(4096)  # variants share most of their text
+@lru_cache(4096)  # parts of a question have the same text
 def with_tex(
     html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None
 ) -> str:
     r"""HTML with ``\(...\)`` for formulas, or what ``maths`` makes of TeX and whether it is displayed.
 
-    ``picture`` gives the address of a picture by its name.
+    ``picture`` gives the address of a picture by its name. No number changes anything.
     """
+    kind, numbers = without_numbers(html)
+    return with_numbers(_with_tex(kind, picture, maths), numbers)
+
+
+@lru_cache(4096)  # variants share most of their text
+def _with_tex(
+    html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None
+) -> str:
     make = maths or _delimited
 
     def go(node: Element) -> Element:
