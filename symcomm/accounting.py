@@ -103,9 +103,7 @@ CONVENTIONS: tuple[Convention, ...] = (
         "the tensor in each direction.",
     ),
     Convention("torus", "one_axis_at_a_time", "The axes of a torus are used one after the other, by the whole tensor."),
-    Convention(
-        "torus", "all_axes_at_once", "All axes of a torus are used at once, each by a part of the tensor."
-    ),
+    Convention("torus", "all_axes_at_once", "All axes of a torus are used at once, each by a part of the tensor."),
     Convention("chunks", "padded", "A payload that does not divide is padded to equal chunks of whole elements."),
     Convention("chunks", "divisible", "The payload is taken to divide into equal chunks."),
     Convention("message_cost", "alpha_beta", "A message costs its latency, and its bytes over the bandwidth."),

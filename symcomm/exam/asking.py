@@ -278,7 +278,7 @@ class Asking:
         return self.derived(replace(self, **changes))
 
     def derived(self, changed: Asking) -> Asking | None:
-        """A changed question with its answer; one that was asked before, as another convention, is not derived again."""
+        """A changed question with its answer; what was asked before, as another convention, is not derived again."""
         about = changed.accounting, changed.forgotten, changed.options
         try:
             if about not in self._asked:

@@ -65,7 +65,9 @@ def credit_of(conventions: tuple[str, ...], mistakes: tuple[str, ...], ask: Ask,
 
 
 @lru_cache(4096)
-def _credits(conventions: tuple[str, ...], mistakes: tuple[str, ...], *said: tuple[tuple[str, Fraction], ...]) -> Fraction:
+def _credits(
+    conventions: tuple[str, ...], mistakes: tuple[str, ...], *said: tuple[tuple[str, Fraction], ...]
+) -> Fraction:
     told: list[Mapping[str, Fraction]] = [*map(dict, said), CREDIT]
     names = [(name, "other_convention") for name in conventions]
     names += [(name, "mistake") for name in mistakes]

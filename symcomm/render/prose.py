@@ -65,15 +65,15 @@ def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, 
 
     Raises ``RenderError`` naming the construct and its place where a piece holds what no format can show.
     """
-    wanted = {(target, p.markdown, p.inline): p for p in reversed(pieces)}
+    wanted: dict[Key, InlinePiece] = {(target, p.markdown, p.inline): p for p in reversed(pieces)}
     for kept in (_written, _kinds):
         if len(kept) > _KEPT:
             kept.clear()
     alike: dict[Key, dict[Key, list[str]]] = {}
     for key, piece in wanted.items():
         if key not in _written:
-            kind, numbers = _without_numbers(piece)
-            alike.setdefault((target, kind, piece.inline), {})[key] = numbers
+            text, numbers = _without_numbers(piece)
+            alike.setdefault((target, text, piece.inline), {})[key] = numbers
     examples = (key for kind, some in alike.items() if kind not in _kinds for key in [*some][:2])
     _convert_new([wanted[key] for key in examples], target)
     _learn({kind: some for kind, some in alike.items() if kind not in _kinds and len(some) > 1}, wanted, target)
