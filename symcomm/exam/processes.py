@@ -39,6 +39,11 @@ class Pool:
         self.exam, self.count = exam, min(processes or multiprocessing.cpu_count(), tasks)
         self.executor: ProcessPoolExecutor | None = None
 
+    @property
+    def forks(self) -> bool:
+        """Whether processes are started that begin with what was derived before."""
+        return self.count > 1 and sys.platform == "linux"
+
     def __enter__(self) -> Pool:
         _exam[:] = [self.exam]
         return self

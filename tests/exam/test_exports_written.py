@@ -96,6 +96,13 @@ def test_two_processes_export_what_one_does(quiz, tmp_path):
     assert files(tmp_path / "1") == files(tmp_path / "2")
 
 
+def test_what_a_process_cannot_tell_the_others_is_derived_by_each_of_them(quiz, tmp_path, monkeypatch):
+    writing.export(quiz, ("moodle",), 9, "7", tmp_path / "told", processes=2)
+    monkeypatch.setattr(writing, "_answered", lambda settled, number: lambda: None)  # which no process can be sent
+    writing.export(quiz, ("moodle",), 9, "7", tmp_path / "untold", processes=2)
+    assert files(tmp_path / "told") == files(tmp_path / "untold")
+
+
 def test_an_interrupted_export_goes_on_with_the_pieces_that_are_whole(quiz, tmp_path, monkeypatch):
     writing.export(quiz, ("moodle", "stack"), 13, "7", tmp_path / "whole", processes=1)
     out = tmp_path / "out"

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from html import escape
 from itertools import groupby
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from symcomm.exam.exports.item import Item, Medium, QuestionPart, number_text
 from symcomm.exam.exports.markup import as_text, carried, element, ready, unpacked, with_mathml, xml, zipped
+from symcomm.render.prose import with_numbers, without_numbers
 
 _SPACE = "http://www.imsglobal.org/xsd/imsqti_v2p1"
 _PACKAGE = "http://www.imsglobal.org/xsd/imscp_v1p1"
@@ -121,25 +123,39 @@ def _decimal(number: Fraction) -> str:
     return number_text(number, Fraction(1, 10**5))
 
 
-@lru_cache(4096)  # shared, and never changed after
 def _div(html: str) -> Element:
-    return ready(as_text(element("div", *with_mathml(html, "../media/{}".format))))
+    return ready(f"<div>{_written(html)}</div>")
+
+
+@lru_cache(4096)  # parts of a question have the same text
+def _written(html: str) -> str:
+    """Text and elements as they are written down; a number only changes how lists are counted."""
+    kind, numbers = (html, []) if "<ol" in html else without_numbers(html)
+    return with_numbers(_of_kind(kind), numbers)
+
+
+@lru_cache(4096)  # variants differ in numbers
+def _of_kind(html: str) -> str:
+    return "".join(
+        escape(one, quote=False) if isinstance(one, str) else as_text(one)
+        for one in with_mathml(html, "../media/{}".format)
+    )
 
 
 def _field(part: QuestionPart, n: int) -> Element:
-    prompt = with_mathml(part.prompt, "../media/{}".format)
+    prompt = ready(_written(part.prompt))
     if part.kind == "choice":
         choices = (
-            element("simpleChoice", *with_mathml(option.text, "../media/{}".format), identifier=_choice(at))
+            element("simpleChoice", ready(_written(option.text)), identifier=_choice(at))
             for at, option in enumerate(part.options)
         )
-        return element("choiceInteraction", element("prompt", *prompt), *choices, responseIdentifier=f"R{n}",
+        return element("choiceInteraction", element("prompt", prompt), *choices, responseIdentifier=f"R{n}",
                        shuffle="true", maxChoices="1")  # fmt: skip
     if part.kind == "symbolic":
-        return element("extendedTextInteraction", element("prompt", *prompt), responseIdentifier=f"R{n}",
+        return element("extendedTextInteraction", element("prompt", prompt), responseIdentifier=f"R{n}",
                        expectedLines="2")  # fmt: skip
     entry = element("textEntryInteraction", responseIdentifier=f"R{n}", expectedLength="15")
-    return element("p", *prompt, " ", entry, f" {part.unit}".rstrip())
+    return element("p", prompt, " ", entry, f" {part.unit}".rstrip())
 
 
 def _choice(at: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import shutil
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from symcomm.errors import DocumentError
+from symcomm.errors import DocumentError, SymcommError
 from symcomm.exam.exports import EXPORTERS, Exporter, Files
 from symcomm.exam.exports.drawing import TOLERANCE, draw_items, exam_of, items_of
 from symcomm.exam.kept_answers import Learned
@@ -161,7 +162,7 @@ def _made(
 
     with Pool(exam, processes, len(pieces)) as pool:
         missing = [piece for piece in pieces if not read(piece)]
-        if pool.count > 1 and len(missing) > 1:
+        if pool.forks and len(missing) > 1:
             _derive_first(exam, pool, [student for piece in missing for student in piece.students][:_FIRST])
         make(missing)
         first = [
@@ -193,13 +194,20 @@ def _derive_first(exam: Exam, pool: Pool, students: Sequence[Student]) -> None:
         for n, part in enumerate(paper.parts):
             wanted.setdefault(exam.kept.like(paper.problem, part.ask), (paper.settled, n))
     for learned in pool.run(_learned, [*wanted.values()]):
-        exam.kept.learn(learned)
+        exam.kept.learn(pickle.loads(learned))  # noqa: S301  (of a process of ours)
     pool.renew()
 
 
-def _learned(wanted: tuple[Settled, int]) -> Learned:
-    """What a process learned by answering one question."""
-    exam, (settled, number) = exam_here(), wanted
+def _learned(wanted: tuple[Settled, int]) -> bytes:
+    """What a process learned by answering one question; nothing where that goes wrong: it is told with its variant."""
+    try:
+        return pickle.dumps(_answered(*wanted))
+    except (SymcommError, pickle.PicklingError, TypeError, AttributeError):  # what holds a function of its own
+        return pickle.dumps(({}, {}))
+
+
+def _answered(settled: Settled, number: int) -> Learned:
+    exam = exam_here()
     paper = exam.exactly(settled.student, settled.attempt)
     entries, wrong = exam.kept.learned
     part, found = paper.parts[number], dict[str, Quantity | None]()
