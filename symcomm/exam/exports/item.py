@@ -149,7 +149,7 @@ class Item:
         yield from (text for medium in self.media for text in (medium.name, medium.alt))
 
 
-@lru_cache(16_384)  # what stands before all questions of a variant is in each of them
+@lru_cache(1024)  # what stands before all questions of a variant is in each of them
 def _refused(text: str) -> re.Match[str] | None:
     return _REFUSED.search(text)
 

@@ -122,7 +122,7 @@ def tex_of(maths: Element) -> str:
     return " ".join((said or "".join(maths.itertext())).split())
 
 
-@lru_cache(4096)  # parts of a question have the same text
+@lru_cache(2048)  # parts of a question have the same text
 def with_tex(
     html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None
 ) -> str:

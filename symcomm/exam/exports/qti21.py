@@ -127,7 +127,7 @@ def _div(html: str) -> Element:
     return ready(f"<div>{_written(html)}</div>")
 
 
-@lru_cache(4096)  # parts of a question have the same text
+@lru_cache(2048)  # parts of a question have the same text
 def _written(html: str) -> str:
     """Text and elements as they are written down; a number only changes how lists are counted."""
     kind, numbers = (html, []) if "<ol" in html else without_numbers(html)
