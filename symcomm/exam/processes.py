@@ -6,9 +6,11 @@ import gc
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from pickle import PicklingError
 from typing import TypeVar
 
+from symcomm.errors import SymcommError
 from symcomm.exam.papers import Exam
 from symcomm.problems.problem import Template
 
@@ -54,11 +56,23 @@ class Pool:
         if self.count < 2 or len(todo) < 2:
             yield from map(work, todo)
             return
+        yield from (done.result() for done in self._done(work, todo))
+
+    def told(self, work: Callable[[Task], Made], tasks: Iterable[Task]) -> Iterator[Made]:
+        """The same without what goes wrong and what cannot be sent between processes, such as a function of a file."""
+        for done in self._done(work, [*tasks]):
+            try:
+                made = done.result()
+            except (SymcommError, PicklingError, TypeError, AttributeError):
+                continue
+            yield made
+
+    def _done(self, work: Callable[[Task], Made], tasks: Sequence[Task]) -> Iterator[Future[Made]]:
         if self.executor is None:
             way = "fork" if sys.platform == "linux" else None
             about = (self.exam.template, self.exam.seed, self.exam.whole)
             self.executor = ProcessPoolExecutor(self.count, multiprocessing.get_context(way), _start, about)
-        yield from (done.result() for done in as_completed([self.executor.submit(work, task) for task in todo]))
+        return as_completed([self.executor.submit(work, task) for task in tasks])
 
     def renew(self) -> None:
         """Ends the processes, so that the next ones begin with what was learned since."""

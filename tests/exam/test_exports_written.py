@@ -66,6 +66,11 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+def unsent(wanted):
+    """What no process can send to another one."""
+    return lambda: wanted
+
+
 def made_by(monkeypatch, break_at: int = 0) -> list[int]:
     """The first variants of the pieces that are made from now on; one of them may fail."""
     made: list[int] = []
@@ -98,7 +103,7 @@ def test_two_processes_export_what_one_does(quiz, tmp_path):
 
 def test_what_a_process_cannot_tell_the_others_is_derived_by_each_of_them(quiz, tmp_path, monkeypatch):
     writing.export(quiz, ("moodle",), 9, "7", tmp_path / "told", processes=2)
-    monkeypatch.setattr(writing, "_answered", lambda settled, number: lambda: None)  # which no process can be sent
+    monkeypatch.setattr(writing, "_learned", unsent)
     writing.export(quiz, ("moodle",), 9, "7", tmp_path / "untold", processes=2)
     assert files(tmp_path / "told") == files(tmp_path / "untold")
 

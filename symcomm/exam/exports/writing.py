@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 import shutil
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from symcomm.errors import DocumentError, SymcommError
+from symcomm.errors import DocumentError
 from symcomm.exam.exports import EXPORTERS, Exporter, Files
 from symcomm.exam.exports.drawing import TOLERANCE, draw_items, exam_of, items_of
 from symcomm.exam.kept_answers import Learned
@@ -193,21 +192,14 @@ def _derive_first(exam: Exam, pool: Pool, students: Sequence[Student]) -> None:
         paper = exam.paper(student)
         for n, part in enumerate(paper.parts):
             wanted.setdefault(exam.kept.like(paper.problem, part.ask), (paper.settled, n))
-    for learned in pool.run(_learned, [*wanted.values()]):
-        exam.kept.learn(pickle.loads(learned))  # noqa: S301  (of a process of ours)
+    for learned in pool.told(_learned, wanted.values()):
+        exam.kept.learn(learned)
     pool.renew()
 
 
-def _learned(wanted: tuple[Settled, int]) -> bytes:
-    """What a process learned by answering one question; nothing where that goes wrong: it is told with its variant."""
-    try:
-        return pickle.dumps(_answered(*wanted))
-    except (SymcommError, pickle.PicklingError, TypeError, AttributeError):  # what holds a function of its own
-        return pickle.dumps(({}, {}))
-
-
-def _answered(settled: Settled, number: int) -> Learned:
-    exam = exam_here()
+def _learned(wanted: tuple[Settled, int]) -> Learned:
+    """What a process learned by answering one question."""
+    exam, (settled, number) = exam_here(), wanted
     paper = exam.exactly(settled.student, settled.attempt)
     entries, wrong = exam.kept.learned
     part, found = paper.parts[number], dict[str, Quantity | None]()
