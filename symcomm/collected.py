@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TypeVar
 
 from symcomm import form as forms
@@ -82,7 +83,18 @@ class Collected:
 
     def at(self, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
         """The exact number of every sum. Raises ``ValuesError`` where there is none."""
-        return self.evaluated(values, exactly, forms.evaluate)
+        nodes, sums = self._whole
+        known = {name: (value.numerator, value.denominator) for name, value in values.items()}
+        for name, shape, parts in nodes:
+            worth = forms.evaluate(shape, {str(n): _added_up(part, known) for n, part in enumerate(parts)})
+            known[name] = worth.numerator, worth.denominator
+        return {name: _added_up(terms, known) for name, terms in sums}
+
+    @cached_property
+    def _whole(self) -> tuple[list[tuple[str, Form, list[_Whole]]], list[tuple[str, _Whole]]]:
+        """The nodes and the sums in whole numbers."""
+        nodes = [(name, node.shape, [_in_whole_numbers(part) for part in node.parts]) for name, node in self.nodes]
+        return nodes, [(name, _in_whole_numbers(terms)) for name, terms in self.sums]
 
     def evaluated(
         self,
@@ -97,25 +109,45 @@ class Collected:
         return {name: add_up(terms, known) for name, terms in self.sums}
 
 
+# Monomials in whole numbers: above and below the line a number, and names with their powers.
+_Whole = list[tuple[int, int, list[tuple[str, int]], list[tuple[str, int]]]]
+
+
+def _in_whole_numbers(terms: Terms) -> _Whole:
+    return [
+        (c.numerator, c.denominator, [(n, p) for n, p in monomial if p > 0], [(n, -p) for n, p in monomial if p < 0])
+        for monomial, c in terms.items()
+    ]
+
+
 def exactly(terms: Terms, values: Mapping[str, Fraction]) -> Fraction:
     """The exact number of a sum: whole numbers over a few denominators.
 
     Raises ``ValuesError`` for a division by zero.
     """
+    used = {name for monomial in terms for name, _ in monomial}
+    return _added_up(_in_whole_numbers(terms), {n: (values[n].numerator, values[n].denominator) for n in used})
+
+
+def _added_up(terms: _Whole, known: Mapping[str, tuple[int, int]]) -> Fraction:
     found: dict[int, int] = {}
-    for monomial, coefficient in terms.items():
-        top, bottom = coefficient.numerator, coefficient.denominator
-        for name, power in monomial:
-            value = values[name]
-            over, under = value.numerator, value.denominator
-            if power < 0:
-                over, under, power = under, over, -power
+    for top, bottom, above, below in terms:
+        for name, power in above:
+            over, under = known[name]
             top *= over if power == 1 else over**power
             if under != 1:
                 bottom *= under if power == 1 else under**power
+        for name, power in below:
+            over, under = known[name]
+            bottom *= over if power == 1 else over**power
+            if under != 1:
+                top *= under if power == 1 else under**power
         if not bottom:
             raise ValuesError("a division by zero")
         found[bottom] = found.get(bottom, 0) + top
+    if len(found) == 1:
+        [(bottom, top)] = found.items()
+        return Fraction(top, bottom)
     return sum((Fraction(top, bottom) for bottom, top in found.items()), Fraction(0))
 
 

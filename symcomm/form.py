@@ -282,7 +282,17 @@ def names(form: Form) -> tuple[str, ...]:
     >>> names(product(Sym("N"), Sym("D"), Sym("N")))
     ('N', 'D')
     """
-    return tuple(dict.fromkeys(piece.name for piece in walk(form) if isinstance(piece, Sym)))
+    found: dict[str, None] = {}
+    stack: list[Any] = [form]
+    while stack:  # asked more often than anything else
+        piece = stack.pop()
+        if isinstance(piece, Sym):
+            found[piece.name] = None
+        elif isinstance(piece, tuple):
+            stack.extend(reversed(piece))
+        elif isinstance(piece, Form) and type(piece) is not Num:
+            stack.extend(reversed(piece.__dict__.values()))
+    return tuple(found)
 
 
 def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:

@@ -7,6 +7,7 @@ can find the bytes of an element or the ranks that something was divided by.
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -275,12 +276,28 @@ class Asking:
 
     def again(self, **changes: Any) -> Asking | None:
         """The same question under other choices; None where nothing can be derived under them."""
-        made = replace(self, **changes)
+        return self.derived(replace(self, **changes))
+
+    def derived(self, changed: Asking) -> Asking | None:
+        """A changed question with its answer; what was asked before, as another convention, is not derived again."""
+        about = changed.accounting, changed.forgotten, changed.options
         try:
-            made.form  # noqa: B018  (derived here, so that no one else has to ask)
+            if about not in self._asked:
+                self._asked[about] = changed if changed._has_answer() else None
+            return self._asked[about]
+        except TypeError:  # an option that is no key
+            return changed if changed._has_answer() else None
+
+    @cached_property
+    def _asked(self) -> dict[Hashable, Asking | None]:
+        return {}
+
+    def _has_answer(self) -> bool:
+        try:
+            self.form  # noqa: B018  (derived here, so that no one else has to ask)
         except SymcommError:
-            return None
-        return made
+            return False
+        return True
 
 
 def worth(form: Form) -> Expr:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
@@ -64,7 +65,7 @@ class Asked(Change):
     def apply(self, draft: Attempt) -> Iterator[Attempt]:
         """Derived again."""
         for changed in self.questions(draft.question):
-            made = changed.again()
+            made = draft.question.derived(changed)
             if made is not None:
                 yield Attempt(made, same_names(draft.question, made))
 
@@ -285,13 +286,15 @@ def _undivided(form: Form, by: Set[Form]) -> Form:
     return _mapped(form, left_out)
 
 
-def _divisors(form: Form) -> set[str]:
+@lru_cache(4096)  # several mistakes ask it of the same answer
+def _divisors(form: Form) -> frozenset[str]:
     """The symbols that a form is divided by."""
     import sympy as sp
 
     inner = form.inside if isinstance(form, (Ceiling, Floor)) else form
     bottom = sp.fraction(sp.cancel(sp.together(worth(inner))))[1]
-    return {f.as_base_exp()[0].name for f in sp.Mul.make_args(sp.factor_terms(bottom)) if f.as_base_exp()[0].is_Symbol}
+    bases = (f.as_base_exp()[0] for f in sp.Mul.make_args(sp.factor_terms(bottom)))
+    return frozenset(base.name for base in bases if base.is_Symbol)
 
 
 @dataclass(frozen=True)
@@ -325,6 +328,7 @@ def _put(form: Form, change: Mapping[str, Form]) -> Form:
     return forms.substitute(form, lambda s: change.get(s.name, s))
 
 
+@lru_cache(4096)
 def _terms(form: Form) -> tuple[Form, ...]:
     """The terms of an answer that is a sum once it is multiplied out; itself where it is none."""
     import sympy as sp

@@ -12,13 +12,17 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
-from symcomm.derivation import Derivation
+from symcomm.derivation import Derivation, Relations
 from symcomm.errors import SymcommError
+from symcomm.exam.candidates import Wrong
 from symcomm.exam.key import Key, key_of
-from symcomm.form import from_expr, names
+from symcomm.form import Form, from_expr, names
 from symcomm.model import Model
+from symcomm.notation import Notation
+from symcomm.printing import tex
 from symcomm.printing.forms import plain
 from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.keys import Known
@@ -46,18 +50,49 @@ class _Entry:
     whole: bool = True
 
 
+@dataclass(frozen=True)
+class KnownWrong:
+    """The right answer of a question and those that are recognised besides, for all papers; it fits between processes.
+
+    ``named`` are steps that only name a number; ``symbols`` are those of the question.
+    """
+
+    right: Form
+    wrong: tuple[Wrong, ...]
+    named: tuple[tuple[str, Fraction], ...]
+    symbols: frozenset[str]
+    relations: Relations
+
+    @classmethod
+    def of(cls, key: Key) -> KnownWrong:
+        """That of a key."""
+        question = key.candidates.question
+        named, symbols = tuple(question.named_numbers.items()), frozenset(question.symbols)
+        return cls(key.candidates.right, (*key.conventions, *key.mistakes), named, symbols, key.relations)
+
+    def values(self, given: Mapping[str, Fraction]) -> dict[str, Fraction]:
+        """The numbers of the question, and what the relations imply."""
+        known = self.relations.complete({**dict(self.named), **given})
+        return {name: value for name, value in known.items() if name in self.symbols}
+
+
+Learned = tuple[dict[tuple[Hashable, Hashable], _Entry], dict[Hashable, KnownWrong]]
+
+
 class KeptAnswers:
     """Answers the questions of papers of one document; everything is derived as seldom as possible."""
 
     def __init__(self) -> None:
         self._models: dict[Hashable, Model] = {}
         self._loaded: dict[int, tuple[ModelBlock, Model]] = {}
-        self._entries: dict[Hashable, _Entry] = {}
+        self._entries: dict[tuple[Hashable, Hashable], _Entry] = {}
         self._agreed: Counter[Hashable] = Counter()  # how often both ways were the same, by question
         self._derived: dict[Hashable, Answer] = {}
         self._keys: dict[Hashable, Key] = {}
         self._formulas: dict[int, tuple[Derivation, str]] = {}
-        self._held: dict[int, object] = {}  # what is known by its identity stays alive
+        self._tex: dict[int, tuple[Form, Notation, str]] = {}
+        self._known_wrong: dict[Hashable, KnownWrong] = {}
+        self._held: dict[int, tuple[object, str]] = {}  # tables with their digests, by identity: these stay alive
 
     def answer(self, problem: Problem, ask: Ask, pages: bool = False) -> Answer:
         """The answer to one question of a paper, as ``solve`` has it; with ``pages`` also its steps and notes.
@@ -90,18 +125,55 @@ class KeptAnswers:
         """The question of a paper, ready to check answers; its mistakes are derived once for all papers."""
         answer = self.answer(problem, ask)  # whether numbers can be put in is known then
         known = self._known(problem, ask)
+        about, numbers = self._about_key(problem, ask, known)
+        return self._key(about, problem, ask, numbers).at(dict(answer.derivation.given) | _values(known, numbers))
+
+    def wrong(self, problem: Problem, ask: Ask, answer: Answer) -> tuple[KnownWrong, dict[str, Fraction]]:
+        """What is recognised of a question whose answer is known, and the numbers of the paper."""
+        known = self._known(problem, ask)
+        about, numbers = self._about_key(problem, ask, known)
+        if about not in self._known_wrong:
+            self._known_wrong[about] = KnownWrong.of(self._key(about, problem, ask, numbers))
+        found = self._known_wrong[about]
+        return found, found.values(dict(answer.derivation.given) | _values(known, numbers))
+
+    def _about_key(
+        self, problem: Problem, ask: Ask, known: tuple[Known, ...]
+    ) -> tuple[Hashable, tuple[_Number, ...]]:  # fmt: skip
         options, numbers = _options(ask)
-        about: Hashable = (self._about(problem, ask, known), options)
-        if self._entries[about].symbolic is None:
-            about, numbers = (about, _exactly(ask), tuple(item.quantity.value for item in known)), ()
-        about = (about, ask.answer, problem.mistakes)
+        same = self._about(problem, ask, known), options
+        about: Hashable = same
+        if self._entries[same].symbolic is None:
+            about, numbers = (same, _exactly(ask), tuple(item.quantity.value for item in known)), ()
+        return (about, ask.answer, problem.mistakes), numbers
+
+    def _key(self, about: Hashable, problem: Problem, ask: Ask, numbers: tuple[_Number, ...]) -> Key:
         if about not in self._keys:
             model = self.model(problem, ask.model)
             told = tuple(Known(one.symbol, Quantity(one.value), ask.span) for one in numbers)
             left = tuple(one for one in ask.options if one[0] not in {number.option for number in numbers})
             said = replace(ask, options=left, given=(*ask.given, *told))
             self._keys[about] = key_of(problem, said, {ask.model: model} if model else {})
-        return self._keys[about].at(dict(answer.derivation.given) | _values(known, numbers))
+        return self._keys[about]
+
+    # -- what processes tell one another -----------------------------------------------------------
+
+    def like(self, problem: Problem, ask: Ask) -> Hashable:
+        """What questions have in common whose answers are known from one of them."""
+        return ask.exam.id, self._about(problem, ask, self._known(problem, ask)), _options(ask)[0]
+
+    @property
+    def learned(self) -> Learned:
+        """What is known of answers, for another process."""
+        return dict(self._entries), dict(self._known_wrong)
+
+    def learn(self, learned: Learned) -> None:
+        """Takes what another process knows; what is known here stays."""
+        entries, wrong = learned
+        for (about, options), entry in entries.items():
+            self._entries.setdefault((about, options), entry)
+        for about, one in wrong.items():
+            self._known_wrong.setdefault(about, one)
 
     def formula(self, derivation: Derivation) -> str:
         """The formula of an answer as text."""
@@ -111,6 +183,13 @@ class KeptAnswers:
             own = form if steps.isdisjoint(names(form)) else from_expr(derivation.expr)  # names of steps are ours
             known = self._formulas[id(derivation)] = (derivation, plain(own))
         return known[1]
+
+    def tex(self, form: Form, notation: Notation) -> str:
+        """A formula of a key in TeX."""
+        known = self._tex.get(id(form))
+        if known is None or known[0] is not form or known[1] != notation:
+            known = self._tex[id(form)] = (form, notation, tex(form, None, notation))
+        return known[2]
 
     # -- how it is kept ------------------------------------------------------------------------
 
@@ -128,9 +207,11 @@ class KeptAnswers:
         return *named, block.layers_before, block.module or self._identity(block.table), parts
 
     def _identity(self, thing: object) -> Hashable:
-        if thing:
-            self._held.setdefault(id(thing), thing)
-        return id(thing) if thing else None
+        if not thing:
+            return None
+        if id(thing) not in self._held:
+            self._held[id(thing)] = thing, sha256(repr(thing).encode()).hexdigest()
+        return self._held[id(thing)][1]
 
     def _load(self, block: ModelBlock) -> Model:
         """The model of a block with its numbers; a paper asks several questions about each."""

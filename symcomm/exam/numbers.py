@@ -5,7 +5,7 @@ Digits can cancel, so that two formulas differ only where intervals that hold th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -72,6 +72,10 @@ class FormNumber:
         return forms.names(self.form)
 
     @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    @cached_property
     def _collected(self) -> Collected | None:
         try:
             if _bits(self.form, dict.fromkeys(self.names, Fraction(1 << _USUAL))) < _BITS:
@@ -82,13 +86,24 @@ class FormNumber:
 
     def at(self, values: Mapping[str, Fraction]) -> Fraction | None:
         """What ``number_of`` gives, faster where all numbers are positive and of usual length."""
-        collected, names = self._collected, self.names
-        if collected is not None and all(name in values and _is_usual(values[name]) for name in names):
+        return next(numbers_at([self], values))
+
+
+def numbers_at(several: Iterable[FormNumber], values: Mapping[str, Fraction]) -> Iterator[Fraction | None]:
+    """The numbers of several forms at the same values."""
+    usual = {name: value for name, value in values.items() if _is_usual(value)}
+    for one in several:
+        collected = one._collected
+        if collected is not None and usual.keys() >= one._known:
             try:
-                return collected.at(values)["="]
-            except SymcommError:  # an irrational number, or none
+                yield collected.at({name: usual[name] for name in one._known})["="]
+                continue
+            except IrrationalError:
+                yield _near(one.form, values)
+                continue
+            except SymcommError:  # there is none
                 pass
-        return number_of(self.form, values)
+        yield number_of(one.form, values)
 
 
 def _is_usual(number: Fraction) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from pickle import PicklingError
 from typing import TypeVar
 
+from symcomm.errors import SymcommError
 from symcomm.exam.papers import Exam
 from symcomm.problems.problem import Template
 
@@ -23,6 +26,7 @@ def exam_here() -> Exam:
 
 
 def _start(template: Template, seed: str, whole: bool) -> None:
+    gc.freeze()  # what is there stays, and is not looked through again
     if not _exam:
         _exam.append(Exam(template, seed, whole))
 
@@ -37,6 +41,11 @@ class Pool:
         self.exam, self.count = exam, min(processes or multiprocessing.cpu_count(), tasks)
         self.executor: ProcessPoolExecutor | None = None
 
+    @property
+    def forks(self) -> bool:
+        """Whether processes are started that begin with what was derived before."""
+        return self.count > 1 and sys.platform == "linux"
+
     def __enter__(self) -> Pool:
         _exam[:] = [self.exam]
         return self
@@ -47,13 +56,30 @@ class Pool:
         if self.count < 2 or len(todo) < 2:
             yield from map(work, todo)
             return
+        yield from (done.result() for done in self._done(work, todo))
+
+    def told(self, work: Callable[[Task], Made], tasks: Iterable[Task]) -> Iterator[Made]:
+        """The same without what goes wrong and what cannot be sent between processes, such as a function of a file."""
+        for done in self._done(work, [*tasks]):
+            try:
+                made = done.result()
+            except (SymcommError, PicklingError, TypeError, AttributeError):
+                continue
+            yield made
+
+    def _done(self, work: Callable[[Task], Made], tasks: Sequence[Task]) -> Iterator[Future[Made]]:
         if self.executor is None:
             way = "fork" if sys.platform == "linux" else None
             about = (self.exam.template, self.exam.seed, self.exam.whole)
             self.executor = ProcessPoolExecutor(self.count, multiprocessing.get_context(way), _start, about)
-        yield from (done.result() for done in as_completed([self.executor.submit(work, task) for task in todo]))
+        return as_completed([self.executor.submit(work, task) for task in tasks])
 
-    def __exit__(self, *error: object) -> None:
+    def renew(self) -> None:
+        """Ends the processes, so that the next ones begin with what was learned since."""
         if self.executor:
             self.executor.shutdown(cancel_futures=True)
+        self.executor = None
+
+    def __exit__(self, *error: object) -> None:
+        self.renew()
         _exam.clear()

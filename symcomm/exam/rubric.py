@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import prod
 
 from symcomm.accounting import CONVENTIONS
@@ -60,7 +61,14 @@ def share_of(verdict: Verdict, ask: Ask, problem: Problem) -> Fraction:
 
 def credit_of(conventions: tuple[str, ...], mistakes: tuple[str, ...], ask: Ask, problem: Problem) -> Fraction:
     """The share of the points of an answer under other conventions or with mistakes, by their names."""
-    told: list[Mapping[str, Fraction]] = [dict(ask.exam.credit), dict(problem.exam.credit), CREDIT]
+    return _credits(conventions, mistakes, ask.exam.credit, problem.exam.credit)
+
+
+@lru_cache(4096)
+def _credits(
+    conventions: tuple[str, ...], mistakes: tuple[str, ...], *said: tuple[tuple[str, Fraction], ...]
+) -> Fraction:
+    told: list[Mapping[str, Fraction]] = [*map(dict, said), CREDIT]
     names = [(name, "other_convention") for name in conventions]
     names += [(name, "mistake") for name in mistakes]
     return prod((_credit(name, kind, told) for name, kind in names), start=Fraction(1))

@@ -73,7 +73,8 @@ def make(
     whole = len(students) * (1 + bool(pages))
     with Pool(exam, processes, len(chunks)) as pool:
         found: dict[str, _Made] = {}
-        for made in chain([_draw(chunks[0])], pool.run(_draw, chunks[1:])):  # what all need is derived with the first
+        draw = partial(_draw, keys=bool({*order.formats} & {"json", "csv"}))
+        for made in chain([draw(chunks[0])], pool.run(draw, chunks[1:])):  # what all need is derived with the first
             found |= {one.settled.student.id: one for one in made}
             tell(len(found), whole, "drawing")
         first = [found[student.id] for student in students]
@@ -81,6 +82,7 @@ def make(
         records = [
             one.record if one.settled.attempt == p.attempt else key_record(exam, exam.exactly(p.student, p.attempt))
             for one, p in zip(first, papers, strict=True)
+            if one.record
         ]
         files: dict[str, bytes] = {}
         if "json" in order.formats:
@@ -115,10 +117,10 @@ def make(
 # -- in a process -----------------------------------------------------------------------------------
 
 
-def _draw(students: Sequence[Student]) -> list[_Made]:
+def _draw(students: Sequence[Student], keys: bool) -> list[_Made]:
     exam = exam_here()
     papers = [exam.paper(student) for student in students]
-    return [_Made(paper.settled, key_record(exam, paper)) for paper in papers]
+    return [_Made(paper.settled, key_record(exam, paper) if keys else {}) for paper in papers]
 
 
 def _write_pages(wanted: Sequence[tuple[Student, int, str, str]], order: Order, output: Path) -> list[dict[str, str]]:

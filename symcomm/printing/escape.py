@@ -27,6 +27,8 @@ _TEX_SPECIAL = {
 
 def printable(text: str) -> str:
     """The text with control and formatting characters replaced: they can reorder or end a line unseen."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c == "\u00a0" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import RenderError, nearest
 from symcomm.printing import html_text, markdown_text, tex_text, typst_string
@@ -88,7 +88,21 @@ def environment(form: str, templates: Path | None) -> Environment:
 
     ours = FileSystemLoader(TEMPLATES)
     named = PrefixLoader({"symcomm": ours})  # a template of one's own extends symcomm/solution.typ.jinja
-    made = ImmutableSandboxedEnvironment(
+
+    class Sandbox(ImmutableSandboxedEnvironment):
+        """The same, which asks once of each kind of value whether an attribute is safe: pages have thousands."""
+
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.known: dict[tuple[type, str], bool] = {}
+
+        def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+            about = type(obj), attr
+            if about not in self.known:
+                self.known[about] = super().is_safe_attribute(obj, attr, value)
+            return self.known[about]
+
+    made = Sandbox(
         loader=ChoiceLoader([FileSystemLoader(templates), ours, named] if templates else [ours, named]),
         block_start_string="<%",
         block_end_string="%>",

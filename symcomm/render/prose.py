@@ -11,8 +11,8 @@ import hashlib
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,11 @@ Target = Literal["typst", "latex", "html"]
 MISSING = 'install it with: pip install "symcomm[pdf]"'
 _READER = "commonmark+tex_math_dollars+pipe_tables+strikeout+smart+footnotes+autolink_bare_uris+task_lists"
 _TIMEOUT = 60  # seconds; a usual document takes a tenth of one
+
+# A whole number that Markdown and TeX take as it stands, unlike those of \\frac12, x^12, [^1] and &#12;
+_NUMBER = re.compile(r"(?<![\w^~'#@\\])[0-9]+")
+_STANDS = "73101"  # begins what stands for a number, which is longer than those that are written
+_STANDING = re.compile(f"{_STANDS}([0-9]{{3}})")
 
 # texmath reads these, but they define, refer or colour, or need packages our LaTeX preamble does not load.
 _UNSUPPORTED_MATHS = re.compile(
@@ -50,6 +55,7 @@ class InlinePiece:
 
 Key = tuple[str, str, bool]
 _written: dict[Key, str] = {}  # conversions of this process; the variants of an exam share most of their prose
+_kinds: dict[Key, str | None] = {}  # those of texts that differ in numbers only; None where the numbers matter
 _KEPT = 8192
 _AT_ONCE = 400  # pieces that pandoc converts at a time
 
@@ -59,14 +65,80 @@ def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, 
 
     Raises ``RenderError`` naming the construct and its place where a piece holds what no format can show.
     """
-    wanted = {(target, p.markdown, p.inline): p for p in reversed(pieces)}
-    if len(_written) > _KEPT:
-        _written.clear()
-    todo = [(key, piece) for key, piece in wanted.items() if key not in _written]
-    for n in range(0, len(todo), _AT_ONCE):
-        keys, some = zip(*todo[n : n + _AT_ONCE], strict=True)
-        _written.update(zip(keys, _convert(some, target), strict=True))
+    wanted: dict[Key, InlinePiece] = {(target, p.markdown, p.inline): p for p in reversed(pieces)}
+    for kept in (_written, _kinds):
+        if len(kept) > _KEPT:
+            kept.clear()
+    alike: dict[Key, dict[Key, list[str]]] = {}
+    for key, piece in wanted.items():
+        if key not in _written:
+            text, numbers = _without_numbers(piece)
+            alike.setdefault((target, text, piece.inline), {})[key] = numbers
+    examples = (key for kind, some in alike.items() if kind not in _kinds for key in [*some][:2])
+    _convert_new([wanted[key] for key in examples], target)
+    _learn({kind: some for kind, some in alike.items() if kind not in _kinds and len(some) > 1}, wanted, target)
+    for kind, some in alike.items():
+        known = _kinds.get(kind)
+        if known is not None:
+            _written.update((key, with_numbers(known, numbers)) for key, numbers in some.items())
+    _convert_new([wanted[key] for some in alike.values() for key in some if key not in _written], target)
     return {p: _written[(target, p.markdown, p.inline)] for p in pieces}
+
+
+def _convert_new(pieces: Sequence[InlinePiece], target: Target) -> None:
+    for n in range(0, len(pieces), _AT_ONCE):
+        some = pieces[n : n + _AT_ONCE]
+        keys = [(target, piece.markdown, piece.inline) for piece in some]
+        _written.update(zip(keys, _convert(some, target), strict=True))
+
+
+def _without_numbers(piece: InlinePiece) -> tuple[str, list[str]]:
+    """The text with something in the place of each number, and the numbers.
+
+    A number stays where it may say more: at the beginning of a line, and in a table.
+    """
+    text = piece.markdown
+    if piece.inline:
+        return without_numbers(text)
+    if "|" in text:
+        return text, []
+    return without_numbers(text, lambda found: not any(map(str.isalpha, found.string[: found.start()].split("\n")[-1])))
+
+
+def without_numbers(text: str, stays: Callable[[re.Match[str]], bool] = lambda found: False) -> tuple[str, list[str]]:
+    """A text of Markdown or HTML with something in the place of each number, and the numbers.
+
+    >>> with_numbers(*without_numbers("5 of 12 layers"))
+    '5 of 12 layers'
+    """
+    numbers: list[str] = []
+
+    def stand(found: re.Match[str]) -> str:
+        if len(numbers) > 999 or stays(found):
+            return found[0]
+        numbers.append(found[0])
+        return f"{_STANDS}{len(numbers) - 1:03}"
+
+    return (text if _STANDS in text else _NUMBER.sub(stand, text)), numbers
+
+
+def with_numbers(text: str, numbers: Sequence[str]) -> str:
+    """A text with the numbers in the places that ``without_numbers`` left, however often these stand there."""
+    return _STANDING.sub(lambda found: numbers[int(found[1])], text) if numbers else text
+
+
+def _learn(alike: Mapping[Key, Mapping[Key, list[str]]], wanted: Mapping[Key, InlinePiece], target: Target) -> None:
+    """Converts what texts have in common that differ in their numbers only, and tries it on two of them."""
+    pieces = [replace(wanted[next(iter(some))], markdown=kind[1]) for kind, some in alike.items()]
+    try:
+        _convert_new(pieces, target)
+    except RenderError:  # it is told of the text itself
+        _kinds.update(dict.fromkeys(alike))
+        return
+    for kind, some in alike.items():
+        made = _written[kind]
+        same = all(with_numbers(made, numbers) == _written[key] for key, numbers in [*some.items()][:2])
+        _kinds[kind] = made if same else None
 
 
 def _convert(pieces: Sequence[InlinePiece], target: Target) -> list[str]:

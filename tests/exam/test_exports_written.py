@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from symcomm.errors import DocumentError
 from symcomm.exam.exports import EXPORTERS, Exporter, writing
 from symcomm.exam.exports.drawing import draw_items
+from symcomm.exam.exports.markup import as_text, element, ready
 from symcomm.problems.problem import Template, parse_template
 
 FORMATS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn", "gradescope")
@@ -37,6 +39,22 @@ id: formula
 ```
 """
 
+OTHER_PARTS = r"""---
+draw: {columns: [P, Q], rows: [R, S, T]}
+---
+Words.
+
+# Symbols (3 points)
+
+How many parameters are there?
+
+```symcomm
+- model: product
+  formula: '$y = xW, x \in \mathbb{R}^{B \times {{ rows }}}, W \in \mathbb{R}^{ {{ rows }} \times {{ columns }}}, y \in \mathbb{R}^{B \times {{ columns }}}$'
+- {ask: parameters, id: formula}
+```
+"""  # noqa: E501
+
 
 @pytest.fixture
 def quiz(monkeypatch) -> Template:
@@ -46,6 +64,11 @@ def quiz(monkeypatch) -> Template:
 
 def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def unsent(wanted):
+    """What no process can send to another one."""
+    return lambda: wanted
 
 
 def made_by(monkeypatch, break_at: int = 0) -> list[int]:
@@ -76,6 +99,13 @@ def test_two_processes_export_what_one_does(quiz, tmp_path):
     for count in (1, 2):
         writing.export(quiz, ("moodle", "qti21"), 9, "7", tmp_path / str(count), processes=count)
     assert files(tmp_path / "1") == files(tmp_path / "2")
+
+
+def test_what_a_process_cannot_tell_the_others_is_derived_by_each_of_them(quiz, tmp_path, monkeypatch):
+    writing.export(quiz, ("moodle",), 9, "7", tmp_path / "told", processes=2)
+    monkeypatch.setattr(writing, "_learned", unsent)
+    writing.export(quiz, ("moodle",), 9, "7", tmp_path / "untold", processes=2)
+    assert files(tmp_path / "told") == files(tmp_path / "untold")
 
 
 def test_an_interrupted_export_goes_on_with_the_pieces_that_are_whole(quiz, tmp_path, monkeypatch):
@@ -127,3 +157,21 @@ def test_an_exporter_of_a_teacher_that_wants_all_items_at_once_gets_them(quiz, t
     monkeypatch.setitem(EXPORTERS, "mine", mine)
     (told,) = writing.export(quiz, ("mine",), 2, "7", tmp_path)
     assert told.path.read_text() == "peak_v0001 peak_v0002 formula_v0001 formula_v0002"
+
+
+def test_variants_of_other_parts_share_no_page_and_the_question_is_pointed_at(tmp_path):
+    other = parse_template(OTHER_PARTS, "other.md")
+    with pytest.raises(DocumentError, match="formula: its variants have other parts, and share one page") as caught:
+        writing.export(other, ("prairielearn",), 5, "7", tmp_path, processes=1)
+    assert caught.value.span is not None
+    assert caught.value.span.place == "other.md:6"
+    assert not [*tmp_path.glob("prairielearn/**/*.py")]
+
+
+def test_elements_are_written_as_the_standard_library_writes_them():
+    inside = element("b", "a < b & \"c\" > 'd'", href='?a=1&b="2"\n\t\r<')
+    for made in (element("p"), element("p", ""), element("p", "]]>", inside, " tail & more", element("br"), "x")):
+        assert as_text(made) == ElementTree.tostring(made, encoding="unicode")
+    assert as_text(element("p", "a", ready("<b>1 &lt; 2</b>"), "c")) == as_text(
+        element("p", "a", element("b", "1 < 2"), "c")
+    )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import repeat
 
 from symcomm.editions import ONLY
 from symcomm.errors import DocumentError, Span
@@ -20,7 +21,8 @@ from symcomm.exam.exports.item import (
     shown_in,
 )
 from symcomm.exam.exports.markup import element, plain_text
-from symcomm.exam.key import Key
+from symcomm.exam.kept_answers import KeptAnswers
+from symcomm.exam.numbers import numbers_at
 from symcomm.exam.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exam.roster import numbered
 from symcomm.exam.rubric import credit_of
@@ -37,7 +39,7 @@ from symcomm.text.table import Table
 from symcomm.units import Quantity
 
 TOLERANCE = Fraction(1, 1000)  # of a number, where nothing else is said
-_NEAR = Fraction(10) ** 9  # of the right number: what is further off than this many times, nobody types
+_NEAR = 10**9  # of the right number: what is further off than this many times, nobody types
 _AT_ONCE = 50  # variants whose prose is converted together
 _MARK = "\ufdd1"  # refused in texts: where converted prose will stand
 _MARKED = re.compile(f"{_MARK}[0-9]+{_MARK}")
@@ -95,6 +97,7 @@ class _Prose:
     def __init__(self) -> None:
         self.wanted: dict[InlinePiece, str] = {}
         self.sentences: dict[Hashable, str] = {}
+        self.tables: dict[int, str] = {}
 
     def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
         piece = InlinePiece(markdown, span, inline)
@@ -115,7 +118,7 @@ def _settled(item: Item, done: Mapping[str, str]) -> Item:
         return done[marked] if marked in done else _MARKED.sub(lambda found: done[found[0]], marked)
 
     def part(one: QuestionPart) -> QuestionPart:
-        wrong = tuple(replace(w, feedback=text(w.feedback)) for w in one.recognised)
+        wrong = tuple(Recognised(w.names, w.value, w.form, w.credit, text(w.feedback)) for w in one.recognised)
         options = tuple(replace(o, text=text(o.text), feedback=text(o.feedback)) for o in one.options)
         return replace(one, prompt=text(one.prompt), worked=text(one.worked), recognised=wrong, options=options)
 
@@ -187,6 +190,13 @@ def _block(item: ProblemItem, prose: _Prose) -> str:
 
 
 def _table(table: Table, prose: _Prose) -> str:
+    about = id(table)
+    if about not in prose.tables:  # which are those of papers that are there
+        prose.tables[about] = _rows(table, prose)
+    return prose.tables[about]
+
+
+def _rows(table: Table, prose: _Prose) -> str:
     head = "".join(f"<th>{prose(column, table.span)}</th>" for column in table.columns)
     rows = "".join(
         f"<tr>{''.join(f'<td>{prose(cell.text, cell.span())}</td>' for cell in row[: len(table.columns)])}</tr>"
@@ -214,28 +224,29 @@ def _parts(exam: Exam, paper: Paper, tolerance: Fraction, prose: _Prose) -> Iter
         known[part.id] = answer.quantity
         place, count = several[id(part.ask)]
         number = f"({letters(place)})" if count > 1 else ""
-        yield _part(problem, part, answer, exam.kept.key(problem, asked), number, tolerance, prose)
+        yield _part(exam.kept, problem, part, asked, answer, number, tolerance, prose)
 
 
 def _part(
-    problem: Problem, part: PaperPart, answer: Answer, key: Key, number: str, tolerance: Fraction, prose: _Prose
-) -> QuestionPart:
+    kept: KeptAnswers, problem: Problem, part: PaperPart, asked: Ask, answer: Answer, number: str, tolerance: Fraction,
+    prose: _Prose,
+) -> QuestionPart:  # fmt: skip
     ask, span, quantity = part.ask, part.ask.span, answer.quantity
     notation = answer.derivation.notation
     value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
     scale = quantity.value / value if quantity is not None and value else Fraction(1)
-    wrong, form = [], key.candidates.right
+    known, values = kept.wrong(problem, asked, answer)
+    wrong, form = [], known.right
     symbols = dict.fromkeys(names(form))
-    for one in (*key.conventions, *key.mistakes):
+    numbers = numbers_at((one.number for one in known.wrong), values) if quantity is not None else repeat(None)
+    for one, worth in zip(known.wrong, numbers, strict=False):
         conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
         credit = credit_of(conventions, mistakes, ask, problem)
-        worth = one.at(key.values) if quantity is not None else None
         said = _sentences(one.says, ask, prose, problem)
-        near = worth is not None and quantity is not None and worth.unit == quantity.unit
         if quantity is None:
             wrong.append(Recognised(one.names, None, one.form, credit, said))
-        elif near and worth is not None and _is_near(worth.value, quantity.value):
-            wrong.append(Recognised(one.names, worth.value / scale, one.form, credit, said))
+        elif worth is not None and one.unit == quantity.unit and _is_near(worth, quantity.value):
+            wrong.append(Recognised(one.names, worth / scale, one.form, credit, said))
         else:
             continue
         symbols |= dict.fromkeys(one.number.names)
@@ -252,7 +263,7 @@ def _part(
     elif not options and unit:
         spoken.append(f"in {_unit_text(unit)}")
     lead = f"Answer {number}".strip() + (f" ({', '.join(w for w in spoken if w)})" if any(spoken) else "")
-    worked = markdown_maths(tex(form, None, notation))
+    worked = markdown_maths(kept.tex(form, notation))
     if value is not None:
         worked += f" = {number_text(value, abs(value) * tolerance)} {_unit_text(unit)}".rstrip()
     free = tuple(symbols)
@@ -274,7 +285,8 @@ def _related(equations: Sequence[tuple[str, Form]], symbols: Sequence[str]) -> I
 
 
 def _is_near(wrong: Fraction, right: Fraction) -> bool:
-    return not right or not wrong or 1 / _NEAR < abs(wrong / right) < _NEAR
+    above, below = abs(wrong.numerator * right.denominator), abs(right.numerator * wrong.denominator)
+    return not above or not below or (below < _NEAR * above and above < _NEAR * below)
 
 
 def _symbol(form: Form, name: str) -> Form:
@@ -301,14 +313,23 @@ def _sentences(says: tuple[str, ...], ask: Ask, prose: _Prose, problem: Problem)
 def _told_apart(right: Fraction | None, tolerance: Fraction, wrong: Sequence[Recognised]) -> tuple[Recognised, ...]:
     """Those that differ from the right number and from one another by more than both may be off; most credit first."""
     kept: list[Recognised] = []
+    apart, alike = float(tolerance) + 1e-9, float(tolerance) - 1e-9
     others = [] if right is None else [(right, _rough(right))]
     for one in sorted(wrong, key=lambda w: -w.credit):
         if one.value is not None:
-            mine = one.value, _rough(one.value)
-            if not all(_apart(mine, other, tolerance) for other in others):
-                continue
-            others.append(mine)
-        kept.append(one)
+            a, x = one.value, _rough(one.value)
+            size = abs(x)
+            for b, y in others:
+                gap, spread = abs(x - y), size + abs(y)
+                if gap > apart * spread:
+                    continue
+                if gap < alike * spread or abs(a - b) <= tolerance * (abs(a) + abs(b)):  # floats are too near
+                    break
+            else:
+                others.append((a, x))
+                kept.append(one)
+        else:
+            kept.append(one)
     return tuple(kept)
 
 
@@ -317,14 +338,3 @@ def _rough(number: Fraction) -> float:
         return float(number)
     except OverflowError:
         return float("nan")  # compares with nothing: exact numbers decide
-
-
-def _apart(one: tuple[Fraction, float], other: tuple[Fraction, float], tolerance: Fraction) -> bool:
-    """Whether two numbers differ by more than both may be off; exact numbers decide where floats are too near."""
-    (a, x), (b, y) = one, other
-    gap, spread = abs(x - y), abs(x) + abs(y)
-    if gap > (float(tolerance) + 1e-9) * spread:
-        return True
-    if gap < (float(tolerance) - 1e-9) * spread:
-        return False
-    return abs(a - b) > tolerance * (abs(a) + abs(b))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -16,7 +16,7 @@ from typing import Literal
 
 from symcomm.errors import DocumentError, Span
 from symcomm.form import Form
-from symcomm.units import BINARY, DECIMAL, Quantity
+from symcomm.units import BINARY, DECIMAL, Quantity, Unit
 
 Kind = Literal["numeric", "choice", "symbolic"]
 LEAST, MOST = Fraction(1, 1000), Fraction(100_000)  # numbers of answers lie between: Canvas makes 0 of smaller ones
@@ -135,24 +135,23 @@ class Item:
 
     def check(self) -> None:
         """Raises ``DocumentError`` for a character that the formats cannot hold."""
-        for text in _texts(self):
-            found = _REFUSED.search(text)
-            if found:
-                said = (
-                    f"{self.id}, variant {self.variant}: the character U+{ord(found[0]):04X} is in none of the formats"
-                )
-                raise DocumentError(said, self.span, "leave it out")
+        for found in filter(None, map(_refused, self._texts())):
+            said = f"{self.id}, variant {self.variant}: the character U+{ord(found[0]):04X} is in none of the formats"
+            raise DocumentError(said, self.span, "leave it out")
+
+    def _texts(self) -> Iterator[str]:
+        """All that is the author's."""
+        yield from (self.id, self.title, *(block for block in self.blocks if isinstance(block, str)))
+        for part in self.parts:
+            yield from (part.id, part.prompt, part.unit, part.worked, *part.symbols, *(name for name, _ in part.units))
+            yield from (text for one in part.recognised for text in (*one.names, one.feedback))
+            yield from (text for one in part.options for text in (one.text, one.feedback))
+        yield from (text for medium in self.media for text in (medium.name, medium.alt))
 
 
-def _texts(thing: object) -> Iterator[str]:
-    if isinstance(thing, str):
-        yield thing
-    elif isinstance(thing, tuple):
-        for one in thing:
-            yield from _texts(one)
-    elif is_dataclass(thing) and not isinstance(thing, (Form, Span)):
-        for one in fields(thing):
-            yield from _texts(getattr(thing, one.name))
+@lru_cache(1024)  # what stands before all questions of a variant is in each of them
+def _refused(text: str) -> re.Match[str] | None:
+    return _REFUSED.search(text)
 
 
 def identifier(name: str) -> str:
@@ -196,6 +195,34 @@ def shown_in(quantity: Quantity, wanted: str = "") -> tuple[Fraction, str, tuple
     ((Fraction(12, 1), 'GiB'), (Fraction(3, 1), 'µs'))
     """
     value, unit = quantity.value, quantity.unit
+    names, lead = _spellings(unit, wanted)
+    top, bottom = abs(value.numerator), value.denominator
+    fitting = {
+        name: Fraction(top * scale.denominator, bottom * scale.numerator) for name, scale in names.items()
+        if not top or LEAST <= Fraction(top * scale.denominator, bottom * scale.numerator) < MOST
+    }  # fmt: skip
+    if not fitting:  # a count, or a number beyond all prefixes
+        power = 0
+        while abs(value) >= Fraction(10) ** (power + 3):
+            power += 3
+        while abs(value) < Fraction(10) ** power:
+            power -= 3
+        return value / Fraction(10) ** power, f"10^{power} {unit if unit.powers else ''}".strip(), ()
+
+    def worse(name: str) -> tuple[bool, bool, bool, int, int]:
+        number = fitting[name]
+        long = (number * 10**6).denominator != 1
+        digits = 12 if long else len(number_text(number, Fraction(1)))
+        return name != wanted, long and "i" in name, not 1 <= number < 1000, digits, len(name)
+
+    chosen = min(fitting, key=worse)
+    others = _multiples(unit, wanted, chosen) if lead else ()
+    return value / names[chosen], chosen if unit.powers else "", others
+
+
+@lru_cache(maxsize=1024)
+def _spellings(unit: Unit, wanted: str) -> tuple[dict[str, Fraction], str]:
+    """The ways to write a unit, each with how many units it is, and the base that takes a prefix."""
     bases = dict(unit.powers)
     rest = {base: power for base, power in bases.items() if power != 1 or base == "second"}
     plain = rest in ({}, {"second": -1}, {"second": 1})
@@ -208,24 +235,13 @@ def shown_in(quantity: Quantity, wanted: str = "") -> tuple[Fraction, str, tuple
     if lead == "byte" and "second" not in bases:
         scales |= {n: Fraction(2) ** p for n, p in BINARY.items()}
     names = {f"{prefix}{unit}": scale for prefix, scale in scales.items()}
-    if wanted:
-        names = {wanted: Quantity.parse(f"1 {wanted}").value, **names}
-    fitting = [name for name, scale in names.items() if LEAST <= abs(value) / scale < MOST or not value]
-    if not fitting:  # a count, or a number beyond all prefixes
-        power = 0
-        while abs(value) >= Fraction(10) ** (power + 3):
-            power += 3
-        while abs(value) < Fraction(10) ** power:
-            power -= 3
-        return value / Fraction(10) ** power, f"10^{power} {'' if not bases else unit}".strip(), ()
+    return ({wanted: Quantity.parse(f"1 {wanted}").value, **names} if wanted else names), lead
 
-    def worse(name: str) -> tuple[bool, bool, bool, int, int]:
-        number = abs(value) / names[name]
-        long = (number * 10**6).denominator != 1
-        digits = 12 if long else len(number_text(number, Fraction(1)))
-        return name != wanted, long and "i" in name, not 1 <= number < 1000, digits, len(name)
 
-    chosen = min(fitting, key=worse)
+@lru_cache(maxsize=4096)
+def _multiples(unit: Unit, wanted: str, chosen: str) -> tuple[tuple[str, Fraction], ...]:
+    """The ways to write a unit that are not far from one of them, each with how many of it that one is."""
+    names, _ = _spellings(unit, wanted)
     others = {n: names[chosen] / s for n, s in names.items() if Fraction(1, 10**6) <= names[chosen] / s <= 10**6}
     others = {chosen: Fraction(1), **others} | {n.replace("µ", "u"): m for n, m in others.items() if "µ" in n}
-    return value / names[chosen], chosen if bases else "", tuple(others.items()) if lead else ()
+    return tuple(others.items())

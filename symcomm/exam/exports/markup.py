@@ -1,6 +1,6 @@
 """XHTML with MathML as each system wants it, and files that are the same for the same input.
 
-Elements are made and written by the standard library's ElementTree, so that no text can end the element it is in.
+Everything is made of elements of the standard library's ElementTree, so that no text can end the element it is in.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
+
+from symcomm.render.prose import with_numbers, without_numbers
 
 if TYPE_CHECKING:
     from symcomm.exam.exports.item import Item
@@ -53,9 +56,53 @@ def file_of(tag: str, inside: Iterable[str]) -> bytes:
 
 
 def as_text(root: Element) -> str:
-    """An element as text; as text many are written faster than as bytes."""
-    text: str = ElementTree.tostring(root, encoding="unicode")
-    return text
+    """An element as text, as ``ElementTree`` writes it where no names have to be declared; a class has thousands."""
+    made: list[str] = []
+    _write(root, made)
+    return "".join(made)
+
+
+_READY = "ready"  # of an element that is text already
+_SPECIAL = re.compile(r'[&<>"\r\n\t]')
+
+
+def _write(node: Element, made: list[str]) -> None:
+    if node.tag is _READY:
+        made.append(node.text or "")
+        return
+    made.append(f"<{node.tag}")
+    for name, value in node.items():
+        if _SPECIAL.search(value):
+            value = escape(value, quote=False).replace('"', "&quot;")
+            value = value.replace("\r", "&#13;").replace("\n", "&#10;").replace("\t", "&#09;")
+        made.append(f' {name}="{value}"')
+    if not node.text and not len(node):
+        made.append(" />")
+        return
+    made.append(">")
+    if node.text:
+        made.append(escape(node.text, quote=False))
+    for child in node:
+        _write(child, made)
+        if child.tail:
+            made.append(escape(child.tail, quote=False))
+    made.append(f"</{node.tag}>")
+
+
+def flat(*texts: tuple[str, str]) -> str:
+    """Elements with nothing but text in them, written down.
+
+    >>> flat(("value", "a < b"), ("name", ""))
+    '<value>a &lt; b</value><name />'
+    """
+    return "".join(f"<{tag}>{escape(text, quote=False)}</{tag}>" if text else f"<{tag} />" for tag, text in texts)
+
+
+def ready(text: str) -> Element:
+    """An element that was written down before."""
+    made = Element(_READY)
+    made.text = text
+    return made
 
 
 def fragment(html: str) -> Element:
@@ -75,14 +122,22 @@ def tex_of(maths: Element) -> str:
     return " ".join((said or "".join(maths.itertext())).split())
 
 
-@lru_cache(4096)  # variants share most of their text
+@lru_cache(2048)  # parts of a question have the same text
 def with_tex(
     html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None
 ) -> str:
     r"""HTML with ``\(...\)`` for formulas, or what ``maths`` makes of TeX and whether it is displayed.
 
-    ``picture`` gives the address of a picture by its name.
+    ``picture`` gives the address of a picture by its name. No number changes anything.
     """
+    kind, numbers = without_numbers(html)
+    return with_numbers(_with_tex(kind, picture, maths), numbers)
+
+
+@lru_cache(4096)  # variants share most of their text
+def _with_tex(
+    html: str, picture: Callable[[str], str], maths: Callable[[str, bool], Element | str] | None = None
+) -> str:
     make = maths or _delimited
 
     def go(node: Element) -> Element:

@@ -11,12 +11,13 @@ import base64
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
 from symcomm.errors import DocumentError
 from symcomm.exam.exports.item import Item, QuestionOption, QuestionPart, Recognised, number_text
-from symcomm.exam.exports.markup import as_text, element, file_of, with_tex
+from symcomm.exam.exports.markup import as_text, element, file_of, ready, with_tex
 
 FRACTIONS = ("100", "90", "83.33333", "80", "75", "70", "66.66667", "60", "50", "40", "33.33333", "30", "25", "20",
              "16.66667", "14.28571", "12.5", "11.11111", "10", "5", "0")  # fmt: skip
@@ -51,6 +52,11 @@ def html(tag: str, content: str) -> Element:
     return element(tag, element("text", with_tex(content, PICTURE)), format="html")
 
 
+@lru_cache(4096)  # variants have the same ones; shared, and never changed after
+def _feedback(content: str) -> Element:
+    return ready(as_text(html("feedback", content)))
+
+
 def head(item: Item, body: str, feedback: str, kind: str) -> Element:
     """A question with its name, text, pictures and general feedback; ``body`` is ready HTML."""
     text = element("questiontext", element("text", body), format="html")
@@ -66,11 +72,16 @@ def head(item: Item, body: str, feedback: str, kind: str) -> Element:
 
 def fraction(credit: Fraction, item: Item) -> str:
     """A share of the points as Moodle knows it."""
-    found = next((text for text in FRACTIONS if abs(Fraction(text) / 100 - credit) < Fraction(1, 10**6)), None)
+    found = _percent(credit)
     if found is None:
         known = ", ".join(FRACTIONS)
         raise DocumentError(f"{item.id}: Moodle knows no credit of {credit}", item.span, f"percents it knows: {known}")
     return found
+
+
+@lru_cache(256)
+def _percent(credit: Fraction) -> str | None:
+    return next((text for text in FRACTIONS if abs(Fraction(text) / 100 - credit) < Fraction(1, 10**6)), None)
 
 
 def worked(item: Item) -> str:
@@ -113,10 +124,10 @@ def _numerical(item: Item, part: QuestionPart) -> Element:
         spread = part.spread(one.value)
         made.append(element(
             "answer", element("text", part.number(one.value)),
-            element("tolerance", number_text(spread, spread)), html("feedback", one.feedback),
+            element("tolerance", number_text(spread, spread)), _feedback(one.feedback),
             fraction=fraction(one.credit, item), format="moodle_auto_format",
         ))  # fmt: skip
-    made.append(element("answer", element("text", "*"), element("tolerance", "0"), html("feedback", ""),
+    made.append(element("answer", element("text", "*"), element("tolerance", "0"), _feedback(""),
                         fraction="0", format="moodle_auto_format"))  # fmt: skip
     if part.units:
         units = element("units")
@@ -140,7 +151,7 @@ def _multichoice(item: Item, part: QuestionPart) -> Element:
     for option in part.options:
         answer = html("answer", option.text)
         answer.set("fraction", fraction(option.credit, item))
-        answer.append(html("feedback", option.feedback))
+        answer.append(_feedback(option.feedback))
         made.append(answer)
     return made
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
+from dataclasses import astuple
 from fractions import Fraction
 from itertools import groupby
 from math import lcm
 from typing import Any
 
-from symcomm.errors import DocumentError
+from symcomm.errors import DocumentError, Span
 from symcomm.exam.exports.item import Item, QuestionPart, Recognised, number_text
 from symcomm.exam.exports.markup import carried, unpacked, with_tex
 from symcomm.exam.exports.spelled import check_names, stands_for, tree, without_relations
@@ -90,6 +91,7 @@ def piece(title: str, item: Item) -> dict[str, Any]:
     return {
         "id": item.id, "folder": f"prairielearn/{item.group}", "drawn": _variant(item), "media": carried(item),
         "shape": [list(_shape(block)) for block in item.blocks], "info": _info(title, item), "page": _page(item),
+        "place": astuple(item.span) if item.span else None,
     }  # fmt: skip
 
 
@@ -100,7 +102,8 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
         every = list(group)
         folder = every[0]["folder"]
         if any(one["shape"] != every[0]["shape"] for one in every):
-            raise DocumentError(f"{name}: its variants have other parts, and share one page")
+            place = Span(*every[0]["place"]) if every[0]["place"] else None
+            raise DocumentError(f"{name}: its variants have other parts, and share one page", place)
         drawn = ",\n".join(f"        {one['drawn']!a}" for one in every) + ","
         made |= {
             f"{folder}/info.json": every[0]["info"].encode(), f"{folder}/question.html": every[0]["page"].encode(),
@@ -126,7 +129,11 @@ def _info(title: str, item: Item) -> str:
 
 def _html(text: str) -> str:
     shown = text.replace('<img src="media:', '<pl-figure file-name="')
-    return with_tex(shown, str, lambda tex, display: f"$${tex}$$" if display else f"${tex}$")
+    return with_tex(shown, str, _dollars)
+
+
+def _dollars(tex: str, display: bool) -> str:
+    return f"$${tex}$$" if display else f"${tex}$"
 
 
 def _page(item: Item) -> str:

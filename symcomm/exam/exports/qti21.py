@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from html import escape
 from itertools import groupby
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from symcomm.exam.exports.item import Item, Medium, QuestionPart, number_text
-from symcomm.exam.exports.markup import carried, element, unpacked, with_mathml, xml, zipped
+from symcomm.exam.exports.markup import as_text, carried, element, ready, unpacked, with_mathml, xml, zipped
+from symcomm.render.prose import with_numbers, without_numbers
 
 _SPACE = "http://www.imsglobal.org/xsd/imsqti_v2p1"
 _PACKAGE = "http://www.imsglobal.org/xsd/imscp_v1p1"
@@ -89,20 +91,18 @@ def _item(item: Item) -> Element:
         value = element("defaultValue", element("value", _decimal(number)))
         made.append(element("outcomeDeclaration", value, identifier=name, cardinality="single", baseType="float"))
     feedback = [("WORKED", "WORKED", "".join(f"<p>{part.prompt} {part.worked}</p>" for part in item.parts))]
-    processing = element("responseProcessing", _set("WORKED", _value("identifier", "WORKED")))
+    processing = element("responseProcessing", ready(_set("WORKED", _value("identifier", "WORKED"))))
     for part in item.parts:
         n = places[id(part)]
         unanswered = element("responseIf", element("isNull", element("variable", identifier=f"R{n}")))
         condition = element("responseCondition", unanswered)  # some engines compare nothing with a number, and fail
         for at, (test, credit, said) in enumerate(_tests(part, n)):
-            branch = element("responseElseIf", test)
-            score = element("sum", element("variable", identifier="SCORE"),
-                            _value("float", _decimal(part.points * credit)))  # fmt: skip
-            branch.append(_set("SCORE", score))
+            earned = _value("float", _decimal(part.points * credit))
+            then = _set("SCORE", f'<sum><variable identifier="SCORE" />{earned}</sum>')
             if said:
-                branch.append(_set(f"FEEDBACK{n}", _value("identifier", f"F{at}")))
+                then += _set(f"FEEDBACK{n}", _value("identifier", f"F{at}"))
                 feedback.append((f"FEEDBACK{n}", f"F{at}", f"<p>{said}</p>"))
-            condition.append(branch)
+            condition.append(ready(f"<responseElseIf>{test}{then}</responseElseIf>"))
         if len(condition) > 1:
             processing.append(condition)
     for outcome in dict.fromkeys(name for name, _, _ in feedback):
@@ -123,25 +123,39 @@ def _decimal(number: Fraction) -> str:
     return number_text(number, Fraction(1, 10**5))
 
 
-@lru_cache(4096)  # shared, and never changed after
 def _div(html: str) -> Element:
-    return element("div", *with_mathml(html, "../media/{}".format))
+    return ready(f"<div>{_written(html)}</div>")
+
+
+@lru_cache(2048)  # parts of a question have the same text
+def _written(html: str) -> str:
+    """Text and elements as they are written down; a number only changes how lists are counted."""
+    kind, numbers = (html, []) if "<ol" in html else without_numbers(html)
+    return with_numbers(_of_kind(kind), numbers)
+
+
+@lru_cache(4096)  # variants differ in numbers
+def _of_kind(html: str) -> str:
+    return "".join(
+        escape(one, quote=False) if isinstance(one, str) else as_text(one)
+        for one in with_mathml(html, "../media/{}".format)
+    )
 
 
 def _field(part: QuestionPart, n: int) -> Element:
-    prompt = with_mathml(part.prompt, "../media/{}".format)
+    prompt = ready(_written(part.prompt))
     if part.kind == "choice":
         choices = (
-            element("simpleChoice", *with_mathml(option.text, "../media/{}".format), identifier=_choice(at))
+            element("simpleChoice", ready(_written(option.text)), identifier=_choice(at))
             for at, option in enumerate(part.options)
         )
-        return element("choiceInteraction", element("prompt", *prompt), *choices, responseIdentifier=f"R{n}",
+        return element("choiceInteraction", element("prompt", prompt), *choices, responseIdentifier=f"R{n}",
                        shuffle="true", maxChoices="1")  # fmt: skip
     if part.kind == "symbolic":
-        return element("extendedTextInteraction", element("prompt", *prompt), responseIdentifier=f"R{n}",
+        return element("extendedTextInteraction", element("prompt", prompt), responseIdentifier=f"R{n}",
                        expectedLines="2")  # fmt: skip
     entry = element("textEntryInteraction", responseIdentifier=f"R{n}", expectedLength="15")
-    return element("p", *prompt, " ", entry, f" {part.unit}".rstrip())
+    return element("p", prompt, " ", entry, f" {part.unit}".rstrip())
 
 
 def _choice(at: int) -> str:
@@ -154,31 +168,34 @@ def _right(part: QuestionPart) -> str:
     return next(_choice(at) for at, option in enumerate(part.options) if option.right)
 
 
-def _value(kind: str, text: str) -> Element:
-    return element("baseValue", text, baseType=kind)
+# Of words of ours and numbers, written down as text: there are hundreds in an item.
 
 
-def _set(name: str, value: Element) -> Element:
-    return element("setOutcomeValue", value, identifier=name)
+def _value(kind: str, text: str) -> str:
+    return f'<baseValue baseType="{kind}">{text}</baseValue>'
 
 
-def _tests(part: QuestionPart, n: int) -> Iterator[tuple[Element, Fraction, str]]:
+def _set(name: str, value: str) -> str:
+    return f'<setOutcomeValue identifier="{name}">{value}</setOutcomeValue>'
+
+
+def _tests(part: QuestionPart, n: int) -> Iterator[tuple[str, Fraction, str]]:
     """What is asked of an answer in turn, each with its credit and feedback; the right one first."""
-    given = element("variable", identifier=f"R{n}")
+    given = f'<variable identifier="R{n}" />'
     if part.kind == "choice":
-        yield element("match", element("correct", identifier=f"R{n}"), given), Fraction(1), ""
+        yield f'<match><correct identifier="R{n}" />{given}</match>', Fraction(1), ""
         for at, option in enumerate(part.options):
             if not option.right:
-                yield element("match", _value("identifier", _choice(at)), given), option.credit, option.feedback
+                yield f"<match>{_value('identifier', _choice(at))}{given}</match>", option.credit, option.feedback
     if part.kind == "numeric":
         yield _around(part, part.answer, given), Fraction(1), ""
         for one in part.recognised:
             yield _around(part, one.value, given), one.credit, one.feedback
 
 
-def _around(part: QuestionPart, value: Fraction | None, given: Element) -> Element:
+def _around(part: QuestionPart, value: Fraction | None, given: str) -> str:
     """Between two bounds: not every engine knows the tolerance of ``equal``."""
     assert value is not None
     spread = part.spread(value)
-    low, high = (number_text(bound, spread) for bound in (value - spread, value + spread))
-    return element("and", element("gte", given, _value("float", low)), element("lte", given, _value("float", high)))
+    low, high = (_value("float", number_text(bound, spread)) for bound in (value - spread, value + spread))
+    return f"<and><gte>{given}{low}</gte><lte>{given}{high}</lte></and>"

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from xml.etree.ElementTree import Element
 
 from symcomm.exam.exports.item import Item, QuestionPart, number_text
-from symcomm.exam.exports.markup import as_text, element, with_tex
-from symcomm.exam.exports.moodle import PICTURE, category, head, html, quiz, worked
+from symcomm.exam.exports.markup import as_text, element, flat, ready, with_tex
+from symcomm.exam.exports.moodle import PICTURE, category, head, quiz, worked
 from symcomm.exam.exports.spelled import maxima, stands_for, without_relations
 
 _VERSION = "2026010500"
@@ -128,6 +129,12 @@ def _answers(part: QuestionPart, item: Item, plain: bool = False) -> Iterator[tu
         yield ", ".join(one.names), told, one.credit, one.feedback
 
 
+@lru_cache(4096)  # variants have the same ones
+def _feedback(tag: str, feedback: str) -> str:
+    return as_text(_text(tag, _castext(with_tex(feedback, PICTURE))))
+
+
+@lru_cache(256)
 def _score(credit: Fraction) -> str:
     return number_text(credit, Fraction(1, 10**5))
 
@@ -146,18 +153,18 @@ def _tree(part: QuestionPart, n: int, item: Item) -> Element:
     )  # fmt: skip
     for at, (name, told, credit, feedback) in enumerate(answers):
         following = str(at + 1) if at + 1 < len(answers) else "-1"
-        node = element("node")
-        for tag, said in (("name", str(at)), ("description", name), ("answertest", test), ("sans", given),
-                          ("tans", told), ("testoptions", options), ("quiet", "1"), ("truescoremode", "="),
-                          ("truescore", _score(credit)), ("truepenalty", "" if credit == 1 else "0"),
-                          ("truenextnode", "-1"), ("trueanswernote", f"prt{n}-{at + 1}-T")):  # fmt: skip
-            node.append(element(tag, said))
-        node.append(_text("truefeedback", _castext(with_tex(feedback, PICTURE))))
-        for tag, said in (("falsescoremode", "="), ("falsescore", "0"), ("falsepenalty", ""),
-                          ("falsenextnode", following), ("falseanswernote", f"prt{n}-{at + 1}-F")):  # fmt: skip
-            node.append(element(tag, said))
-        node.append(html("falsefeedback", ""))
-        made.append(node)
+        before = flat(
+            ("name", str(at)), ("description", name), ("answertest", test), ("sans", given), ("tans", told),
+            ("testoptions", options), ("quiet", "1"), ("truescoremode", "="), ("truescore", _score(credit)),
+            ("truepenalty", "" if credit == 1 else "0"), ("truenextnode", "-1"),
+            ("trueanswernote", f"prt{n}-{at + 1}-T"),
+        )  # fmt: skip
+        after = flat(
+            ("falsescoremode", "="), ("falsescore", "0"), ("falsepenalty", ""), ("falsenextnode", following),
+            ("falseanswernote", f"prt{n}-{at + 1}-F"),
+        )  # fmt: skip
+        made.append(ready(f"<node>{before}{_feedback('truefeedback', feedback)}{after}"
+                          f"{_feedback('falsefeedback', '')}</node>"))  # fmt: skip
     return made
 
 
@@ -171,13 +178,12 @@ def _tests(item: Item) -> Iterator[Element]:
     ]  # fmt: skip
     for number, case in enumerate(cases, start=1):
         told = [answers[at] for answers, at in zip(every, case, strict=True)]
-        test = element("qtest", element("testcase", str(number)),
-                       element("description", "; ".join(name for name, *_ in told)))  # fmt: skip
-        for n, (_, text, _, _) in enumerate(told, start=1):
-            test.append(element("testinput", element("name", f"ans{n}"), element("value", text)))
-        for n, ((_, _, credit, _), at) in enumerate(zip(told, case, strict=True), start=1):
-            test.append(element(
-                "expected", element("name", f"prt{n}"), element("expectedscore", _score(credit)),
-                element("expectedpenalty", "0"), element("expectedanswernote", f"prt{n}-{at + 1}-T"),
-            ))  # fmt: skip
-        yield test
+        described = flat(("testcase", str(number)), ("description", "; ".join(name for name, *_ in told)))
+        given = "".join(f"<testinput>{flat(('name', f'ans{n}'), ('value', text))}</testinput>"
+                        for n, (_, text, _, _) in enumerate(told, start=1))  # fmt: skip
+        expected = "".join(
+            "<expected>" + flat(("name", f"prt{n}"), ("expectedscore", _score(credit)), ("expectedpenalty", "0"),
+                                ("expectedanswernote", f"prt{n}-{at + 1}-T")) + "</expected>"
+            for n, ((_, _, credit, _), at) in enumerate(zip(told, case, strict=True), start=1)
+        )  # fmt: skip
+        yield ready(f"<qtest>{described}{given}{expected}</qtest>")

@@ -9,25 +9,28 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from symcomm.errors import DocumentError
 from symcomm.exam.exports import EXPORTERS, Exporter, Files
 from symcomm.exam.exports.drawing import TOLERANCE, draw_items, exam_of, items_of
+from symcomm.exam.kept_answers import Learned
 from symcomm.exam.manifest import Line, fingerprint, is_whole, read_manifest, write_manifest
 from symcomm.exam.papers import Exam, Settled
 from symcomm.exam.processes import Pool, exam_here
 from symcomm.exam.roster import Student, numbered
 from symcomm.files import write_files
 from symcomm.problems.problem import Template
+from symcomm.problems.solve import following
+from symcomm.units import Quantity
 
 _CHUNK = 20  # variants in a piece
+_FIRST = 60  # variants whose questions are derived before the others
 _PIECES = ".pieces"
 Progress = Callable[[int, int, str], None]
 
@@ -151,13 +154,16 @@ def _made(
 
     def make(wanted: Sequence[_SomeVariants]) -> None:
         work = partial(_write_piece, order=order)
-        for piece, line in chain(map(work, wanted[:1]), pool.run(work, wanted[1:])):  # the first derives for all
+        for piece, line in pool.run(work, wanted):
             told[line["file"]] = line
             write_manifest(order.output, told)
             assert read(piece)
 
     with Pool(exam, processes, len(pieces)) as pool:
-        make([piece for piece in pieces if not read(piece)])
+        missing = [piece for piece in pieces if not read(piece)]
+        if pool.forks and len(missing) > 1:
+            _derive_first(exam, pool, [student for piece in missing for student in piece.students][:_FIRST])
+        make(missing)
         first = [
             Settled(student, attempt, signature)
             for piece in pieces
@@ -177,6 +183,37 @@ def _made(
             for question, item in items:
                 every[name].setdefault(question, []).append(item)
     return every
+
+
+def _derive_first(exam: Exam, pool: Pool, students: Sequence[Student]) -> None:
+    """Derives what most variants need, each question in one process, for all that are started then."""
+    wanted: dict[Hashable, tuple[Settled, int]] = {}
+    for student in students:
+        paper = exam.paper(student)
+        for n, part in enumerate(paper.parts):
+            wanted.setdefault(exam.kept.like(paper.problem, part.ask), (paper.settled, n))
+    for learned in pool.told(_learned, wanted.values()):
+        exam.kept.learn(learned)
+    pool.renew()
+
+
+def _learned(wanted: tuple[Settled, int]) -> Learned:
+    """What a process learned by answering one question."""
+    exam, (settled, number) = exam_here(), wanted
+    paper = exam.exactly(settled.student, settled.attempt)
+    entries, wrong = exam.kept.learned
+    part, found = paper.parts[number], dict[str, Quantity | None]()
+    before = {name for _, name, _ in part.ask.exam.follows}
+    for one in (*(one for one in paper.parts[:number] if one.id in before), part):
+        asked = following(one.ask, found)
+        answer = exam.kept.answer(paper.problem, asked)
+        found[one.id] = answer.quantity
+    exam.kept.wrong(paper.problem, asked, answer)
+    now, known = exam.kept.learned
+    return (
+        {about: entry for about, entry in now.items() if about not in entries},
+        {about: one for about, one in known.items() if about not in wrong},
+    )
 
 
 def _write_piece(piece: _SomeVariants, order: _Order) -> tuple[_SomeVariants, Line]:
