@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise, product
-from math import lcm, prod
+from math import prod
 from typing import Any
 
 from symcomm.accounting import Accounting
@@ -30,7 +30,7 @@ from symcomm.quantities.counting.load import load
 from symcomm.setting import Setting
 from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
 from symcomm.verification.launch import RANK_LIMIT, VerificationError
-from symcomm.verification.methods import SCHEDULES, Method, method, shard_rules
+from symcomm.verification.methods import SCHEDULES, Method, batch_meshes, method, shard_rules
 from symcomm.verification.sizes import small_sizes
 
 WIDTH = 4  # bytes of fp32
@@ -136,11 +136,13 @@ def make_case(
                                 hint="smaller degrees show the same")  # fmt: skip
     degrees = {n: values[n] for form in strategy.forms for n in names(form)}
     own = {n: v for n, v in values.items() if n not in degrees}
-    sizes = small_sizes(model.graph, own, max(2, lcm(*mesh.values()), ranks), microbatches, max(2, stages * chunks))
+    unit = max(2, ranks // stages)  # one axis may be cut by all of them
+    sizes = small_sizes(model.graph, own, unit, microbatches, max(2, stages * chunks))
     accounting = Accounting.of(**dict(used.accounting))
     stacked = any(region.times for region in model.graph.regions)
-    if used.name.startswith("fsdp2"):
-        accounting = replace(accounting, gathered_weights="layers" if stacked and resharded(strategy) else "keep")
+    if "fsdp2" in used.name:
+        dropped = stacked and resharded(strategy) and cut is None
+        accounting = replace(accounting, gathered_weights="layers" if dropped else "keep")
     made = RunCase(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting,
                    degrees)  # fmt: skip
     pipeline.check_divisible(model.graph, strategy, made.known)
@@ -167,12 +169,14 @@ def _calls(case: RunCase) -> list[CallEntry]:
         if not case.pipelined:
             found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements), times, times))
             continue
-        holders = others * (_holders(case, c.tensor) if c.finishes else 1)
-        count = holders * times * (1 if c.finishes else case.microbatches)
-        found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * holders, count, times))
+        weight = c.tensor in {w.name for w in case.graph.weights}
+        holders = others * (_holders(case, c.tensor) if weight else 1)
+        often = 1 if c.finishes else case.microbatches  # parts of a tensor, but each time the whole weight
+        found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * holders,
+                               holders * times * often, times * (often if weight else 1)))  # fmt: skip
     if not case.pipelined:
         return found
-    boundaries = sum(a != b for a, b in pairwise(_homes(case))) * others
+    boundaries = sum(a != b for a, b in pairwise(homes(case))) * others
     for c in calls(case.setting, case.strategy):
         if c.kind == "all-reduce" and c.meshes == BETWEEN_STAGES and _holders(case, c.tensor) > 1:
             holders = _holders(case, c.tensor) * others
@@ -186,10 +190,10 @@ def _calls(case: RunCase) -> list[CallEntry]:
 def _holders(case: RunCase, weight: str) -> int:
     """How many stages on different ranks hold a weight: that of a head may be that of the embedding, too."""
     regions = {op.region for op in case.graph.consumers.get(weight, ())}
-    return len({*_homes(case)[:: len(_homes(case)) - 1]}) if case.pipelined and len(regions) > 1 else 1
+    return len({*homes(case)[:: len(homes(case)) - 1]}) if case.pipelined and len(regions) > 1 else 1
 
 
-def _homes(case: RunCase) -> list[int]:
+def homes(case: RunCase) -> list[int]:
     """The rank that runs each stage."""
     placement = find(case.schedule).placement
     every = product(range(case.stages), range(case.chunks))
@@ -393,8 +397,17 @@ def context_of(case: RunCase) -> RunContext:
     return RunContext(
         _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case),
         early.calls, _tables(case), early.spared,
-        case.microbatches,
+        case.microbatches, outside(case),
     )  # fmt: skip
+
+
+def outside(case: RunCase) -> frozenset[str]:
+    """The axes of the mesh that what stands around DTensor looks after: stages, and the data where it is by itself."""
+    parts = case.method.name.split("+")
+    if parts[-1] == "dtensor" and not {"fsdp2", "replicate"} & {*parts}:
+        return frozenset({"pipe"} & {*case.mesh})
+    sharded = {rule.mesh for rule in shard_rules(case.strategy)}
+    return frozenset({"pipe", *sharded, *batch_meshes(case.strategy)} & {*case.mesh})
 
 
 def grouped(entries: list[CallEntry]) -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:
