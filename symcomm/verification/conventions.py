@@ -43,7 +43,7 @@ class RunContext:
     weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.
     ``tables`` are the elements of what the module holds besides weights.
     ``early`` are the calls that finish partial sums before a product reads them; ``spared`` tells for calls (kind,
-    phase, group, tensor) over which axes they are then still needed. ``outside`` are the axes that what stands around
+    phase, group, tensor) over which axes they are then still needed, and ``spared_flops`` what is not computed. ``outside`` are the axes that what stands around
     DTensor looks after.
     """
 
@@ -55,6 +55,7 @@ class RunContext:
     early: tuple[CallEntry, ...] = ()
     tables: Fraction = Fraction(0)
     spared: Mapping[tuple[str, str, str, str], str] = field(default_factory=dict)
+    spared_flops: Fraction = Fraction(0)
     microbatches: int = 1
     outside: frozenset[str] = frozenset()
 
@@ -213,6 +214,7 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         TorchConvention(
             "reduced_before_product", "DTensor carries no partial sum through a matrix product: it is reduced before.",
             f"{_DOCS}/distributed.tensor.html", _reduced_before_product,
+            flops=lambda count, context: count - context.spared_flops,
         ),
         TorchConvention(
             "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it: sums over "

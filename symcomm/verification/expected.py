@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise, product
 from math import prod
 from typing import Any
@@ -34,6 +35,7 @@ from symcomm.verification.methods import SCHEDULES, Method, batch_meshes, method
 from symcomm.verification.sizes import small_sizes
 
 WIDTH = 4  # bytes of fp32
+COPIES, PROCESS = 5, 150 * 10**6  # of a tensor in a rank, as measured; bytes that a forked process takes of its own
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,17 @@ class RunCase:
         sizes = ([self.number(self.graph.axes[a].size) for a in axes] for axes in tensor.own_axes)
         return tuple(int(prod(some, start=Fraction(1))) for some in sizes)
 
+    @cached_property
+    def weights(self) -> frozenset[str]:
+        """The names of the weights."""
+        return frozenset(w.name for w in self.graph.weights)
+
     @property
     def setting(self) -> Setting:
         """What quantities are derived from."""
         return Setting(self.graph, self.accounting, "fp32", self.model.notation, self.known)
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         """What every rank does in one stage."""
         return program(self.graph, self.inside, self.accounting).plan
@@ -154,6 +161,17 @@ def resharded(strategy: Strategy) -> bool:
     return all("weight" in rule.on for rule in shard_rules(strategy))
 
 
+def needed_memory(graph: Graph, known: Mapping[str, Fraction], ranks: int) -> int:
+    """About as many bytes as a run takes: each rank holds the model of one process beside its own, and gradients."""
+    stands = {region.name: known.get(region.times, Fraction(1)) for region in graph.regions}
+    numbers = Fraction(0)
+    for name, tensor in graph.tensors.items():
+        op = graph.producers.get(name) or next(iter(graph.consumers.get(name, ())), None)
+        if not tensor.virtual and op is not None:
+            numbers += evaluate(from_expr(graph.volume(name)), known) * stands.get(op.region, 1)
+    return int(ranks * (numbers * WIDTH * COPIES + PROCESS))
+
+
 # -- derived ---------------------------------------------------------------------------------------------
 
 
@@ -169,7 +187,7 @@ def _calls(case: RunCase) -> list[CallEntry]:
         if not case.pipelined:
             found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements), times, times))
             continue
-        weight = c.tensor in {w.name for w in case.graph.weights}
+        weight = c.tensor in case.weights
         holders = others * (_holders(case, c.tensor) if weight else 1)
         often = 1 if c.finishes else case.microbatches  # parts of a tensor, but each time the whole weight
         found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * holders,
@@ -259,14 +277,17 @@ def derived_peak(case: RunCase) -> Fraction:
 
 def _routing_flops(case: RunCase) -> Fraction:
     """The products that bring tokens to experts and back, in both passes, on one rank."""
-    total, made = Fraction(0), case.plan
-    for op in made.graph.ops:
-        if op.attribute("lookup") and not is_matrix_product(op) and _product(op, made.graph):
-            axes = made.graph.index_axes(op)
-            every = {i for ix in (op.output_indices, *op.indices) for i in ix}
-            count = 2 * prod((case.number(made.graph.axes[axes[i]].size) for i in every), start=Fraction(1))
-            total += count / prod(case.mesh[m] for m in made.cuts.get(op.output, {})) * case.times(op.region)
-    return total
+    graph = case.plan.graph
+    return sum((_product_flops(case, op) for op in graph.ops
+                if op.attribute("lookup") and not is_matrix_product(op) and _product(op, graph)), Fraction(0))  # fmt: skip
+
+
+def _product_flops(case: RunCase, op: Op) -> Fraction:
+    """The operations of a product of the plan on one rank, as often as it stands."""
+    plan, every = case.plan, {i for ix in (op.output_indices, *op.indices) for i in ix}
+    axes = plan.graph.index_axes(op)
+    count = 2 * prod((case.number(plan.graph.axes[axes[i]].size) for i in every), start=Fraction(1))
+    return count / prod(case.mesh[m] for m in plan.cuts.get(op.output, {})) * case.times(op.region)
 
 
 def _handed_on(case: RunCase) -> dict[str, int]:
@@ -289,12 +310,14 @@ def _product(op: Op, graph: Graph) -> bool:
 class EarlySums:
     """The calls that finish partial sums before products read them, and where: (tensor, mesh axis).
 
-    ``spared`` tells for calls (kind, phase, group, tensor) over which axes they are then still needed.
+    ``spared`` tells for calls (kind, phase, group, tensor) over which axes they are then still needed; ``flops`` are
+    those that are spared: the gradient of what the forward pass gathered is cut again there, and no longer a whole sum.
     """
 
     calls: tuple[CallEntry, ...]
     places: frozenset[tuple[str, str]]
     spared: Mapping[tuple[str, str, str, str], str]
+    flops: Fraction
 
 
 def early_sums(case: RunCase) -> EarlySums:
@@ -302,21 +325,31 @@ def early_sums(case: RunCase) -> EarlySums:
     plan, graph = case.plan, case.plan.graph
     made: dict[tuple[str, str], CallEntry] = {}
     carried: set[tuple[str, str]] = set()  # (tensor, mesh): partial only because a product passed the sum on
+    again: set[tuple[str, str]] = set()  # those of them that are then not whole but cut, as in the forward pass
     spared: dict[tuple[str, str, str, str], str] = {}
+    flops, others = Fraction(0), case.ranks // case.stages if case.pipelined else 1
+    computed = [step for step in plan.steps if isinstance(step, Compute)]
+    forward = {step.op.output: {m for m, _ in step.cuts} for step in computed if step.op.phase == "forward"}
     for step in plan.steps:
         if isinstance(step, Compute):
+            cut = set().union(*(forward.get(graph.tensors[name].of, ()) for name in step.inputs))
+            count, often = int(case.times(step.op.region)), case.microbatches if case.pipelined else 1
             for name, stored, layout in zip(step.inputs, step.reads, step.layouts, strict=True):
                 for mesh in (m for m, p in layout if p == PARTIAL):
-                    if (stored, mesh) not in carried and _product(step.op, graph):
-                        elements = case.number(graph.volume(name))
+                    passed = (stored, mesh) in carried | again
+                    if not passed and _product(step.op, graph):
+                        elements = case.number(graph.volume(name)) * others
                         for m, p in layout:
                             elements = elements / case.mesh[m] if p != PARTIAL else elements
-                        count = int(case.times(step.op.region))
                         of = graph.tensors[name].of or name
-                        made.setdefault(
-                            (stored, mesh), CallEntry("all-reduce", step.op.phase, mesh, of, elements, count, count)
-                        )
-                    if (stored, mesh) in carried or _product(step.op, graph):
+                        made.setdefault((stored, mesh), CallEntry("all-reduce", step.op.phase, mesh, of, elements,
+                                                                  count * others * often, count))  # fmt: skip
+                    elif passed and mesh in cut:
+                        part = 1 - Fraction(1, case.mesh[mesh])
+                        flops += _product_flops(case, step.op) * part if is_matrix_product(step.op) else 0
+                        again |= set() if graph.tensors[step.op.output].of in case.weights else {(step.makes, mesh)}
+                        continue
+                    if passed or _product(step.op, graph):
                         carried |= {(step.makes, m) for m, p in step.output if m == mesh and p == PARTIAL}
         elif any((step.tensor, m) in carried for m in step.meshes):
             group = "+".join(m for m in case.mesh if m in step.meshes)
@@ -327,7 +360,7 @@ def early_sums(case: RunCase) -> EarlySums:
     for step in reversed(plan.steps):  # what is only seen otherwise by the product is finished before that
         if isinstance(step, Compute) and len(step.reads) == 1:
             places |= {(step.reads[0], m) for m in case.mesh if (step.makes, m) in places}
-    return EarlySums(tuple(made.values()), frozenset(places), spared)
+    return EarlySums(tuple(made.values()), frozenset(places), spared, flops)
 
 
 def _shapes(case: RunCase) -> dict[str, tuple[int, ...]]:
@@ -396,7 +429,7 @@ def context_of(case: RunCase) -> RunContext:
     early = early_sums(case)
     return RunContext(
         _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case),
-        early.calls, _tables(case), early.spared,
+        early.calls, _tables(case), early.spared, early.flops,
         case.microbatches, outside(case),
     )  # fmt: skip
 

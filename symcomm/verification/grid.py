@@ -33,6 +33,7 @@ FOUR: tuple[tuple[str, str], ...] = (
     ("pipeline(4, microbatches=8)", "1f1b"), ("pipeline(4, microbatches=8)", "zb-v"),
     ("data(2) + pipeline(2, microbatches=4)", "1f1b"), ("pipeline(2, microbatches=4) + tensor(2)", "1f1b"),
     ("pipeline(2, microbatches=4) + tensor(2) + sequence", "1f1b"),
+    ("pipeline(2, microbatches=4) + fully-sharded(2)", "1f1b"),
 )  # fmt: skip
 
 

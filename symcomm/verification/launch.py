@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -56,13 +57,24 @@ def free_port(port: int) -> None:
             ) from None
 
 
+def free_memory() -> int | None:
+    """The bytes that processes may still take of the machine, and of the control group they are in; None: not told."""
+    found = []
+    with suppress(OSError, ValueError, IndexError):
+        said = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        found.append(int(said["MemAvailable"].split()[0]) * 1024)
+    with suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        found.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    with suppress(OSError, ValueError):
+        found = found or [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    return min(found, default=None)
+
+
 def enough_memory(needed: int) -> None:
     """Raises ``VerificationError`` where a run would take more memory than there is free."""
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return
-    if needed > free:
+    free = free_memory()
+    if free is not None and needed > free:
         raise VerificationError(
             f"the run needs about {needed / 1e9:.1f} GB, but {free / 1e9:.1f} GB of memory are free",
             hint="smaller sizes show the same: --at B=4,L=8",
@@ -124,13 +136,11 @@ class Launcher:
         assert process.stdin is not None
         assert process.stdout is not None
         line = b""
-        try:
+        with suppress(BrokenPipeError):  # it has ended, and its log tells why
             process.stdin.write(f"{folder}\n".encode())
             process.stdin.flush()
             if select.select([process.stdout], [], [], limit + STARTING)[0]:
                 line = process.stdout.readline()
-        except BrokenPipeError:
-            pass  # it has ended, and its log tells why
         if line:
             found: dict[str, Any] = json.loads(line)
             return found
@@ -162,10 +172,8 @@ class Launcher:
     def _end(self) -> None:
         if self.process is None:
             return
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)  # a session of its own: its ranks go with it
-        except ProcessLookupError:
-            pass
         self.process.communicate()
         self.process = None
 

@@ -33,6 +33,7 @@ from symcomm.verification.expected import (
     grouped,
     homes,
     make_case,
+    needed_memory,
     outside,
     placed_axis,
     resharded,
@@ -262,11 +263,14 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     used, context = case.method, context_of(case)
     together = case.pipelined  # its stages do not do the same: all ranks are counted together
     counted = reports if together else reports[:1]
-    total = derived_flops(case) * (case.ranks // case.stages if together else 1)
-    routed = ("routing_by_product",) if context.routing_flops else ()
-    routing = context.routing_flops * (case.ranks // case.stages if together else 1)
-    rows = [ComparedRow("FLOPs" + (", all ranks" if together else ""), "FLOP", total, total + routing,
-                Fraction(sum(sum(r["flops"].values()) for r in counted)), routed)]  # fmt: skip
+    all_ranks = case.ranks // case.stages if together else 1
+    flops = total = derived_flops(case)
+    reasons: list[str] = []
+    for name in ("routing_by_product", *used.conventions):
+        other = CONVENTIONS[name].flops(flops, context)
+        flops, reasons = other, [*reasons, name] if other != flops else reasons
+    rows = [ComparedRow("FLOPs" + (", all ranks" if together else ""), "FLOP", total * all_ranks, flops * all_ranks,
+                        Fraction(sum(sum(r["flops"].values()) for r in counted)), tuple(reasons))]
     parameters = held = derived_parameters(case)
     why: tuple[str, ...] = ()
     for name in used.conventions:
@@ -398,8 +402,7 @@ def prepare(
 ) -> Prepared:  # fmt: skip
     """A run that is ready to be started; raises ``StrategyError`` for what PyTorch has no way to run."""
     case = make_case(model, strategy, values or {}, schedule, chunks)
-    numbers = sum((case.number(case.graph.volume(t)) for t in case.graph.tensors), Fraction(0))
-    enough_memory(int(case.ranks * (numbers * WIDTH * 24 + 3 * 10**8)))
+    enough_memory(needed_memory(case.graph, case.known, case.ranks))
     spec = _spec(case, torch_module(case.graph, model.name, _marks(case)))
     return Prepared(case, spec | {"sockets": bool(_asked(case, algorithm))}, algorithm)
 

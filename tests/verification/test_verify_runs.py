@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,27 +22,29 @@ from examples import HOMEWORK, LAYERS, layer, model, whole
 from symcomm.cli import main
 from symcomm.verification import expected
 from symcomm.verification.grid import TWO, grid
-from symcomm.verification.launch import VerificationError
+from symcomm.verification.launch import Launcher, VerificationError
 from symcomm.verification.practice import practice, write_practice
 from symcomm.verification.timing import measure
-from symcomm.verification.verify import Verification, verify
+from symcomm.verification.verify import Verification, prepare, verify
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
-def workers() -> list[str]:
-    """The ranks that are running on this machine, started by this process or one before it."""
+def workers() -> list[bytes]:
+    """The processes of runs that were started from here, whoever is their parent by now."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            said = path.read_bytes().replace(b"\0", b" ").decode()
-            parent = Path(path.parent, "stat").read_text().split()[3]
-        except OSError:
-            continue
-        if "symcomm.verification.worker" in said and parent == str(os.getpid()):
-            found.append(said)
-    return found
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes())
+    return [one for one in found if b"verification.worker" in one and tempfile.gettempdir().encode() in one]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files of this test alone, by which its processes are known."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
 
 
 def test_one_process_computes_and_keeps_what_is_derived_for_every_example():
@@ -112,6 +118,19 @@ def test_stages_of_whole_models_may_be_cut_again_on_four_processes():
     assert "reduced_each_time" in cell.found.conventions
 
 
+@pytest.mark.parametrize("name", ["homework", "gpt2"])
+@pytest.mark.parametrize(
+    "strategy",
+    ["pipeline(2, microbatches=4) + fully-sharded(2)", "pipeline(2, microbatches=4) + data(2) + tensor(2)",
+     "pipeline(2, microbatches=4) + fully-sharded(2) + tensor(2) + sequence",
+     pytest.param("hybrid-sharded(2, 2) + tensor(2)", marks=pytest.mark.long),
+     pytest.param("pipeline(2, microbatches=4) + hybrid-sharded(2, 2)", marks=pytest.mark.long)],
+)  # fmt: skip
+def test_strategies_of_three_kinds_are_as_derived_at_once(name: str, strategy: str):
+    found = verify(whole(name) if name == "gpt2" else model(HOMEWORK), strategy, limit=300)
+    assert found.holds, [r for r in found.rows if r.difference]
+
+
 @pytest.mark.parametrize(
     ("name", "strategy"),
     [
@@ -150,6 +169,7 @@ def test_a_wrong_derivation_is_found_and_ends_with_status_1(monkeypatch: pytest.
     assert any(row["difference"] for row in made["rows"])
 
 
+@pytest.mark.usefixtures("place")
 def test_a_process_that_fails_is_told_and_the_others_are_ended():
     with pytest.raises(VerificationError) as told:
         verify(model(HOMEWORK), "data(2)", fault={"rank": 1, "what": "fail"})
@@ -159,33 +179,66 @@ def test_a_process_that_fails_is_told_and_the_others_are_ended():
     assert workers() == []
 
 
+@pytest.mark.usefixtures("place")
 def test_a_process_that_hangs_is_ended_with_all_others():
-    with pytest.raises(VerificationError, match=r"ddp on 2 processes did not end within 8 s; rank .*1 had"):
-        verify(model(HOMEWORK), "data(2)", limit=8, fault={"rank": 1, "what": "hang"})
+    with pytest.raises(VerificationError, match=r"ddp on 2 processes did not end within 6 s; rank .*1 had"):
+        verify(model(HOMEWORK), "data(2)", limit=6, fault={"rank": 1, "what": "hang"})
     assert workers() == []
 
 
-def test_no_process_outlives_one_that_was_killed_itself(tmp_path: Path):
+def test_what_starts_the_ranks_may_be_ended_itself(place: Path):
+    with Launcher() as launch:
+        prepared = prepare(model(HOMEWORK), "data(2)")
+        threading.Timer(0.2, lambda: os.kill(launch.process.pid, signal.SIGKILL)).start()
+        with pytest.raises(VerificationError, match="the process that starts the ranks of ddp ended"):
+            launch(prepared.spec, 60, None, {"rank": 1, "what": "hang"})
+        wait_until(lambda: workers() == [])
+        assert prepared.compare(launch(prepared.spec)).holds  # another one is started
+    assert workers() == []
+    assert not [*place.glob("symcomm-*")]
+
+
+def test_no_process_outlives_one_that_was_killed_itself(place: Path):
     text = "from examples import *; from symcomm.verification.verify import verify as v; v(model(HOMEWORK), 'data(2)', "
     text += "limit=100, fault={'rank': 1, 'what': 'hang'})"
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    run = subprocess.Popen(
-        [sys.executable, "-c", text], env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": path}
-    )
-
-    def ranks() -> int:
-        said = []
-        for one in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                said.append(one.read_bytes())
-        return sum(b"verification.worker" in line and str(tmp_path).encode() in line for line in said)
-
+    run = subprocess.Popen([sys.executable, "-c", text], env={**os.environ, "TMPDIR": str(place), "PYTHONPATH": path})
     try:
-        wait_until(lambda: ranks() == 2)
+        wait_until(lambda: len(workers()) == 3)  # two ranks, and what they were forked from
     finally:
         run.kill()
         run.wait()
-    wait_until(lambda: ranks() == 0)
+    wait_until(lambda: workers() == [])
+
+
+@pytest.mark.usefixtures("place")
+def test_a_cell_that_fails_is_told_in_the_grid_and_the_next_one_is_run(monkeypatch: pytest.MonkeyPatch):
+    plain = Launcher.__call__
+
+    def faulty(self: Launcher, run: Mapping[str, Any], limit: float) -> list[dict[str, Any]]:
+        return plain(self, run, limit, None, {"rank": 1, "what": "fail"} if run["method"] == "ddp" else None)
+
+    monkeypatch.setattr(Launcher, "__call__", faulty)
+    first, second = grid([layer("two-matrix-ffn")], [("data(2)", ""), ("fully-sharded(2)", "")])
+    assert (first.mark, first.why) == ("×", "rank 1 of ddp failed: RuntimeError: this rank was told to fail")
+    assert second.found is not None
+    assert second.found.holds
+    assert workers() == []
+
+
+def test_a_grid_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    models, kept = [layer("two-matrix-ffn")], tmp_path / "kept.jsonl"
+    made = grid(models, [("data(2)", ""), ("", "")], resume=kept)
+    assert [cell.mark for cell in made] == ["= (1)", "="]
+    lines = kept.read_text().splitlines()
+    kept.write_text(lines[0] + "\n" + lines[1][:50])  # ended while it wrote the second one
+    started = []
+    plain = Launcher.__call__
+    monkeypatch.setattr(Launcher, "__call__", lambda *given: started.append(given[1]["method"]) or plain(*given))
+    assert grid(models, [("data(2)", ""), ("", "")], resume=kept) == made
+    assert started == ["single"]
+    with pytest.raises(VerificationError, match="cannot be written: Is a directory"):
+        grid(models, [("", "")], resume=tmp_path)
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
