@@ -16,8 +16,8 @@ from typing import Any
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError, nearest
 from symcomm.form import evaluate, from_expr, names
+from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Graph, Op, Tensor
-from symcomm.graph.ops import MAP
 from symcomm.model import Model
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy, parse_strategy
@@ -259,19 +259,24 @@ def derived_saved(case: RunCase, graph: Graph) -> Fraction:
     return Fraction(made.at(**{n: v for n, v in case.known.items() if n in needed}).value)
 
 
-def written_out(graph: Graph) -> bool:
-    """Whether a norm or a loss takes several ops of autograd: what is alive between these is not derived."""
-    kinds = [MAP[op.kind] for op in graph.ops if op.kind in MAP]
-    return any(k.along and k.eager and not k.fused_gain for k in kinds)
+def peak_is_compared(case: RunCase) -> bool:
+    """Whether the peak of a run is one that is derived: DTensor gathers and scatters through tensors of its own.
+
+    So it does with the gradients of weights that are partial sums; sums of activations take the place of what they sum.
+    """
+    finished = {gradient_name(name) for name in case.weights}
+    calls = [(c.kind, c.tensor.partition(" @ ")[0]) for c in case.plan.collectives]
+    sums = all(kind == "all-reduce" and tensor not in finished for kind, tensor in calls)
+    return case.method.name in ("single", "ddp") or (case.method.name == "dtensor" and sums)
 
 
 def derived_peak(case: RunCase) -> Fraction:
     """The most bytes that are alive at once on a rank in the backward pass of eager PyTorch."""
     said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
     model = replace(case.model, graph=without_dropout(case.graph), dtype="fp32", values=case.known)
-    strategy, buckets = (case.inside, "copy") if case.strategy.mesh else (None, "none")
+    strategy = case.inside if case.strategy.mesh else None
     made = model.derive("peak_memory", accounting=said, strategy=strategy, recipe="fp32_sgd", step="backward",
-                        buckets=buckets)  # fmt: skip
+                        buckets="copy" if case.method.name == "ddp" else "none")  # fmt: skip
     return Fraction(made.at().value)
 
 

@@ -35,10 +35,10 @@ from symcomm.verification.expected import (
     make_case,
     needed_memory,
     outside,
+    peak_is_compared,
     placed_axis,
     resharded,
     without_dropout,
-    written_out,
 )
 from symcomm.verification.launch import TIME_LIMIT, TORCH, VerificationError, Launcher, enough_memory
 from symcomm.verification.methods import SCHEDULES, batch_meshes
@@ -183,7 +183,7 @@ def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
         "sizes": {written.symbols[s]: v for s, v in case.sizes.items() if s in written.symbols},
         "results": [case.shape(graph.tensors[name]) for name in written.results], "batch_meshes": meshes,
         "shard_meshes": [m for m in case.mesh if m in apart - {"pipe"}],
-        "reshard": resharded(case.strategy) and not case.pipelined,
+        "reshard": resharded(case.strategy) and not case.pipelined, "peak": peak_is_compared(case),
     }  # fmt: skip
     if used == "single":
         return spec
@@ -282,7 +282,7 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
         saved, off = derived_saved(case, case.graph), derived_saved(case, without_dropout(case.graph))
         rows.append(ComparedRow("saved for backward", "B", saved, off, Fraction(reports[0]["saved"]),
                                 ("dropout_off",) if off != saved else ()))  # fmt: skip
-        if "peak" in reports[0] and not written_out(case.graph):
+        if "peak" in reports[0]:
             peak = derived_peak(case)
             rows.append(ComparedRow("peak of the backward pass", "B", peak, peak, Fraction(reports[0]["peak"])))
     if not together:

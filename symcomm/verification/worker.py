@@ -867,8 +867,9 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     found["gradient_error"] = max(errors)
     if spec.get("sockets"):
         found["received"] = through_sockets(made)
-    if spec["method"] in ("single", "ddp"):
-        found["peak"] = _peak(made)
+    if spec["peak"]:
+        with _losses(spec):
+            found["peak"] = _peak(made)
     return found
 
 
