@@ -43,8 +43,8 @@ class RunContext:
     weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.
     ``tables`` are the elements of what the module holds besides weights.
     ``early`` are the calls that finish partial sums before a product reads them; ``spared`` tells for calls (kind,
-    phase, group, tensor) over which axes they are then still needed, and ``spared_flops`` what is not computed. ``outside`` are the axes that what stands around
-    DTensor looks after.
+    phase, group, tensor) over which axes they are then still needed, and ``spared_flops`` what is not computed.
+    ``outside`` are the axes that what stands around DTensor looks after.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -182,8 +182,8 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             f"{_DOCS}/generated/torch.nn.Dropout.html",
         ),
         TorchConvention(
-            "units", "fully_shard gathers the weights of a unit in one call, and reduces their gradients in one; so does "
-            "replicate.",
+            "units", "fully_shard gathers the weights of a unit in one call, and reduces their gradients in one; so "
+            "does replicate.",
             f"{_DOCS}/distributed.fsdp.fully_shard.html", _shared,
         ),
         TorchConvention(

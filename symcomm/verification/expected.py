@@ -263,11 +263,17 @@ def peak_is_compared(case: RunCase) -> bool:
     """Whether the peak of a run is one that is derived: DTensor gathers and scatters through tensors of its own.
 
     So it does with the gradients of weights that are partial sums; sums of activations take the place of what they sum.
+    Of classes that are cut, ``loss_parallel`` makes the gradient in fewer ops than those of which the loss is made.
     """
     finished = {gradient_name(name) for name in case.weights}
     calls = [(c.kind, c.tensor.partition(" @ ")[0]) for c in case.plan.collectives]
     sums = all(kind == "all-reduce" and tensor not in finished for kind, tensor in calls)
-    return case.method.name in ("single", "ddp") or (case.method.name == "dtensor" and sums)
+    return case.method.name in ("single", "ddp") or (case.method.name == "dtensor" and sums and not cut_classes(case))
+
+
+def cut_classes(case: RunCase) -> bool:
+    """Whether the classes of a loss are cut."""
+    return any(isinstance(s, Compute) and s.op.kind == "crossentropy" and s.part != "whole" for s in case.plan.steps)
 
 
 def derived_peak(case: RunCase) -> Fraction:
@@ -283,8 +289,8 @@ def derived_peak(case: RunCase) -> Fraction:
 def _routing_flops(case: RunCase) -> Fraction:
     """The products that bring tokens to experts and back, in both passes, on one rank."""
     graph = case.plan.graph
-    return sum((_product_flops(case, op) for op in graph.ops
-                if op.attribute("lookup") and not is_matrix_product(op) and _product(op, graph)), Fraction(0))  # fmt: skip
+    lookups = [op for op in graph.ops if op.attribute("lookup") and not is_matrix_product(op) and _product(op, graph)]
+    return sum((_product_flops(case, op) for op in lookups), Fraction(0))
 
 
 def _product_flops(case: RunCase, op: Op) -> Fraction:

@@ -135,21 +135,20 @@ class Launcher:
         process = self.process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
-        line = b""
+        line, late = b"", False
         with suppress(BrokenPipeError):  # it has ended, and its log tells why
             process.stdin.write(f"{folder}\n".encode())
             process.stdin.flush()
-            if select.select([process.stdout], [], [], limit + STARTING)[0]:
-                line = process.stdout.readline()
+            late = not select.select([process.stdout], [], [], limit + STARTING)[0]
+            line = b"" if late else process.stdout.readline()
         if line:
             found: dict[str, Any] = json.loads(line)
             return found
-        alive = process.poll() is None
         self._end()
         said = (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise VerificationError(
             f"the process that starts the ranks of {spec['method']} "
-            + (f"did not answer within {limit + STARTING:g} s" if alive else "ended")
+            + (f"did not answer within {limit + STARTING:g} s" if late else "ended")
             + (f": {said[-1][:300]}" if said else " (it may have run out of memory)"),
             hint="does it run by itself? python -c 'import torch.distributed'",
         )

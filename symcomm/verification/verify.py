@@ -24,6 +24,7 @@ from symcomm.verification.expected import (
     WIDTH,
     RunCase,
     context_of,
+    cut_classes,
     derived_flops,
     derived_parameters,
     derived_peak,
@@ -40,7 +41,7 @@ from symcomm.verification.expected import (
     resharded,
     without_dropout,
 )
-from symcomm.verification.launch import TIME_LIMIT, TORCH, VerificationError, Launcher, enough_memory
+from symcomm.verification.launch import TIME_LIMIT, TORCH, Launcher, enough_memory
 from symcomm.verification.methods import SCHEDULES, batch_meshes
 from symcomm.verification.module import PlacedMarks, TorchModule, torch_module
 
@@ -250,10 +251,8 @@ def _placed_spec(case: RunCase, written: TorchModule, meshes: list[str]) -> dict
     for tensor in weights.values():
         places["rests"].setdefault(tensor, [None] * len(meshes))
     tied = [t for t in dict.fromkeys(weights.values()) if [*weights.values()].count(t) > 1]
-    computed = [s for s in case.plan.steps if isinstance(s, Compute)]
-    classes = any(s.op.kind == "crossentropy" and s.part != "whole" for s in computed)
     return {**places, "placed_meshes": meshes, "inputs": [*written.inputs], "parameters": weights, "tied": tied,
-            "loss_parallel": classes}  # fmt: skip
+            "loss_parallel": cut_classes(case)}  # fmt: skip
 
 
 # -- side by side ----------------------------------------------------------------------------------------
@@ -269,8 +268,16 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     for name in ("routing_by_product", *used.conventions):
         other = CONVENTIONS[name].flops(flops, context)
         flops, reasons = other, [*reasons, name] if other != flops else reasons
-    rows = [ComparedRow("FLOPs" + (", all ranks" if together else ""), "FLOP", total * all_ranks, flops * all_ranks,
-                        Fraction(sum(sum(r["flops"].values()) for r in counted)), tuple(reasons))]
+    rows = [
+        ComparedRow(
+            "FLOPs" + (", all ranks" if together else ""),
+            "FLOP",
+            total * all_ranks,
+            flops * all_ranks,
+            Fraction(sum(sum(r["flops"].values()) for r in counted)),
+            tuple(reasons),
+        )
+    ]
     parameters = held = derived_parameters(case)
     why: tuple[str, ...] = ()
     for name in used.conventions:

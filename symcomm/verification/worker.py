@@ -1,7 +1,7 @@
 """The ranks of runs in PyTorch: ``python -m symcomm.verification.worker FOLDER``, which forks them for each run.
 
-A rank reads a specification (JSON), takes part in a few training steps, counts those of the last one, and writes what it
-counted (JSON). It is a process of its own, so that nothing of a run is left when it ends; PyTorch is imported before.
+A rank reads a specification (JSON), takes part in a few training steps, counts the last one, and writes what it counted
+(JSON). It is a process of its own, so that nothing of a run is left when it ends; PyTorch is imported before.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ class Counter:
                     kind, elements = kinds[name]
                     given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
                     made = [t for t in tree_leaves(found) if isinstance(t, torch.Tensor)]
-                    outer.call(kind, given[0], elements(given, made), group_of((args, kwargs)), name.startswith("c10d."))
+                    outer.call(
+                        kind, given[0], elements(given, made), group_of((args, kwargs)), name.startswith("c10d.")
+                    )
                 return found
 
         return CountingMode()
@@ -393,7 +395,7 @@ class FullySharded(Batched):
 
 
 def _sharded(run: OneProcess, network: Any = None) -> float:
-    """Makes units of the layers and of the rest of a network; gives the number of ranks that gradients are a mean of."""
+    """Makes units of the layers and of the rest of a network; gives of how many ranks gradients are the mean."""
     import torch
     from torch.distributed.fsdp import fully_shard
 
@@ -416,7 +418,7 @@ def _sharded(run: OneProcess, network: Any = None) -> float:
 class PlacedRun(OneProcess):
     """DTensor: weights and inputs are placed, each op finds its operands where the plan reads them."""
 
-    modules = ("torch._dynamo", "torch.distributed.tensor.parallel")
+    modules: tuple[str, ...] = ("torch._dynamo", "torch.distributed.tensor.parallel")
 
     def prepare(self) -> None:
         from torch.distributed.tensor import distribute_tensor
@@ -493,7 +495,7 @@ def _remembering() -> None:
     from torch.distributed.tensor import _redistribute
 
     planner: Any = getattr(_redistribute, "DTensorRedistributePlanner", None)
-    plain = getattr(planner, "get_next_state", None)
+    plain: Any = getattr(planner, "get_next_state", None)
     targets = ("strided_shard_placements_in_target", "partial_reduce_ops_in_target")
 
     def get_next_state(self: Any, *state: Any) -> Any:

@@ -439,25 +439,28 @@ class Lifetimes:
         return [s.size for s in gradients if self.graph.tensors[s.root].role == "gradient"]
 
     def inside(self, at: int) -> list[tuple[list[Form], list[Storage]]]:
-        """What the ops of autograd behind one gradient have of their own, one after the other, and what is gone by then.
+        """What the ops of autograd behind a gradient have of their own, one after the other, and what is gone by then.
 
         Cross-entropy is a logarithm of softmax and a choice: the gradient of the first is as large as the logits. A sum
         to which the gradient belongs takes it in as soon as the first of the ops has made its part.
         """
         step = self.steps[at].work
         forward = self.keeper.forward_of(step.op) if isinstance(step, Compute) else None
-        parts = self.keeper.parts_of(forward) if forward is not None else None
-        if forward is None or not isinstance(step, Compute) or parts is None:
+        if forward is None or not isinstance(step, Compute) or self.keeper.parts_of(forward) is None:
             return [([], [])]
-        ops = INSIDE_BY_HAND if forward.kind in BY_HAND else MAP[forward.kind].inside
+        made, own = self.key(step.op.output, step.output)[0], forward.output
         whole = self.size(self.graph.tensors[step.op.output], self.part(step.output))
-        rows = [Storage(item.tensor, bytes_of(self.setting, item), SAVED, 0, at) for item in self.kept
-                if item.tensor == forward.output and item.what not in TENSORS and self.last_use(item) == at]  # fmt: skip
-        rows = [one for one in rows if forms.value(one.size) != forms.value(whole)]
-        made = self.key(step.op.output, step.output)[0]
-        over = [s for s in self.storages if s.kind == PASSING and s.dies == at and s.root != made and self.stored(s.root)]
-        sizes = {"copy": [whole], "row": [one.size for one in rows]}
-        return [([size for name in op for size in sizes[name]], [*over, *rows] if n else []) for n, op in enumerate(ops or ((),))]
+        beside = [i for i in self.kept if i.tensor == own and i.what not in TENSORS and self.last_use(i) == at]
+        sizes = [
+            size for size in (bytes_of(self.setting, i) for i in beside) if forms.value(size) != forms.value(whole)
+        ]
+        gone = [Storage(own, size, SAVED, 0, at) for size in sizes]
+        gone += [
+            s for s in self.storages if (s.kind, s.dies) == (PASSING, at) and s.root != made and self.stored(s.root)
+        ]
+        ops = INSIDE_BY_HAND if forward.kind in BY_HAND else MAP[forward.kind].inside or ((),)
+        pieces = {"copy": [whole], "row": sizes}
+        return [([size for name in op for size in pieces[name]], gone if n else []) for n, op in enumerate(ops)]
 
     def keep_tables(self, nothing: bool) -> None:
         """The masks (a byte an element) and rotations (a cosine and a sine a pair) that a layer makes for itself."""
