@@ -433,7 +433,7 @@ def test_the_gradient_of_the_losses_is_gone_when_that_of_the_logits_is_made():
 
 def test_a_gathered_gradient_may_be_added_to_others():
     path = Path(__file__).parents[2] / "examples" / "layers" / "encoder.md"
-    sizes = {n: Fraction(v) for n, v in {"B": 2, "L": 8, "n_H": 4, "H": 4, "D": 16, "N_layer": 2}.items()}
+    sizes = {n: Fraction(v) for n, v in {"B": 2, "L": 8, "n_H": 4, "H": 4, "D": 16, "F": 64, "N_layer": 2}.items()}
     model = replace(load_model(read_problem(path), ""), values=sizes)
     one, two = (model.derive("peak_memory", strategy=s, **EAGER).at().value for s in (None, "tensor(2) + sequence"))
     assert one / 2 < two < one
