@@ -18,6 +18,7 @@ from symcomm.verification.launch import Launcher, VerificationError
 from symcomm.verification.verify import Verification, prepare
 
 # What the grid runs: a strategy and, for a pipeline, its schedule.
+ONE: tuple[tuple[str, str], ...] = (("", ""),)
 TWO: tuple[tuple[str, str], ...] = (
     ("data(2)", ""), ("zero-1(2)", ""), ("optimizer-sharded(2)", ""), ("zero-2(2)", ""), ("fully-sharded(2)", ""),
     ("tensor(2)", ""), ("tensor(2) + sequence", ""), ("context(2)", ""), ("expert + data(2)", ""),
@@ -61,7 +62,7 @@ class GridCell:
 
 
 def grid(
-    models: Sequence[Model], runs: Iterable[tuple[str, str]] = (*TWO, *FOUR), limit: float = 300,
+    models: Sequence[Model], runs: Iterable[tuple[str, str]] = (*ONE, *TWO, *FOUR), limit: float = 300,
     values: Mapping[str, Fraction] | None = None,
     told: Callable[[int, int, str], None] = lambda done, total, label: None, resume: Path | None = None,
 ) -> list[GridCell]:  # fmt: skip
