@@ -35,7 +35,8 @@ from symcomm.verification.methods import SCHEDULES, Method, batch_meshes, method
 from symcomm.verification.sizes import small_sizes
 
 WIDTH = 4  # bytes of fp32
-COPIES, PROCESS = 5, 150 * 10**6  # of a tensor in a rank, as measured; bytes that a forked process takes of its own
+PROCESS = 150 * 10**6  # bytes that a forked process takes of its own
+COPIES = {"weight": 7, "other": 2}  # of a tensor in a rank at once: data(2) of 50 M parameters took 7 times as much
 
 
 @dataclass(frozen=True)
@@ -168,8 +169,9 @@ def needed_memory(graph: Graph, known: Mapping[str, Fraction], ranks: int) -> in
     for name, tensor in graph.tensors.items():
         op = graph.producers.get(name) or next(iter(graph.consumers.get(name, ())), None)
         if not tensor.virtual and op is not None:
-            numbers += evaluate(from_expr(graph.volume(name)), known) * stands.get(op.region, 1)
-    return int(ranks * (numbers * WIDTH * COPIES + PROCESS))
+            copies = COPIES["weight" if tensor.role == "weight" else "other"]
+            numbers += evaluate(from_expr(graph.volume(name)), known) * stands.get(op.region, 1) * copies
+    return int(ranks * (numbers * WIDTH + PROCESS))
 
 
 # -- derived ---------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def _completed(
     """All sizes; where a product such as D = n_H·H is given, one of its factors follows from it and the small ones."""
     small = {n: Fraction(v) for n, v in found.items()}
     factors = {n for left, form in relations.equations if left in given for n in names(form) if n in small}
-    for others, left_out in product((small, dict.fromkeys(small, Fraction(unit))), sorted(factors)):
+    for left_out, others in product(sorted(factors), (small, dict.fromkeys(small, Fraction(unit)))):
         chosen = small | {n: others[n] for n in factors}
         del chosen[left_out]
         try:
