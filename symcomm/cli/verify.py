@@ -13,7 +13,6 @@ from symcomm.cli.shared import PATH, progress_bar, quantities_of, read_model, re
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from symcomm.verification.grid import GridCell
     from symcomm.verification.verify import Verification
 
 GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!-- end of the grid -->"
@@ -35,6 +34,7 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 )
 @click.option("--json", "as_json", is_flag=True, help="For a program.")
 @click.option("--grid", is_flag=True, help="All strategies on two and four processes, of all FILES.")
+@click.option("--resume", type=PATH, help="Keep each run of the grid in this file; what it has is not run again.")
 @click.option("--asked", is_flag=True, help="Run what the questions of a problem FILE ask for (verify:).")
 @click.option(
     "--time", "timed", is_flag=True, help="Measure times, fit the machine and predict sizes that were left out."
@@ -43,7 +43,7 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 def verify(
     files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool, strategy: str, at: tuple[str, ...],
     schedule: str, chunks: int, algorithm: str, limit: float, port: int | None, as_json: bool, grid: bool, asked: bool,
-    timed: bool, output: Path | None,
+    timed: bool, output: Path | None, resume: Path | None,
 ) -> None:  # fmt: skip
     """Run the model of a FILE in PyTorch processes and compare what is counted with what is derived.
 
@@ -75,10 +75,12 @@ def verify(
         from symcomm.verification import grid as grids
 
         with progress_bar("running") as told:
-            cells = grids.grid(models, limit=max(limit, 300), values=values, told=told)
+            cells = grids.grid(models, limit=max(limit, 300), values=values, told=told, resume=resume)
         made = json.dumps(grids.json(cells), indent=1, ensure_ascii=False) if as_json else grids.markdown(cells)
         write(_into(made, output), output)
-        _end(all(cell.found is None or cell.found.holds for cell in cells) and not _failed(cells))
+        for cell in (one for one in cells if one.failed):
+            click.echo(f"{cell.strategy} of {cell.model}: {cell.why}", err=True)
+        _end(all(cell.found.holds if cell.found else not cell.failed for cell in cells))
         return
     from symcomm.verification.verify import verify as run
 
@@ -118,10 +120,6 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
     kept = {"symcomm": __version__, "torch": torch, "runs": runs}
     write(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", cache_path(problem.file), file)
     return holds
-
-
-def _failed(cells: list[GridCell]) -> list[GridCell]:
-    return [cell for cell in cells if cell.found is None and " failed: " in cell.why]
 
 
 def _end(holds: bool) -> None:

@@ -115,7 +115,8 @@ class MapKind:
     as large as the operand), ``row`` (a number a row), ``one`` (a number), each with a format where it is not that of
     the model: ``:int64``, or ``:wide`` for fp32 where the model's has fewer bits. ``fused_gain`` says that a gain
     belongs to the library's function, so that the normalised values are not kept for the gain's gradient. ``inside``
-    is how many gradients there are of such copies, besides that of the operand, where most are.
+    is what the gradient of an op that is written out has at once besides that of the operand, one op of autograd after
+    the other: behind the first of them, ``dy`` and what is kept of rows are gone.
     """
 
     name: str
@@ -130,7 +131,7 @@ class MapKind:
     source: str = ""
     eager: tuple[str, ...] | None = None
     fused_gain: bool = False
-    inside: int = 1
+    inside: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
     def written(cls, name: str, function: Callable[[Any], Any], source: str = "") -> MapKind:
@@ -143,7 +144,8 @@ class MapKind:
         operand = WrittenOut(kept)
         function(operand)
         eager, expression = tuple("u" if value is operand else "copy" for value in kept), function(u)
-        inside = 3 if expression.has(sp.erf) else 1  # the derivative of erf is made in steps, a product's is not
+        copies = 3 if expression.has(sp.erf) else 1  # the derivative of erf is made in steps, a product's is not
+        inside = (("copy",) * copies,)
         return cls(name, (name.replace("_", ""), name), expression, source=source, eager=eager, inside=inside)
 
     @property
@@ -200,6 +202,8 @@ MAPS: tuple[MapKind, ...] = (
         along=True,
         source="Zhang and Sennrich, arXiv 1910.07467",
         eager=("u:wide", "row:wide"),
+        # of u r: dy u and its sums; of the mean of u²: its share, u, 2 u and their product, beside dy r
+        inside=(("copy", "row"), ("copy",) * 4),
     ),
     MapKind(
         "rope",
@@ -220,6 +224,7 @@ MAPS: tuple[MapKind, ...] = (
         operands=("t",),
         collapses=True,
         eager=("copy", "t", "one"),
+        inside=((), ("copy",)),  # the gradient of what was chosen of the logarithms; then that of the logarithms
     ),
     MapKind("scale", (), u * c, dy * c, linear=True),  # c is the scale of the op, a number
     MapKind("shift", (), u + c, dy),  # c is the number of the op
@@ -228,7 +233,7 @@ MAPS: tuple[MapKind, ...] = (
 )
 # What hand-written versions of a function keep in eager PyTorch: exp(u - max), its sums, the places of the maxima.
 BY_HAND: dict[str, tuple[str, ...]] = {"softmax": ("copy", "row", "row:int64")}
-INSIDE_BY_HAND = 3  # of the quotient a/b not only dy/b, but also a/b, -dy and their product
+INSIDE_BY_HAND = (("copy",) * 3,)  # of the quotient a/b not only dy/b, but also a/b, -dy and their product
 MAP: dict[str, MapKind] = {kind.name: kind for kind in MAPS}
 SPELLED: dict[str, MapKind] = {spelling: kind for kind in MAPS for spelling in kind.spellings}
 

@@ -43,7 +43,8 @@ class RunContext:
     weights are sharded. ``handed_on`` tells for a sum how many of its operands were reduced and cut before it.
     ``tables`` are the elements of what the module holds besides weights.
     ``early`` are the calls that finish partial sums before a product reads them; ``spared`` tells for calls (kind,
-    phase, group, tensor) over which axes they are then still needed.
+    phase, group, tensor) over which axes they are then still needed, and ``spared_flops`` what is not computed.
+    ``outside`` are the axes that what stands around DTensor looks after.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -54,7 +55,9 @@ class RunContext:
     early: tuple[CallEntry, ...] = ()
     tables: Fraction = Fraction(0)
     spared: Mapping[tuple[str, str, str, str], str] = field(default_factory=dict)
+    spared_flops: Fraction = Fraction(0)
     microbatches: int = 1
+    outside: frozenset[str] = frozenset()
 
 
 CallEntries = list[CallEntry]
@@ -131,6 +134,7 @@ def _before_scattered(entries: CallEntries, context: RunContext) -> CallEntries:
     found = []
     for e in entries:
         gradient = e.kind == "all-reduce" and e.phase == "backward" and e.tensor in context.shapes
+        gradient = gradient and e.group not in context.outside
         found.append(replace(e, elements=e.elements * context.shards) if gradient else e)
     return found
 
@@ -146,9 +150,18 @@ def _axis_by_axis(entries: CallEntries, context: RunContext) -> CallEntries:
 def _reduced_each_time(entries: CallEntries, context: RunContext) -> CallEntries:
     made = []
     for e in entries:
-        gradient = e.phase == "backward" and e.tensor in context.shapes and e.group != "pipe"
+        gradient = e.phase == "backward" and e.tensor in context.shapes and e.group not in {"pipe", *context.outside}
         n = context.microbatches if gradient else 1
         made.append(replace(e, times=e.times * n, calls=e.calls and e.calls * n))
+    return made
+
+
+def _gathered_once(entries: CallEntries, context: RunContext) -> CallEntries:
+    made = []
+    for e in entries:
+        weight = (e.kind, e.phase) == ("all-gather", "forward") and e.tensor in context.shapes
+        weight = weight and e.group in context.outside
+        made.append(replace(e, times=e.times // context.microbatches) if weight else e)
     return made
 
 
@@ -169,7 +182,8 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             f"{_DOCS}/generated/torch.nn.Dropout.html",
         ),
         TorchConvention(
-            "units", "fully_shard gathers the weights of a unit in one call, and reduces their gradients in one.",
+            "units", "fully_shard gathers the weights of a unit in one call, and reduces their gradients in one; so "
+            "does replicate.",
             f"{_DOCS}/distributed.fsdp.fully_shard.html", _shared,
         ),
         TorchConvention(
@@ -200,6 +214,7 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
         TorchConvention(
             "reduced_before_product", "DTensor carries no partial sum through a matrix product: it is reduced before.",
             f"{_DOCS}/distributed.tensor.html", _reduced_before_product,
+            flops=lambda count, context: count - context.spared_flops,
         ),
         TorchConvention(
             "reduced_before_scattered", "fully_shard scatters a gradient when autograd has finished it: sums over "
@@ -214,6 +229,10 @@ CONVENTIONS: Mapping[str, TorchConvention] = {
             "routing_by_product", "The written module multiplies tokens with a 0/1 tensor to bring them to experts, "
             "which is counted as a matrix product; the derivation counts a lookup, which is none.",
             f"{_DOCS}/generated/torch.einsum.html", flops=lambda count, context: count + context.routing_flops,
+        ),
+        TorchConvention(
+            "gathered_once", "A stage of a pipeline keeps the weights that fully_shard has gathered for its first "
+            "microbatch until the last one.", f"{_DOCS}/distributed.pipelining.html", _gathered_once,
         ),
         TorchConvention(
             "reduced_each_time", "DTensor sums the gradient of a weight in the backward pass of each microbatch, where "

@@ -98,7 +98,10 @@ def _product(op: Spelled) -> str:
     if op.constant == "dropout":
         return f"F.dropout({op.operands[0].text}, self.dropout, self.training)"
     if op.constant == "eye":
-        raise RenderError("a diagonal is not written in PyTorch yet")
+        o, pair = op.operands
+        same = {x: next(y for y in (x, *pair.letters) if y in out) for x in o.letters}  # the two are one in the result
+        spelled, result = ("".join(chr(ord("a") + out.index(x)) for x in some) for some in (same.values(), out))
+        return f'torch.einsum("{spelled}->{result}", {o.text})'
     if len(op.operands) == 1:
         return _view(op)
     if op.attributes.get("elementwise"):

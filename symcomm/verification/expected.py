@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise, product
-from math import lcm, prod
+from math import prod
 from typing import Any
 
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError, nearest
 from symcomm.form import evaluate, from_expr, names
+from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Graph, Op, Tensor
-from symcomm.graph.ops import MAP
 from symcomm.model import Model
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy, parse_strategy
@@ -30,10 +31,12 @@ from symcomm.quantities.counting.load import load
 from symcomm.setting import Setting
 from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
 from symcomm.verification.launch import RANK_LIMIT, VerificationError
-from symcomm.verification.methods import SCHEDULES, Method, method, shard_rules
+from symcomm.verification.methods import SCHEDULES, Method, batch_meshes, method, shard_rules
 from symcomm.verification.sizes import small_sizes
 
 WIDTH = 4  # bytes of fp32
+PROCESS = 150 * 10**6  # bytes that a forked process takes of its own
+COPIES = {"weight": 7, "other": 2}  # of a tensor in a rank at once: data(2) of 50 M parameters took 7 times as much
 
 
 @dataclass(frozen=True)
@@ -91,12 +94,17 @@ class RunCase:
         sizes = ([self.number(self.graph.axes[a].size) for a in axes] for axes in tensor.own_axes)
         return tuple(int(prod(some, start=Fraction(1))) for some in sizes)
 
+    @cached_property
+    def weights(self) -> frozenset[str]:
+        """The names of the weights."""
+        return frozenset(w.name for w in self.graph.weights)
+
     @property
     def setting(self) -> Setting:
         """What quantities are derived from."""
         return Setting(self.graph, self.accounting, "fp32", self.model.notation, self.known)
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         """What every rank does in one stage."""
         return program(self.graph, self.inside, self.accounting).plan
@@ -136,11 +144,13 @@ def make_case(
                                 hint="smaller degrees show the same")  # fmt: skip
     degrees = {n: values[n] for form in strategy.forms for n in names(form)}
     own = {n: v for n, v in values.items() if n not in degrees}
-    sizes = small_sizes(model.graph, own, max(2, lcm(*mesh.values()), ranks), microbatches, max(2, stages * chunks))
+    unit = max(2, ranks // stages)  # one axis may be cut by all of them
+    sizes = small_sizes(model.graph, own, unit, microbatches, max(2, stages * chunks))
     accounting = Accounting.of(**dict(used.accounting))
     stacked = any(region.times for region in model.graph.regions)
-    if used.name.startswith("fsdp2"):
-        accounting = replace(accounting, gathered_weights="layers" if stacked and resharded(strategy) else "keep")
+    if "fsdp2" in used.name:
+        dropped = stacked and resharded(strategy) and cut is None
+        accounting = replace(accounting, gathered_weights="layers" if dropped else "keep")
     made = RunCase(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting,
                    degrees)  # fmt: skip
     pipeline.check_divisible(model.graph, strategy, made.known)
@@ -150,6 +160,18 @@ def make_case(
 def resharded(strategy: Strategy) -> bool:
     """Whether sharded weights are dropped again after the forward pass."""
     return all("weight" in rule.on for rule in shard_rules(strategy))
+
+
+def needed_memory(graph: Graph, known: Mapping[str, Fraction], ranks: int) -> int:
+    """About as many bytes as a run takes: each rank holds the model of one process beside its own, and gradients."""
+    stands = {region.name: known.get(region.times, Fraction(1)) for region in graph.regions}
+    numbers = Fraction(0)
+    for name, tensor in graph.tensors.items():
+        op = graph.producers.get(name) or next(iter(graph.consumers.get(name, ())), None)
+        if not tensor.virtual and op is not None:
+            copies = COPIES["weight" if tensor.role == "weight" else "other"]
+            numbers += evaluate(from_expr(graph.volume(name)), known) * stands.get(op.region, 1) * copies
+    return int(ranks * (numbers * WIDTH + PROCESS))
 
 
 # -- derived ---------------------------------------------------------------------------------------------
@@ -167,12 +189,14 @@ def _calls(case: RunCase) -> list[CallEntry]:
         if not case.pipelined:
             found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements), times, times))
             continue
-        holders = others * (_holders(case, c.tensor) if c.finishes else 1)
-        count = holders * times * (1 if c.finishes else case.microbatches)
-        found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * holders, count, times))
+        weight = c.tensor in case.weights
+        holders = others * (_holders(case, c.tensor) if weight else 1)
+        often = 1 if c.finishes else case.microbatches  # parts of a tensor, but each time the whole weight
+        found.append(CallEntry(c.kind, c.phase, group, c.tensor, case.number(c.elements) * holders,
+                               holders * times * often, times * (often if weight else 1)))  # fmt: skip
     if not case.pipelined:
         return found
-    boundaries = sum(a != b for a, b in pairwise(_homes(case))) * others
+    boundaries = sum(a != b for a, b in pairwise(homes(case))) * others
     for c in calls(case.setting, case.strategy):
         if c.kind == "all-reduce" and c.meshes == BETWEEN_STAGES and _holders(case, c.tensor) > 1:
             holders = _holders(case, c.tensor) * others
@@ -186,10 +210,10 @@ def _calls(case: RunCase) -> list[CallEntry]:
 def _holders(case: RunCase, weight: str) -> int:
     """How many stages on different ranks hold a weight: that of a head may be that of the embedding, too."""
     regions = {op.region for op in case.graph.consumers.get(weight, ())}
-    return len({*_homes(case)[:: len(_homes(case)) - 1]}) if case.pipelined and len(regions) > 1 else 1
+    return len({*homes(case)[:: len(homes(case)) - 1]}) if case.pipelined and len(regions) > 1 else 1
 
 
-def _homes(case: RunCase) -> list[int]:
+def homes(case: RunCase) -> list[int]:
     """The rank that runs each stage."""
     placement = find(case.schedule).placement
     every = product(range(case.stages), range(case.chunks))
@@ -237,32 +261,46 @@ def derived_saved(case: RunCase, graph: Graph) -> Fraction:
     return Fraction(made.at(**{n: v for n, v in case.known.items() if n in needed}).value)
 
 
-def written_out(graph: Graph) -> bool:
-    """Whether a norm or a loss takes several ops of autograd: what is alive between these is not derived."""
-    kinds = [MAP[op.kind] for op in graph.ops if op.kind in MAP]
-    return any(k.along and k.eager and not k.fused_gain for k in kinds)
+def peak_is_compared(case: RunCase) -> bool:
+    """Whether the peak of a run is one that is derived: DTensor gathers and scatters through tensors of its own.
+
+    So it does with the gradients of weights that are partial sums; sums of activations take the place of what they sum.
+    Of classes that are cut, ``loss_parallel`` makes the gradient in fewer ops than those of which the loss is made.
+    """
+    finished = {gradient_name(name) for name in case.weights}
+    calls = [(c.kind, c.tensor.partition(" @ ")[0]) for c in case.plan.collectives]
+    sums = all(kind == "all-reduce" and tensor not in finished for kind, tensor in calls)
+    return case.method.name in ("single", "ddp") or (case.method.name == "dtensor" and sums and not cut_classes(case))
+
+
+def cut_classes(case: RunCase) -> bool:
+    """Whether the classes of a loss are cut."""
+    return any(isinstance(s, Compute) and s.op.kind == "crossentropy" and s.part != "whole" for s in case.plan.steps)
 
 
 def derived_peak(case: RunCase) -> Fraction:
     """The most bytes that are alive at once on a rank in the backward pass of eager PyTorch."""
     said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
     model = replace(case.model, graph=without_dropout(case.graph), dtype="fp32", values=case.known)
-    strategy, buckets = (case.inside, "copy") if case.strategy.mesh else (None, "none")
+    strategy = case.inside if case.strategy.mesh else None
     made = model.derive("peak_memory", accounting=said, strategy=strategy, recipe="fp32_sgd", step="backward",
-                        buckets=buckets)  # fmt: skip
+                        buckets="copy" if case.method.name == "ddp" else "none")  # fmt: skip
     return Fraction(made.at().value)
 
 
 def _routing_flops(case: RunCase) -> Fraction:
     """The products that bring tokens to experts and back, in both passes, on one rank."""
-    total, made = Fraction(0), case.plan
-    for op in made.graph.ops:
-        if op.attribute("lookup") and not is_matrix_product(op) and _product(op, made.graph):
-            axes = made.graph.index_axes(op)
-            every = {i for ix in (op.output_indices, *op.indices) for i in ix}
-            count = 2 * prod((case.number(made.graph.axes[axes[i]].size) for i in every), start=Fraction(1))
-            total += count / prod(case.mesh[m] for m in made.cuts.get(op.output, {})) * case.times(op.region)
-    return total
+    graph = case.plan.graph
+    lookups = [op for op in graph.ops if op.attribute("lookup") and not is_matrix_product(op) and _product(op, graph)]
+    return sum((_product_flops(case, op) for op in lookups), Fraction(0))
+
+
+def _product_flops(case: RunCase, op: Op) -> Fraction:
+    """The operations of a product of the plan on one rank, as often as it stands."""
+    plan, every = case.plan, {i for ix in (op.output_indices, *op.indices) for i in ix}
+    axes = plan.graph.index_axes(op)
+    count = 2 * prod((case.number(plan.graph.axes[axes[i]].size) for i in every), start=Fraction(1))
+    return count / prod(case.mesh[m] for m in plan.cuts.get(op.output, {})) * case.times(op.region)
 
 
 def _handed_on(case: RunCase) -> dict[str, int]:
@@ -285,12 +323,14 @@ def _product(op: Op, graph: Graph) -> bool:
 class EarlySums:
     """The calls that finish partial sums before products read them, and where: (tensor, mesh axis).
 
-    ``spared`` tells for calls (kind, phase, group, tensor) over which axes they are then still needed.
+    ``spared`` tells for calls (kind, phase, group, tensor) over which axes they are then still needed; ``flops`` are
+    those that are spared: the gradient of what the forward pass gathered is cut again there, and no longer a whole sum.
     """
 
     calls: tuple[CallEntry, ...]
     places: frozenset[tuple[str, str]]
     spared: Mapping[tuple[str, str, str, str], str]
+    flops: Fraction
 
 
 def early_sums(case: RunCase) -> EarlySums:
@@ -298,21 +338,31 @@ def early_sums(case: RunCase) -> EarlySums:
     plan, graph = case.plan, case.plan.graph
     made: dict[tuple[str, str], CallEntry] = {}
     carried: set[tuple[str, str]] = set()  # (tensor, mesh): partial only because a product passed the sum on
+    again: set[tuple[str, str]] = set()  # those of them that are then not whole but cut, as in the forward pass
     spared: dict[tuple[str, str, str, str], str] = {}
+    flops, others = Fraction(0), case.ranks // case.stages if case.pipelined else 1
+    computed = [step for step in plan.steps if isinstance(step, Compute)]
+    forward = {step.op.output: {m for m, _ in step.cuts} for step in computed if step.op.phase == "forward"}
     for step in plan.steps:
         if isinstance(step, Compute):
+            cut = set().union(*(forward.get(graph.tensors[name].of, ()) for name in step.inputs))
+            count, often = int(case.times(step.op.region)), case.microbatches if case.pipelined else 1
             for name, stored, layout in zip(step.inputs, step.reads, step.layouts, strict=True):
                 for mesh in (m for m, p in layout if p == PARTIAL):
-                    if (stored, mesh) not in carried and _product(step.op, graph):
-                        elements = case.number(graph.volume(name))
+                    passed = (stored, mesh) in carried | again
+                    if not passed and _product(step.op, graph):
+                        elements = case.number(graph.volume(name)) * others
                         for m, p in layout:
                             elements = elements / case.mesh[m] if p != PARTIAL else elements
-                        count = int(case.times(step.op.region))
                         of = graph.tensors[name].of or name
-                        made.setdefault(
-                            (stored, mesh), CallEntry("all-reduce", step.op.phase, mesh, of, elements, count, count)
-                        )
-                    if (stored, mesh) in carried or _product(step.op, graph):
+                        made.setdefault((stored, mesh), CallEntry("all-reduce", step.op.phase, mesh, of, elements,
+                                                                  count * others * often, count))  # fmt: skip
+                    elif passed and mesh in cut:
+                        part = 1 - Fraction(1, case.mesh[mesh])
+                        flops += _product_flops(case, step.op) * part if is_matrix_product(step.op) else 0
+                        again |= set() if graph.tensors[step.op.output].of in case.weights else {(step.makes, mesh)}
+                        continue
+                    if passed or _product(step.op, graph):
                         carried |= {(step.makes, m) for m, p in step.output if m == mesh and p == PARTIAL}
         elif any((step.tensor, m) in carried for m in step.meshes):
             group = "+".join(m for m in case.mesh if m in step.meshes)
@@ -323,7 +373,7 @@ def early_sums(case: RunCase) -> EarlySums:
     for step in reversed(plan.steps):  # what is only seen otherwise by the product is finished before that
         if isinstance(step, Compute) and len(step.reads) == 1:
             places |= {(step.reads[0], m) for m in case.mesh if (step.makes, m) in places}
-    return EarlySums(tuple(made.values()), frozenset(places), spared)
+    return EarlySums(tuple(made.values()), frozenset(places), spared, flops)
 
 
 def _shapes(case: RunCase) -> dict[str, tuple[int, ...]]:
@@ -392,9 +442,18 @@ def context_of(case: RunCase) -> RunContext:
     early = early_sums(case)
     return RunContext(
         _shapes(case), case.mesh, shards, _routing_flops(case), _handed_on(case),
-        early.calls, _tables(case), early.spared,
-        case.microbatches,
+        early.calls, _tables(case), early.spared, early.flops,
+        case.microbatches, outside(case),
     )  # fmt: skip
+
+
+def outside(case: RunCase) -> frozenset[str]:
+    """The axes of the mesh that what stands around DTensor looks after: stages, and the data where it is by itself."""
+    parts = case.method.name.split("+")
+    if parts[-1] == "dtensor" and not {"fsdp2", "replicate"} & {*parts}:
+        return frozenset({"pipe"} & {*case.mesh})
+    sharded = {rule.mesh for rule in shard_rules(case.strategy)}
+    return frozenset({"pipe", *sharded, *batch_meshes(case.strategy)} & {*case.mesh})
 
 
 def grouped(entries: list[CallEntry]) -> dict[tuple[str, str, str], tuple[Fraction, int | None]]:

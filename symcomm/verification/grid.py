@@ -1,19 +1,24 @@
-"""Many models under many strategies: the runs of equally many processes share the time it takes to start them."""
+"""Many models under many strategies: a table of what agrees, and why something is not run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from hashlib import sha256
+from json import dumps, loads
+from pathlib import Path
 from typing import Any
 
 from symcomm.errors import SymcommError
 from symcomm.model import Model
 from symcomm.verification.conventions import CONVENTIONS
-from symcomm.verification.launch import VerificationError, launch
-from symcomm.verification.verify import Prepared, Verification, prepare
+from symcomm.verification.launch import Launcher, VerificationError
+from symcomm.verification.verify import Verification, prepare
 
 # What the grid runs: a strategy and, for a pipeline, its schedule.
+ONE: tuple[tuple[str, str], ...] = (("", ""),)
 TWO: tuple[tuple[str, str], ...] = (
     ("data(2)", ""), ("zero-1(2)", ""), ("optimizer-sharded(2)", ""), ("zero-2(2)", ""), ("fully-sharded(2)", ""),
     ("tensor(2)", ""), ("tensor(2) + sequence", ""), ("context(2)", ""), ("expert + data(2)", ""),
@@ -29,8 +34,8 @@ FOUR: tuple[tuple[str, str], ...] = (
     ("pipeline(4, microbatches=8)", "1f1b"), ("pipeline(4, microbatches=8)", "zb-v"),
     ("data(2) + pipeline(2, microbatches=4)", "1f1b"), ("pipeline(2, microbatches=4) + tensor(2)", "1f1b"),
     ("pipeline(2, microbatches=4) + tensor(2) + sequence", "1f1b"),
+    ("pipeline(2, microbatches=4) + fully-sharded(2)", "1f1b"),
 )  # fmt: skip
-BATCH = 24  # runs that share their processes
 
 
 @dataclass(frozen=True)
@@ -42,68 +47,71 @@ class GridCell:
     schedule: str
     found: Verification | None
     why: str = ""
+    failed: bool = False
 
     @property
     def mark(self) -> str:
         """How it is told in a table: ``=`` with the numbers of conventions, ``≠``, ``–`` where it does not apply.
 
-        ``×`` is where PyTorch fails.
+        ``×`` is where a run failed or did not end.
         """
         if self.found is None:
-            return "×" if " failed: " in self.why else "–"
+            return "×" if self.failed else "–"
         numbers = map(str, sorted([*CONVENTIONS].index(name) + 1 for name in self.found.conventions))
         return ("=" if self.found.holds else "≠") + (f" ({', '.join(numbers)})" if self.found.conventions else "")
 
 
 def grid(
-    models: Sequence[Model], runs: Iterable[tuple[str, str]] = (*TWO, *FOUR), limit: float = 300,
+    models: Sequence[Model], runs: Iterable[tuple[str, str]] = (*ONE, *TWO, *FOUR), limit: float = 300,
     values: Mapping[str, Fraction] | None = None,
-    told: Callable[[int, int, str], None] = lambda done, total, label: None,
+    told: Callable[[int, int, str], None] = lambda done, total, label: None, resume: Path | None = None,
 ) -> list[GridCell]:  # fmt: skip
-    """Every model under every strategy that it can have; what fails is told in its cell."""
-    runs = tuple(runs)
-    ready: dict[int, list[tuple[int, Prepared]]] = {}
+    """Every model under every strategy that it can have; what fails is told in its cell.
+
+    ``resume`` is a file in which each run is kept as it ends: what stands in it is not run again, but compared again.
+    """
     cells: list[GridCell] = []
-    for model in models:
-        for strategy, schedule in runs:
+    every = [(model, *run) for model in models for run in runs]
+    with Launcher() as launch:
+        run = _kept(launch, resume) if resume else launch
+        for n, (model, strategy, schedule) in enumerate(every):
+            told(n, len(every), f"{strategy}: {model.name}")
+            cell = GridCell(model.name, strategy, schedule, None)
             try:
                 made = prepare(model, strategy or None, values, schedule=schedule or "1f1b")
             except SymcommError as error:
-                cells.append(GridCell(model.name, strategy, schedule, None, error.message))
+                cells.append(replace(cell, why=error.message))
                 continue
-            ready.setdefault(made.case.ranks, []).append((len(cells), made))
-            cells.append(GridCell(model.name, strategy, schedule, None))
-    total, done = sum(len(some) for some in ready.values()), 0
-    for some in ready.values():
-        for start in range(0, len(some), BATCH):
-            batch = some[start : start + BATCH]
-            told(done, total, batch[0][1].case.model.name)
-            for n, answer in zip((n for n, _ in batch), _together([made for _, made in batch], limit), strict=True):
-                if isinstance(answer, Verification):
-                    cells[n] = replace(cells[n], found=answer)
-                else:
-                    cells[n] = replace(cells[n], why=answer.message)
-            done += len(batch)
-    told(total, total, "")
+            try:
+                cells.append(replace(cell, found=made.compare(run(made.spec, limit))))
+            except VerificationError as error:
+                cells.append(replace(cell, why=error.message, failed=True))
+    told(len(every), len(every), "")
     return cells
 
 
-def _together(batch: Sequence[Prepared], limit: float) -> list[Verification | SymcommError]:
-    """What each run found, or why it failed; where one of them ends them all, each is started by itself."""
+def _kept(launch: Launcher, path: Path) -> Callable[[Mapping[str, Any], float], list[dict[str, Any]]]:
+    """Runs that are kept in a file, a line each: by what the ranks were told, the program of a rank and PyTorch."""
+    found: dict[str, list[dict[str, Any]]] = {}
     try:
-        reports = launch([made.spec for made in batch], limit)
-    except VerificationError as error:
-        if len(batch) == 1:
-            return [error]
-        half = len(batch) // 2
-        return _together(batch[:half], limit) + _together(batch[half:], limit)
-    found: list[Verification | SymcommError] = []
-    for made, report in zip(batch, reports, strict=True):
-        try:
-            found.append(made.compare(report))
-        except VerificationError as error:
-            found.append(error)
-    return found
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            with suppress(ValueError, KeyError):  # the last line of one that was ended may be a part
+                one = loads(line)
+                found[one["key"]] = one["reports"]
+        path.touch()
+    except OSError as error:
+        raise VerificationError(f"{path} cannot be written: {error.strerror}") from None
+    program = Path(__file__).with_name("worker.py").read_text(encoding="utf-8")
+
+    def run(spec: Mapping[str, Any], limit: float) -> list[dict[str, Any]]:
+        key = sha256(dumps([spec, program, launch.torch], sort_keys=True).encode()).hexdigest()
+        if key not in found:
+            found[key] = launch(spec, limit)
+            with path.open("a", encoding="utf-8") as out:
+                out.write(dumps({"key": key, "reports": found[key]}) + "\n")
+        return found[key]
+
+    return run
 
 
 def markdown(cells: Sequence[GridCell]) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import product
 
+from symcomm.derivation.relations import Relations
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import names
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph
 from symcomm.setting import Setting
-
-LARGEST = 10**7  # elements of one tensor: more is no small run
 
 
 def small_sizes(
@@ -66,19 +66,33 @@ def small_sizes(
         else:
             turn = turn % 4 + 1
             found[name] = unit * (turn + 1)
-    known = graph.relations.complete({**{n: Fraction(v) for n, v in found.items() if n not in given}, **given})
+    known = _completed(graph.relations, found, given, unit)
     broken = [n for n, v in known.items() if v.denominator != 1 or v < 1]
     if broken:
         raise ValuesError(f"{broken[0]} is {known[broken[0]]}, which is no size of an axis")
     made = {n: int(v) for n, v in known.items() if n in symbols}
     for tensor in graph.tensors.values():
-        count = 1
         for name in tensor.axes:
             size = graph.axes[name].size.subs({s: made[s.name] for s in graph.axes[name].size.free_symbols})
             if not size.is_Integer or size < 1:
                 raise ValuesError(f"the axis {graph.axes[name].label} of {tensor.name} would have the size {size}",
                                   hint="give sizes that divide: --at ...")  # fmt: skip
-            count *= int(size)
-        if count > LARGEST and not tensor.virtual:
-            raise ValuesError(f"{tensor.name} would have {count} numbers", hint="small sizes show the same: --at D=16")
     return dict(sorted(made.items()))
+
+
+def _completed(
+    relations: Relations, found: Mapping[str, int], given: Mapping[str, Fraction], unit: int
+) -> dict[str, Fraction]:
+    """All sizes; where a product such as D = n_H·H is given, one of its factors follows from it and the small ones."""
+    small = {n: Fraction(v) for n, v in found.items()}
+    factors = {n for left, form in relations.equations if left in given for n in names(form) if n in small}
+    for left_out, others in product(sorted(factors), (small, dict.fromkeys(small, Fraction(unit)))):
+        chosen = small | {n: others[n] for n in factors}
+        del chosen[left_out]
+        try:
+            known = relations.complete(chosen | dict(given))
+        except ValuesError:
+            continue
+        if all(v.denominator == 1 and v >= 1 for v in known.values()):
+            return known
+    return relations.complete(small | dict(given))

@@ -19,7 +19,8 @@ from symcomm.model import Model
 from symcomm.program.program import ONE_RANK
 from symcomm.quantities.counting.load import load
 from symcomm.setting import Setting
-from symcomm.verification.launch import VerificationError, launch
+from symcomm.verification.expected import needed_memory
+from symcomm.verification.launch import Launcher, VerificationError, enough_memory
 from symcomm.verification.module import torch_module
 from symcomm.verification.sizes import small_sizes
 
@@ -90,6 +91,7 @@ def measure(model: Model, values: Mapping[str, Fraction], scales: Sequence[tuple
         own = {name: Fraction(4 * wide) for name in batch} | dict(values)
         sizes = small_sizes(graph, own, large)
         known = {name: Fraction(size) for name, size in sizes.items()}
+        enough_memory(needed_memory(graph, known, 1))
         setting = Setting(graph, Accounting.of("all_ops"), "fp32", model.notation, known)
         made = load(setting, ONE_RANK)
         times = {r.name: known[r.times] if r.times else Fraction(1) for r in graph.regions}
@@ -104,10 +106,8 @@ def measure(model: Model, values: Mapping[str, Fraction], scales: Sequence[tuple
         runs.append({"method": "time", "ranks": 1, "seed": 7, "sizes": named, "source_text": written.source,
                      "repeats": REPEATS})  # fmt: skip
         points.append(TimedSize(sizes, flops, moved, ops, 0.0, n % 3 != 1))
-    reports = [report for (report,) in launch(runs)]
-    failed = next((r["failed"] for r in reports if "failed" in r), None)
-    if failed:
-        raise VerificationError(f"the measurement failed: {failed[:300]}")
+    with Launcher() as launch:
+        reports = [launch(one)[0] for one in runs]
     points = [replace(p, measured=r["seconds"]) for p, r in zip(points, reports, strict=True)]
     return fitted(model.name, reports[0]["device"], points)
 

@@ -24,6 +24,7 @@ from symcomm.verification.expected import (
     WIDTH,
     RunCase,
     context_of,
+    cut_classes,
     derived_flops,
     derived_parameters,
     derived_peak,
@@ -31,14 +32,17 @@ from symcomm.verification.expected import (
     early_sums,
     expected_calls,
     grouped,
+    homes,
     make_case,
+    needed_memory,
+    outside,
+    peak_is_compared,
     placed_axis,
     resharded,
     without_dropout,
-    written_out,
 )
-from symcomm.verification.launch import TIME_LIMIT, TORCH, VerificationError, enough_memory, launch
-from symcomm.verification.methods import SCHEDULES, batch_meshes, shard_rules
+from symcomm.verification.launch import TIME_LIMIT, TORCH, Launcher, enough_memory
+from symcomm.verification.methods import SCHEDULES, batch_meshes
 from symcomm.verification.module import PlacedMarks, TorchModule, torch_module
 
 TOLERANCE = 2e-4  # of gradients in fp32, against one process
@@ -173,13 +177,14 @@ def _cut_reduction(op: Op) -> StrategyError:
 def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
     """What the ranks of a run are told."""
     graph, used = case.graph, case.method.name
-    meshes = [m for m in case.mesh if m in batch_meshes(case.strategy)]
-    sharded = {rule.mesh for rule in shard_rules(case.strategy)}
+    apart = outside(case)
+    meshes = [m for m in case.mesh if m in apart and m in batch_meshes(case.strategy)]
     spec: dict[str, Any] = {
         "method": used, "ranks": case.ranks, "seed": 7, "mesh": [*case.mesh.items()], "source_text": written.source,
         "sizes": {written.symbols[s]: v for s, v in case.sizes.items() if s in written.symbols},
         "results": [case.shape(graph.tensors[name]) for name in written.results], "batch_meshes": meshes,
-        "shard_meshes": [m for m in case.mesh if m in sharded or m in meshes], "reshard": resharded(case.strategy),
+        "shard_meshes": [m for m in case.mesh if m in apart - {"pipe"}],
+        "reshard": resharded(case.strategy) and not case.pipelined, "peak": peak_is_compared(case),
     }  # fmt: skip
     if used == "single":
         return spec
@@ -191,8 +196,7 @@ def _spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
 
     spec["batch"] = {"inputs": [*map(batch_axis, written.inputs)], "results": [*map(batch_axis, written.results)]}
     if "dtensor" in used:
-        beside = {"pipe", *(spec["shard_meshes"] if "fsdp2" in used else ())}
-        spec |= _placed_spec(case, written, [m for m in case.mesh if m not in beside])
+        spec |= _placed_spec(case, written, [m for m in case.mesh if m not in apart])
     if case.pipelined:
         spec |= _staged_spec(case, written)
     return spec
@@ -223,12 +227,17 @@ def _staged_spec(case: RunCase, written: TorchModule) -> dict[str, Any]:
     if layers % stages:
         raise StrategyError(f"{layers} layers are not divisible into {stages} chunks of layers",
                             hint=f"{classes[at].region.times} is {layers}")  # fmt: skip
+    weights = [tensor for c in classes for tensor in c.weights]
+    units = {"fsdp2", "replicate"} & {*case.method.name.split("+")}
+    if units and len({*weights}) < len(weights) and homes(case)[0] == homes(case)[-1]:
+        raise StrategyError("the first and the last stage share a weight on one rank, of which their units make two",
+                            hint="a schedule with the two of them on different ranks: 1f1b")  # fmt: skip
     parts = [layers // stages] * stages
     parts[0], parts[-1] = parts[0] + at, parts[-1] + len(classes) - 1 - at
     return {
         "schedule": name, "several": several, "chunks": case.chunks, "microbatches": case.microbatches,
         "chain": chain, "parts": parts, "vee": find(case.schedule).placement.name == "V",
-        "names": [*written.inputs.values()],
+        "names": [*written.inputs.values()], "last": chain[-1]["gives"],
     }  # fmt: skip
 
 
@@ -242,10 +251,8 @@ def _placed_spec(case: RunCase, written: TorchModule, meshes: list[str]) -> dict
     for tensor in weights.values():
         places["rests"].setdefault(tensor, [None] * len(meshes))
     tied = [t for t in dict.fromkeys(weights.values()) if [*weights.values()].count(t) > 1]
-    computed = [s for s in case.plan.steps if isinstance(s, Compute)]
-    classes = any(s.op.kind == "crossentropy" and s.part != "whole" for s in computed)
     return {**places, "placed_meshes": meshes, "inputs": [*written.inputs], "parameters": weights, "tied": tied,
-            "loss_parallel": classes}  # fmt: skip
+            "loss_parallel": cut_classes(case)}  # fmt: skip
 
 
 # -- side by side ----------------------------------------------------------------------------------------
@@ -255,11 +262,22 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
     used, context = case.method, context_of(case)
     together = case.pipelined  # its stages do not do the same: all ranks are counted together
     counted = reports if together else reports[:1]
-    total = derived_flops(case) * (case.ranks // case.stages if together else 1)
-    routed = ("routing_by_product",) if context.routing_flops else ()
-    routing = context.routing_flops * (case.ranks // case.stages if together else 1)
-    rows = [ComparedRow("FLOPs" + (", all ranks" if together else ""), "FLOP", total, total + routing,
-                Fraction(sum(sum(r["flops"].values()) for r in counted)), routed)]  # fmt: skip
+    all_ranks = case.ranks // case.stages if together else 1
+    flops = total = derived_flops(case)
+    reasons: list[str] = []
+    for name in ("routing_by_product", *used.conventions):
+        other = CONVENTIONS[name].flops(flops, context)
+        flops, reasons = other, [*reasons, name] if other != flops else reasons
+    rows = [
+        ComparedRow(
+            "FLOPs" + (", all ranks" if together else ""),
+            "FLOP",
+            total * all_ranks,
+            flops * all_ranks,
+            Fraction(sum(sum(r["flops"].values()) for r in counted)),
+            tuple(reasons),
+        )
+    ]
     parameters = held = derived_parameters(case)
     why: tuple[str, ...] = ()
     for name in used.conventions:
@@ -271,7 +289,7 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
         saved, off = derived_saved(case, case.graph), derived_saved(case, without_dropout(case.graph))
         rows.append(ComparedRow("saved for backward", "B", saved, off, Fraction(reports[0]["saved"]),
                                 ("dropout_off",) if off != saved else ()))  # fmt: skip
-        if "peak" in reports[0] and not written_out(case.graph):
+        if "peak" in reports[0]:
             peak = derived_peak(case)
             rows.append(ComparedRow("peak of the backward pass", "B", peak, peak, Fraction(reports[0]["peak"])))
     if not together:
@@ -354,8 +372,8 @@ def verify(
     ``VerificationError`` where a process fails, hangs for ``limit`` seconds or cannot be started.
     """
     prepared = prepare(model, strategy, values, schedule=schedule, chunks=chunks, algorithm=algorithm)
-    (reports,) = launch([prepared.spec], limit, port, fault)
-    return prepared.compare(reports)
+    with Launcher() as launch:
+        return prepared.compare(launch(prepared.spec, limit, port, fault))
 
 
 def _version_notes(found: str) -> tuple[str, ...]:
@@ -376,9 +394,6 @@ class Prepared:
     def compare(self, reports: list[dict[str, Any]]) -> Verification:
         """What the ranks counted, beside what is derived."""
         case = self.case
-        failed = next((r["failed"] for r in reports if "failed" in r), None)
-        if failed:
-            raise VerificationError(f"{case.method.interface} failed: {failed.splitlines()[0][:300]}")
         error = max(r["gradient_error"] for r in reports)
         name = case.strategy.name if case.strategy is not ONE_RANK else "one process"
         return Verification(
@@ -394,8 +409,7 @@ def prepare(
 ) -> Prepared:  # fmt: skip
     """A run that is ready to be started; raises ``StrategyError`` for what PyTorch has no way to run."""
     case = make_case(model, strategy, values or {}, schedule, chunks)
-    numbers = sum((case.number(case.graph.volume(t)) for t in case.graph.tensors), Fraction(0))
-    enough_memory(int(case.ranks * (numbers * WIDTH * 24 + 3 * 10**8)))
+    enough_memory(needed_memory(case.graph, case.known, case.ranks))
     spec = _spec(case, torch_module(case.graph, model.name, _marks(case)))
     return Prepared(case, spec | {"sockets": bool(_asked(case, algorithm))}, algorithm)
 

@@ -1,14 +1,17 @@
-"""One rank of some runs in PyTorch: ``python -m symcomm.verification.worker SPEC RANK``.
+"""The ranks of runs in PyTorch: ``python -m symcomm.verification.worker FOLDER``, which forks them for each run.
 
-Reads a specification (JSON), takes part in a few training steps of each run, counts those of the last one, and writes
-what it counted (JSON). It is a process of its own, so that nothing of a run is left when it ends.
+A rank reads a specification (JSON), takes part in a few training steps, counts the last one, and writes what it counted
+(JSON). It is a process of its own, so that nothing of a run is left when it ends; PyTorch is imported before.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
+import select
+import signal
 import sys
 import threading
 import time
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 PROBE = 840 * 117  # numbers of a tensor that goes through sockets: 2 to 8 ranks have equally many each
+KINK = 1e-6  # of numbers around 1: more than their sums in fp32 differ by
 STEPS = 3  # the first ones have set-up traffic: shapes of messages, buckets that are rebuilt
 
 
@@ -37,9 +41,11 @@ class Counter:
         self.calls: list[dict[str, Any]] = []
         self.flops: dict[str, int] = {}
 
-    def call(self, kind: str, tensor: Any, elements: int, ranks: tuple[int, ...]) -> None:
+    def call(self, kind: str, tensor: Any, elements: int, ranks: tuple[int, ...], unit: bool) -> None:
         if self.on and elements:
+            # Between the passes of a stage messages are sent, and units of weights are gathered before they are read.
             sent = self.phases.get(tensor.data_ptr(), "backward") if kind == "send" else "backward"
+            sent = "forward" if unit and kind == "all-gather" else sent
             phase = sent if self.phase == "step" else self.phase
             self.calls.append({
                 "kind": kind, "phase": phase, "group": self.groups.get(ranks, f"ranks {ranks}"), "ranks": len(ranks),
@@ -100,7 +106,9 @@ class Counter:
                     kind, elements = kinds[name]
                     given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
                     made = [t for t in tree_leaves(found) if isinstance(t, torch.Tensor)]
-                    outer.call(kind, given[0], elements(given, made), group_of((args, kwargs)))
+                    outer.call(
+                        kind, given[0], elements(given, made), group_of((args, kwargs)), name.startswith("c10d.")
+                    )
                 return found
 
         return CountingMode()
@@ -232,7 +240,12 @@ class Places:
 
 
 class OneProcess:
-    """One rank's run of a method: ``prepare`` wraps the network, ``step`` does a training step."""
+    """One rank's run of a method: ``prepare`` wraps the network, ``step`` does a training step.
+
+    ``modules`` are those of PyTorch that it takes long to import.
+    """
+
+    modules: tuple[str, ...] = ("torch.utils.flop_counter",)
 
     def __init__(self, spec: dict[str, Any], rank: int) -> None:
         import torch
@@ -353,6 +366,8 @@ class Batched(OneProcess):
 class DataParallel(Batched):
     """DistributedDataParallel; ``zero1`` shards the states of the optimizer by ZeroRedundancyOptimizer."""
 
+    modules = ("torch._dynamo", "torch.distributed.tensor", "torch.distributed.optim")
+
     def prepare(self) -> None:
         import torch
         from torch.nn.parallel import DistributedDataParallel
@@ -372,27 +387,38 @@ class DataParallel(Batched):
 class FullySharded(Batched):
     """``fully_shard`` on each layer, then on the whole; over two axes of the mesh it is hybrid sharding."""
 
+    modules = ("torch._dynamo", "torch.distributed.tensor", "torch.distributed.fsdp")
+
     def prepare(self) -> None:
         super().prepare()
         self.gradient_scale = _sharded(self)
 
 
-def _sharded(run: OneProcess) -> float:
-    """Shards each layer, then the rest of the network; gives the number of ranks over which gradients are a mean."""
+def _sharded(run: OneProcess, network: Any = None) -> float:
+    """Makes units of the layers and of the rest of a network; gives of how many ranks gradients are the mean."""
     import torch
     from torch.distributed.fsdp import fully_shard
 
-    over, again = run.spec["shard_meshes"], run.spec["reshard"]
+    network = run.network if network is None else network
+    over, options = run.spec["shard_meshes"], {"reshard_after_forward": run.spec["reshard"]}
     mesh = run.mesh[over[0]] if len(over) == 1 else run.mesh[tuple(over)]
-    for child in run.network.children():
-        for layer in child if isinstance(child, torch.nn.ModuleList) else ():
-            fully_shard(layer, mesh=mesh, reshard_after_forward=again)
-    fully_shard(run.network, mesh=mesh, reshard_after_forward=False)
+    unit, last = fully_shard, {"reshard_after_forward": False}
+    if "replicate" in run.spec["method"]:
+        from torch.distributed._composable.replicate_with_fsdp import replicate  # as pipelining imports it
+
+        unit, options, last = replicate, {}, {}
+    for child in network.modules():
+        if isinstance(child, torch.nn.ModuleList):
+            for layer in child:
+                unit(layer, mesh=mesh, **options)
+    unit(network, mesh=mesh, **last)
     return float(mesh.size())
 
 
 class PlacedRun(OneProcess):
     """DTensor: weights and inputs are placed, each op finds its operands where the plan reads them."""
+
+    modules: tuple[str, ...] = ("torch._dynamo", "torch.distributed.tensor.parallel")
 
     def prepare(self) -> None:
         from torch.distributed.tensor import distribute_tensor
@@ -412,6 +438,7 @@ class PlacedRun(OneProcess):
         import torch
         from torch.distributed.tensor import distribute_tensor
 
+        _remembering()
         spec = self.spec
         mesh = self.mesh[tuple(spec["placed_meshes"])] if len(spec["placed_meshes"]) < self.mesh.ndim else self.mesh
         places = Places(spec, mesh, self.counter)
@@ -463,6 +490,25 @@ class PlacedRun(OneProcess):
         self.places.copies.clear()
 
 
+def _remembering() -> None:
+    """DTensor weighs the same steps from one placement to the next thousands of times: each planner remembers them."""
+    from torch.distributed.tensor import _redistribute
+
+    planner: Any = getattr(_redistribute, "DTensorRedistributePlanner", None)
+    plain: Any = getattr(planner, "get_next_state", None)
+    targets = ("strided_shard_placements_in_target", "partial_reduce_ops_in_target")
+
+    def get_next_state(self: Any, *state: Any) -> Any:
+        key = (*state, *(frozenset(getattr(self, name)) for name in targets))
+        seen = vars(self).setdefault("seen", {})
+        if key not in seen:
+            seen[key] = plain(self, *state)
+        return seen[key]
+
+    if plain is not None and all(name in plain.__code__.co_names for name in targets):  # private to PyTorch
+        planner.get_next_state = get_next_state
+
+
 def _locally(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the parts that a rank holds: each rank routes its own sequences."""
     from torch.distributed.tensor import DTensor
@@ -510,6 +556,8 @@ def _chain(run: Staged) -> Any:
 class Staged(PlacedRun):
     """``torch.distributed.pipelining``: consecutive parts are stages; DTensor places what is in them, where told."""
 
+    modules = (*PlacedRun.modules, "torch.distributed.pipelining")
+
     def prepare(self) -> None:
         import torch
         from torch.distributed import pipelining
@@ -530,8 +578,15 @@ class Staged(PlacedRun):
         make = _chain(self)
         self.parts = torch.nn.ModuleList(make(every[starts[s] : starts[s] + counts[s]]) for s in mine)
         self.plain = self.network
+        names: dict[int, list[str]] = {}
+        for name, weight in self.plain.named_parameters(remove_duplicate=False):
+            names.setdefault(id(weight), []).append(name)
+        self.several = [said for said in names.values() if len(said) > 1]
         wrapped: list[Any] = [*self.parts]
-        if spec["batch_meshes"]:
+        if {"fsdp2", "replicate"} & {*spec["method"].split("+")}:
+            for part in self.parts:
+                self.gradient_scale = _sharded(self, part)
+        elif spec["batch_meshes"]:
             from torch.nn.parallel import DistributedDataParallel
 
             group = self.mesh.get_group(spec["batch_meshes"][0])
@@ -558,12 +613,11 @@ class Staged(PlacedRun):
         """The gradient of a weight that the first and the last stage hold is a sum of theirs."""
         import torch.distributed as dist
 
-        names: dict[int, list[str]] = {}
-        for name, weight in self.plain.named_parameters(remove_duplicate=False):
-            names.setdefault(id(weight), []).append(name)
-        several = {i for i, said in names.items() if len(said) > 1} if first != last else set()
-        self.shared = [p for p in self.parts.parameters() if id(p) in several]
-        if several:
+        own = {id(p) for p in self.parts.parameters()}
+        named = dict(self.plain.named_parameters(remove_duplicate=False)) if first != last else {}
+        some = {id(named[name]): named[name] for names in self.several for name in names if name in named}
+        self.shared = [weight for i, weight in some.items() if i in own]
+        if some:
             pipes = self.mesh.mesh.reshape(self.mesh["pipe"].size(), -1)  # the outermost axis
             for pair in pipes[[first, last]].T.tolist():
                 group = dist.new_group(sorted(pair))
@@ -597,15 +651,20 @@ class Staged(PlacedRun):
         spec, meshes = self.spec, self.spec["batch_meshes"]
         self.named = dict(zip(spec["names"], spec.get("inputs", spec["names"]), strict=True))
         self.given = []
-        for tensor, name in zip(self.inputs, spec["names"], strict=True):
+
+        def own(tensor: Any, name: str) -> Any:
             tensor = self.part(tensor, meshes, 0)
-            said = spec["rests"].get(self.named[name], []) if self.placed else []
+            said = spec["rests"].get(name, []) if self.placed else []
             for mesh, dim in zip(spec["placed_meshes"] if said else (), said, strict=True):
-                tensor = self.part(tensor, [mesh], dim) if dim is not None else tensor
-            self.given.append(tensor.detach().clone().requires_grad_(tensor.is_floating_point()))
+                tensor = self.part(tensor, [mesh], dim) if isinstance(dim, int) else tensor
+            return tensor
+
+        for tensor, name in zip(self.inputs, spec["names"], strict=True):
+            mine = own(tensor, self.named[name])
+            self.given.append(mine.detach().clone().requires_grad_(mine.is_floating_point()))
         count, (out,) = spec["microbatches"], self.gradients_out(None)
         # A loss is the mean of those of the microbatches, and of the ranks of the data.
-        self.out = self.part(out, meshes, 0) if out.ndim else out.expand(count) / count / self.gradient_scale
+        self.out = own(out, spec["last"]) if out.ndim else out.expand(count) / count / self.gradient_scale
 
     def step(self, keeper: SavedStorages | None) -> None:
         import torch.distributed as dist
@@ -626,19 +685,16 @@ class Staged(PlacedRun):
         self.counter.on = False
 
     def gradients(self) -> dict[str, Any]:
-        owned = {id(p): n for n, p in self.plain.named_parameters()}
+        first = {name: names[0] for names in self.several for name in names}  # units make two of one weight
+        owned = {id(p): first.get(n, n) for n, p in self.plain.named_parameters()}
         found = {owned[id(p)]: p.grad for p in self.parts.parameters() if p.grad is not None}
         return {n: self.whole(g) * self.gradient_scale for n, g in found.items()}
 
 
-METHODS: dict[str, type[OneProcess]] = {
-    "single": OneProcess, "ddp": DataParallel, "zero1": DataParallel, "fsdp2": FullySharded, "dtensor": PlacedRun,
-    "pipelining": Staged, "pipelining+dtensor": Staged,
-}  # fmt: skip
-
-
 class PlacedAndSharded(PlacedRun):
-    """DTensor inside and ``fully_shard`` over the data around it."""
+    """DTensor inside, and ``fully_shard`` or ``replicate`` over the data around it."""
+
+    modules = (*PlacedRun.modules, *FullySharded.modules)
 
     def prepare(self) -> None:
         axes, meshes = self.spec["batch"], self.spec["batch_meshes"]
@@ -655,7 +711,15 @@ class PlacedAndSharded(PlacedRun):
                 for g, dim in zip(super().gradients_out(results), axes["results"], strict=True)]  # fmt: skip
 
 
-METHODS["fsdp2+dtensor"] = PlacedAndSharded
+METHODS: dict[str, type[OneProcess]] = {
+    "single": OneProcess, "ddp": DataParallel, "zero1": DataParallel, "fsdp2": FullySharded, "dtensor": PlacedRun,
+    "fsdp2+dtensor": PlacedAndSharded, "replicate+dtensor": PlacedAndSharded, "pipelining": Staged,
+}  # fmt: skip
+
+
+def _way(method: str) -> type[OneProcess]:
+    """What runs a method: stages may be trained in any of the other ways."""
+    return METHODS[method.partition("+")[0] if method.startswith("pipelining") else method]
 
 
 # -- bytes that go through sockets ----------------------------------------------------------------------
@@ -747,17 +811,41 @@ def _losses(spec: dict[str, Any]) -> Any:
     return loss_parallel()
 
 
+@contextmanager
+def _kinks() -> Iterator[list[float]]:
+    """What ReLU reads so near to zero that sums in another order may fall on its other side: no gradient to compare."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: list[float] = []
+
+    class Near(TorchDispatchMode):  # type: ignore[misc]  # torch has no type hints here
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func._overloadpacket == torch.ops.aten.relu:
+                least = args[0].abs().min().item()
+                found.extend([least] if least < KINK else ())
+            return func(*args, **(kwargs or {}))
+
+    with Near():
+        yield found
+
+
 def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     """What a rank counts in the last of a few steps."""
     import torch
 
     if spec["method"] == "time":
         return timed(spec)
-    alone = OneProcess({**spec, "ranks": 1}, 0)
-    alone.prepare()
-    alone.step(None)
+    for seed in range(spec["seed"], spec["seed"] + 20):
+        spec = {**spec, "seed": seed}
+        alone = OneProcess({**spec, "ranks": 1}, 0)
+        alone.prepare()
+        with _kinks() as near:
+            alone.step(None)
+        if not near:
+            break
     reference = alone.gradients()
-    made = METHODS[spec["method"]](spec, rank)
+    made = _way(spec["method"])(spec, rank)
     made.prepare()
     keeper = None
     with made.counter.mode(), _losses(spec):
@@ -781,13 +869,14 @@ def run(spec: dict[str, Any], rank: int) -> dict[str, Any]:
     found["gradient_error"] = max(errors)
     if spec.get("sockets"):
         found["received"] = through_sockets(made)
-    if spec["method"] in ("single", "ddp"):
-        found["peak"] = _peak(made)
+    if spec["peak"]:
+        with _losses(spec):
+            found["peak"] = _peak(made)
     return found
 
 
-def runs(spec: dict[str, Any], rank: int) -> list[dict[str, Any]]:
-    """What a rank counts in each of some runs; one that fails on its own account is told and the next one begins."""
+def take_part(spec: dict[str, Any], rank: int) -> dict[str, Any]:
+    """What a rank counts in a run, with the other ranks."""
     import torch
 
     torch.set_num_threads(1)
@@ -798,19 +887,12 @@ def runs(spec: dict[str, Any], rank: int) -> list[dict[str, Any]]:
 
         limit = timedelta(seconds=spec["limit"])
         dist.init_process_group("gloo", init_method=spec["meeting"], rank=rank, world_size=spec["ranks"], timeout=limit)
-    fault = spec.get("fault")
+    fault = spec["fault"]
     if fault and rank == fault["rank"]:  # what tests ask for
         if fault["what"] == "hang":
             time.sleep(3600)
         raise RuntimeError("this rank was told to fail")
-    found = []
-    for one in spec["runs"]:
-        try:
-            found.append(run(one, rank))
-        except Exception as error:
-            if len(spec["runs"]) == 1 or "pipelining" in one["method"] or "gloo" in str(error).lower():
-                raise  # other ranks may wait for this one
-            found.append({"rank": rank, "failed": f"{type(error).__name__}: {error}"[:1000]})
+    found = run(spec, rank)
     if spec["ranks"] > 1:
         dist.barrier()
         dist.destroy_process_group()
@@ -897,32 +979,76 @@ def _peak(made: OneProcess) -> int:
     return peak
 
 
-def _with(launcher: int) -> None:
-    """Ends this rank when its launcher is gone, however that ended."""
-    while os.getppid() == launcher:
+# -- processes --------------------------------------------------------------------------------------------
+
+
+def _with(parent: int) -> None:
+    """Ends this rank when what has forked it is gone, however that ended."""
+    while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
 
 
-def main(arguments: list[str]) -> int:
+def _rank(folder: Path, spec: dict[str, Any], rank: int, parent: int) -> None:
     """Takes part as a rank; what went wrong is written where the launcher finds it."""
-    path, rank = Path(arguments[0]), int(arguments[1])
-    spec = json.loads(path.read_text(encoding="utf-8"))
-    threading.Thread(target=_with, args=(spec["launcher"],), daemon=True).start()
-    out = path.parent / f"rank{rank}.json"
+    log = os.open(folder / f"log{rank}.txt", os.O_WRONLY | os.O_CREAT)
+    for number, target in enumerate((os.open(os.devnull, os.O_RDONLY), log, log)):
+        os.dup2(target, number)
+    threading.Thread(target=_with, args=(parent,), daemon=True).start()
     found: dict[str, Any]
     try:
-        found = {"runs": runs(spec, rank)}
+        found = take_part(spec, rank)
     except BaseException as error:
         found = {"error": f"{type(error).__name__}: {error}"[:2000], "trace": traceback.format_exc()[-6000:]}
-    part = out.with_suffix(".part")
+    part = folder / f"rank{rank}.part"
     part.write_text(json.dumps(found), encoding="utf-8")
-    part.replace(out)
+    part.replace(folder / f"rank{rank}.json")
     sys.stdout.flush()
-    if "error" in found:
-        os._exit(1)  # other ranks may never answer
-    return 0
+    os._exit("error" in found)  # threads of PyTorch's may still wait for other ranks
+
+
+def _forked(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
+    """Forks the ranks of a run and tells how each ended; when one fails or time is up, all others are ended."""
+    waiting: dict[int, int] = {}
+    parent = os.getpid()
+    for rank in range(spec["ranks"]):
+        pid = os.fork()
+        if not pid:
+            try:
+                _rank(folder, spec, rank, parent)
+            finally:
+                os._exit(1)
+        waiting[pid] = rank
+    statuses = [0] * spec["ranks"]
+    late: list[int] = []
+    until = time.monotonic() + spec["limit"]
+    while waiting:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid:
+            rank = waiting.pop(pid)
+            statuses[rank] = os.waitstatus_to_exitcode(status)
+            if statuses[rank]:
+                until = min(until, time.monotonic() + 0.3)  # those that fail with it write why
+        elif select.select([0], [], [], 0.01)[0] or time.monotonic() > until:  # the launcher is gone, or time is up
+            late = late or ([] if any(statuses) else sorted(waiting.values()))
+            for pid in waiting:
+                os.kill(pid, signal.SIGKILL)
+    return {"statuses": statuses, "waiting": late}
+
+
+def main() -> None:
+    """Reads the folders of runs, a line each, and answers with a line when all ranks of one have ended."""
+    import torch.distributed as dist
+
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    for line in sys.stdin:  # ends with the launcher
+        folder = Path(line.rstrip("\n"))
+        spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+        for name in _way(spec["method"]).modules if dist.is_available() and spec["method"] != "time" else ():
+            importlib.import_module(name)  # once for all ranks
+        print(json.dumps(_forked(folder, spec)), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

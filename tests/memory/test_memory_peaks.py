@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from math import isclose
+from pathlib import Path
 
 import memory_tables as tables
 import pytest
@@ -17,6 +19,8 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Sym, evaluate, num
 from symcomm.model import model_of_parts
 from symcomm.problems.deriving import no_model
+from symcomm.problems.problem import read_problem
+from symcomm.problems.solve import load_model
 from symcomm.quantities.memory.allocated_memory import block
 
 ENTRIES = json.loads((tables.DATA / "golden_memory_measured.json").read_text(encoding="utf-8"))
@@ -112,8 +116,8 @@ def test_mixed_precision_costs_an_eighth_and_adam_two_numbers_a_parameter():
 
 FUSED = {"saved": "pytorch", "softmax": "fused"}
 COMMON = {"recipe": "fp32_adam", "accounting": FUSED, "held": "z", "workspace": "32 MiB"}
-# Besides what is published: the positions and token types of 512 tokens, and the number that the loss is divided by.
-BUFFERS = 2 * 8 * 512 + 4
+# Besides what is published: the positions and token types of 512 tokens.
+BUFFERS = 2 * 8 * 512
 P, K = 109_514_298, 4
 
 
@@ -403,3 +407,33 @@ def test_autograd_has_both_gradients_of_a_product_before_it_drops_a_factor():
     model = tables.load(text, dtype="fp32", values={"T": 100, "D": 2})
     peak = model.peak_memory(recipe="fp32_sgd", accounting={"saved": "pytorch"}, step="backward")
     assert peak.at().value == 4 * (2 * 4 + 6 * 200)
+
+
+# -- what is written out in several ops -----------------------------------------------------------------------
+
+EAGER = {"recipe": "fp32_sgd", "accounting": {"saved": "pytorch"}, "step": "backward"}
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_the_peak_of_a_norm_is_in_the_gradient_of_its_squares(residual):
+    """x, the gradient so far, and 4 tensors: the share of the mean, x, 2 x and their product; that of n is gone."""
+    rows = ["n = rmsnorm(x) ; x [T,D] ; n [T,D]", "h = n W ; W [D,F] ; h [T,F]"]
+    rows += ["o = h U ; U [F,D] ; o [T,D]", "y = x + o ; - ; y [T,D]"] if residual else []
+    made = tables.load(tables.table(*rows), dtype="fp32", values={"T": 8, "D": 16, "F": 1}).peak_memory(**EAGER)
+    weights = 16 * (2 if residual else 1)
+    assert made.at().value == 4 * (6 * 8 * 16 + 2 * weights)
+    assert "gradient of `x`" in made.steps[-2].reason.text or "gradient of `x`" in made.steps[-1].reason.text
+
+
+def test_the_gradient_of_the_losses_is_gone_when_that_of_the_logits_is_made():
+    rows = ["l = crossentropy(u W, z) ; u [T,D], W [D,V], z [T] ; l [T]"]
+    made = tables.load(tables.table(*rows), dtype="fp32", values={"T": 8, "D": 2, "V": 64}).peak_memory(**EAGER)
+    assert made.at().value == 4 * (3 * 8 * 64 + 8 * 2 + 2 * 64) + 8 * 8  # and the labels, of 8 bytes
+
+
+def test_a_gathered_gradient_may_be_added_to_others():
+    path = Path(__file__).parents[2] / "examples" / "layers" / "encoder.md"
+    sizes = {n: Fraction(v) for n, v in {"B": 2, "L": 8, "n_H": 4, "H": 4, "D": 16, "F": 64, "N_layer": 2}.items()}
+    model = replace(load_model(read_problem(path), ""), values=sizes)
+    one, two = (model.derive("peak_memory", strategy=s, **EAGER).at().value for s in (None, "tensor(2) + sequence"))
+    assert one / 2 < two < one

@@ -263,7 +263,7 @@ class Lifetimes:
             if self.key(stored, layout) not in self.current:
                 self.uses(stored, layout, self.start, False)
         first = min(reads, key=lambda r: self.current[self.key(*r)].born)
-        kept = [(stored, layout) for stored, layout in reads if len(self.graph.consumers[stored]) > 1]
+        kept = [(s, layout) for s, layout in reads if len(self.graph.consumers[s.partition(" @ ")[0]]) > 1]
         if self.last_read[first[0]] > at:
             return [first, *kept]
         found = self.current[self.key(*first)]
@@ -396,11 +396,12 @@ class Lifetimes:
         found: list[Instruction] = []
         for at in steps:
             found += [Keep(self.kind(s, own), s.size) for s in counted if max(s.born, 0) == at and s.root not in there]
-            inside = self.inside(at)
-            found += [Keep(PASSING, size) for size in inside]
-            one = run(at)
-            found += [one] if one is not None else []
-            found += [Free(PASSING, size) for size in inside]
+            for inside, gone in self.inside(at):
+                one = run(at)
+                over = [(self.kind(s, own), s.size) for s in gone]
+                found += [*(Free(*piece) for piece in over), *(Keep(PASSING, size) for size in inside)]
+                found += [one] if one is not None else []
+                found += [*(Free(PASSING, size) for size in inside), *(Keep(*piece) for piece in over)]
             ends = [s for s in counted if (s.dies == at and s.kind != GRADIENT)
                     or (at == end and s.born <= at <= s.dies and s.kind not in stays)]  # fmt: skip
             found += [Free(self.kind(s, own), s.size) for s in ends]
@@ -447,17 +448,29 @@ class Lifetimes:
         gradients = (s for s in self.storages if s.root in self.graph.tensors and s.root not in made)
         return [s.size for s in gradients if self.graph.tensors[s.root].role == "gradient"]
 
-    def inside(self, at: int) -> list[Form]:
-        """In eager PyTorch, the gradients of the intermediate values that a composite function keeps.
+    def inside(self, at: int) -> list[tuple[list[Form], list[Storage]]]:
+        """What the ops of autograd behind a gradient have of their own, one after the other, and what is gone by then.
 
-        Cross-entropy is a logarithm of softmax and a choice: the gradient of the first is as large as the logits.
+        Cross-entropy is a logarithm of softmax and a choice: the gradient of the first is as large as the logits. A sum
+        to which the gradient belongs takes it in as soon as the first of the ops has made its part.
         """
         step = self.steps[at].work
         forward = self.keeper.forward_of(step.op) if isinstance(step, Compute) else None
-        if forward is None or not isinstance(step, Compute) or "copy" not in (self.keeper.parts_of(forward) or ()):
-            return []
-        count = INSIDE_BY_HAND if forward.kind in BY_HAND else MAP[forward.kind].inside
-        return [self.size(self.graph.tensors[step.op.output], self.part(step.output))] * count
+        if forward is None or not isinstance(step, Compute) or self.keeper.parts_of(forward) is None:
+            return [([], [])]
+        made, own = self.key(step.op.output, step.output)[0], forward.output
+        whole = self.size(self.graph.tensors[step.op.output], self.part(step.output))
+        beside = [i for i in self.kept if i.tensor == own and i.what not in TENSORS and self.last_use(i) == at]
+        sizes = [
+            size for size in (bytes_of(self.setting, i) for i in beside) if forms.value(size) != forms.value(whole)
+        ]
+        gone = [Storage(own, size, SAVED, 0, at) for size in sizes]
+        gone += [
+            s for s in self.storages if (s.kind, s.dies) == (PASSING, at) and s.root != made and self.stored(s.root)
+        ]
+        ops = INSIDE_BY_HAND if forward.kind in BY_HAND else MAP[forward.kind].inside or ((),)
+        pieces = {"copy": [whole], "row": sizes}
+        return [([size for name in op for size in pieces[name]], gone if n else []) for n, op in enumerate(ops)]
 
     def keep_tables(self, nothing: bool) -> None:
         """The masks (a byte an element) and rotations (a cosine and a sine a pair) that a layer makes for itself."""
