@@ -20,6 +20,7 @@ FLOORS = {
     "symcomm.units": 0,
     "symcomm.files": 0,
     "symcomm.doors": 0,
+    "symcomm.garbage": 0,
     "symcomm.accounting": 0,
     "symcomm.editions": 0,
     "symcomm.notation": 1,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from symcomm.editions import DETAILS, ONLY, Detail
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
-from symcomm.files import one_line_end, read_text
+from symcomm.files import PROBLEM, one_line_end, read_text
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
 from symcomm.problems.answer_keys import AnswerKeys, SaidMistake, read_answer_keys, read_mistake
@@ -317,7 +317,7 @@ class Template:
 
 def read_template(path: str | Path) -> Template:
     """The template in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
-    return parse_template(read_text(path, "the file with the layer table and the questions, not a data set"), str(path))
+    return parse_template(read_text(path, PROBLEM), str(path))
 
 
 def parse_template(text: str, file: str = "<text>") -> Template:
