@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from symcomm.quantities.kept import derived
 from symcomm.quantities.methods import DerivedQuantities
 from symcomm.readers.blueprint import Blueprint, PartGraph
 from symcomm.readers.reading import Leaves, read
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.text.finder import layer_tables
 from symcomm.text.formula import parse_layer

@@ -7,7 +7,7 @@ answer does not need is left out. Nothing is worked out here but what the steps 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.form import Form, Num, Power, Product, Ratio, Sym, Total
 from symcomm.printing.forms import width
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from symcomm.derivation.derivation import Derivation

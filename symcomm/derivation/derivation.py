@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from textwrap import shorten
@@ -26,6 +26,7 @@ from symcomm.identity import UndecidedError, identical
 from symcomm.irrational import Irrational
 from symcomm.notation import Notation
 from symcomm.printing.forms import plain
+from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:

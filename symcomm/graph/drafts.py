@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from symcomm.errors import FormulaError, ShapeError, Span
 from symcomm.form import Form
 from symcomm.graph import ops as kinds
 from symcomm.graph.graph import Role
+from symcomm.records import dataclass
 from symcomm.text import tree
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ positions) without the two being confused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from symcomm.derivation import Relations
 from symcomm.errors import ShapeError, Span
 from symcomm.notation import AxisRole
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     import networkx as nx

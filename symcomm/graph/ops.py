@@ -8,11 +8,12 @@ operations, the gradient and what the gradient reads follow from the expression.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import sympy as sp
+
+from symcomm.records import dataclass
 
 # u is the operand, y the result, dy the gradient of the result; the rest are further operands by name.
 u, y, dy, c, s, t = sp.symbols("u y dy c s t", real=True)

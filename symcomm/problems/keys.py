@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from symcomm.notation import Notation
 from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section
 from symcomm.quantities.declared import Option
+from symcomm.records import dataclass
 from symcomm.text.table import PlacedText
 from symcomm.units import Quantity
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -50,6 +50,7 @@ from symcomm.problems.keys import (
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
 from symcomm.quantities.declared import Option
 from symcomm.readers.entries import is_config
+from symcomm.records import dataclass
 from symcomm.render.document import Heading, LayerTable, Only, Prose
 from symcomm.text.finder import layer_tables, read_tables
 from symcomm.text.table import Table

@@ -12,7 +12,6 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from typing import Any, Literal
 from symcomm.errors import RenderError, Span
 from symcomm.files import temporary_folder
 from symcomm.printing import typst_string
+from symcomm.records import dataclass
 
 Target = Literal["typst", "latex", "html"]
 

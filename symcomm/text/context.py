@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeVar
 
 from symcomm.errors import FormulaError, Span
+from symcomm.records import dataclass
 from symcomm.text.spelling import Spelling
 from symcomm.text.syntax import Part, is_letter, start_of, stop_of
 from symcomm.text.table import Cell

@@ -7,9 +7,10 @@ every bound (length, nesting, parts, digits, exponents) is checked before any he
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from symcomm.errors import FormulaError, Span, TableError
+from symcomm.records import dataclass
 from symcomm.text.calls import COMMON_FUNCTIONS
 from symcomm.text.context import Context, Scope
 from symcomm.text.declarations import read_declarations

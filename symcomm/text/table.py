@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from symcomm.errors import Span, TableError
+from symcomm.records import dataclass
 
 TEXT_LIMIT = 2_000_000  # characters of one input
 CELL_LIMIT = 2_000  # characters of one cell

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 
 from symcomm.errors import Span
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

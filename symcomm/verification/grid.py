@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from symcomm.errors import SymcommError
 from symcomm.model import Model
+from symcomm.records import dataclass
 from symcomm.verification.conventions import CONVENTIONS
 from symcomm.verification.launch import VerificationError, launch
 from symcomm.verification.verify import Prepared, Verification, prepare

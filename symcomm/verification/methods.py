@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from symcomm.errors import StrategyError
 from symcomm.parallel.strategy import SHARDS, Rule, Strategy
+from symcomm.records import dataclass
 
 # Our schedules, and the class of torch.distributed.pipelining that follows each; whether it takes several stages.
 SCHEDULES: Mapping[str, tuple[str, bool]] = {

@@ -10,7 +10,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -26,6 +25,7 @@ from symcomm.exam.processes import Pool, exam_here
 from symcomm.exam.roster import Student, numbered
 from symcomm.files import write_files
 from symcomm.problems.problem import Template
+from symcomm.records import dataclass
 
 _CHUNK = 20  # variants in a piece
 _PIECES = ".pieces"

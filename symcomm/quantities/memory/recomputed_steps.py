@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from symcomm.accounting import Accounting
 from symcomm.graph.graph import Graph, Op
 from symcomm.parallel.placement import Collective, Compute
 from symcomm.quantities.memory.saved import storage
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)
