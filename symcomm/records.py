@@ -1,8 +1,7 @@
 """Frozen dataclasses whose methods are made when they are first called: hundreds of classes are ready in no time.
 
 What ``dataclasses.dataclass(frozen=True)`` makes takes half a millisecond a class, nearly all of it to compile methods
-that most runs never call; and its instances are made in a third of the time where their values go straight into their
-dictionary. Everything else (``fields``, ``replace``, ``asdict``, matching) is that of ``dataclasses``.
+that most runs never call. Everything else (``fields``, ``replace``, ``asdict``, matching) is that of ``dataclasses``.
 """
 
 from __future__ import annotations
@@ -104,10 +103,10 @@ def _later(cls: Any, name: str, write: Callable[[Any], tuple[str, str, dict[str,
 
 
 def _init(cls: Any) -> tuple[str, str, dict[str, Any]]:
-    scope: dict[str, Any] = {"_missing": MISSING}
+    scope: dict[str, Any] = {"_missing": MISSING, "_set": object.__setattr__}
     plain: list[str] = []
     named: list[str] = []
-    lines = [" _held = self.__dict__\n"]
+    lines: list[str] = []
     for f in fields(cls):
         value, made = f.name, f.default_factory is not MISSING
         if made:
@@ -119,11 +118,11 @@ def _init(cls: Any) -> tuple[str, str, dict[str, Any]]:
             default = "=_missing" if made else f"=_default_{f.name}" if f.default is not MISSING else ""
             (named if f.kw_only else plain).append(f.name + default)
         if f.init or made:
-            lines.append(f" _held[{f.name!r}] = {value}\n")
+            lines.append(f" _set(self, {f.name!r}, {value})\n")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()\n")
     arguments = [*plain, *(["*", *named] if named else [])]
-    return "".join(f", {one}" for one in arguments), "".join(lines), scope
+    return "".join(f", {one}" for one in arguments), "".join(lines) or " pass", scope
 
 
 def _equal(cls: Any) -> tuple[str, str, dict[str, Any]]:
