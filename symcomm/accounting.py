@@ -7,7 +7,7 @@ was made under, prints the fields that touched it, and refuses to be combined wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 
 from symcomm.errors import AccountingError, nearest
 from symcomm.records import dataclass
@@ -216,7 +216,7 @@ class Accounting:
     softmax: str = "library"
 
     def __post_init__(self) -> None:
-        for name, choice in asdict(self).items():
+        for name, choice in vars(self).items():
             if choice not in _CHOICES[name]:
                 raise AccountingError(
                     f"'{choice}' is no convention for {name}", hint=nearest(choice, [*_CHOICES[name]])
