@@ -61,7 +61,7 @@ def _frozen(cls: Any, eq: bool, shown: bool) -> Any:
         _later(cls, "__init__", _init)
         cls.__signature__ = _SIGNATURE
     if shown and "__repr__" not in own:
-        cls.__repr__ = _shown
+        _later(cls, "__repr__", _shown)
     if eq and "__eq__" not in own:
         _later(cls, "__eq__", _equal)
     if eq and "__hash__" not in own:
@@ -87,7 +87,7 @@ def _later(cls: Any, name: str, write: Callable[[Any], tuple[str, str, dict[str,
     def made() -> Any:
         arguments, body, scope = write(cls)
         exec(f"def {name}(self{arguments}):\n{body}", scope)  # noqa: S102  (of names of fields, as dataclasses does)
-        method = scope[name]
+        method = recursive_repr()(scope[name]) if name == "__repr__" else scope[name]
         method.__module__, method.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
         if name == "__init__":
             method.__annotations__ = {f.name: f.type for f in fields(cls) if f.init} | {"return": None}
@@ -146,7 +146,6 @@ def _tuple(of: str, names: list[str]) -> str:
     return "(" + "".join(f"{of}.{name}," for name in names) + ")"
 
 
-@recursive_repr()
-def _shown(self: Any) -> str:
-    parts = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr)
-    return f"{type(self).__qualname__}({parts})"
+def _shown(cls: Any) -> tuple[str, str, dict[str, Any]]:
+    parts = ", ".join(f"{f.name}={{self.{f.name}!r}}" for f in fields(cls) if f.repr)
+    return "", f" return self.__class__.__qualname__ + f'({parts})'", {}

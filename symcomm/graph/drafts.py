@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,7 @@ class DraftOp:
     source: Span | None
 
 
+@lru_cache(maxsize=4096)  # most tensors of a table have the same few
 def size_text(size: sp.Expr) -> str:
     """A size as it is told in a shape.
 

@@ -217,12 +217,14 @@ class Graph:
 
     def in_formats(self, named: Mapping[str, str]) -> Graph:
         """The same with the number formats of tensors, by names that ``find`` knows; a view has that of its tensor."""
+        if not named:
+            return self
         found = {self.find(name).name: dtype for name, dtype in named.items()}
         for op in self.ops:
             if op.attribute("view") and op.inputs[0] in found:
                 found.setdefault(op.output, found[op.inputs[0]])
         tensors = {n: replace(t, dtype=found.get(n, t.dtype)) for n, t in self.tensors.items()}
-        return replace(self, tensors=tensors) if found else self
+        return replace(self, tensors=tensors)
 
     @cached_property
     def crossing(self) -> frozenset[str]:

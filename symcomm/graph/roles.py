@@ -38,7 +38,7 @@ def with_roles(
     said |= {n: told[n] for n in graph.tensors if n in told}
     found = _Follower(graph, said, frozenset(families)).run()
     roles: dict[str, Role] = {name: "input" if read == "data" else "weight" for name, read in found.items()}
-    tensors = {n: replace(t, role=roles.get(n, t.role)) for n, t in graph.tensors.items()}
+    tensors = {n: replace(t, role=roles[n]) if n in roles else t for n, t in graph.tensors.items()}
     return replace(graph, tensors=tensors)
 
 

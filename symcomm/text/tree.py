@@ -163,8 +163,7 @@ def children(node: Node) -> tuple[Node, ...]:
     ['Identifier', 'Number']
     """
     found: list[Node] = []
-    for field in fields(node):
-        value = getattr(node, field.name)
+    for value in vars(node).values():
         if isinstance(value, Node):
             found.append(value)
         elif isinstance(value, tuple):
