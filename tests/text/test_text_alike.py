@@ -13,9 +13,10 @@ from symcomm.text.table import Cell
 
 PIECES = (
     "x_{1}", "x_1", "W1", "W_{12}^{3}", "2D", "4 D", "12 345", "12{,}345", "0.5", ".5", "1e3", "2e10", "3E4", "x^2",
-    "x²",     r"\frac12", r"\frac{1}{2}", r"\frac1D", r"\sqrt2", r"\sqrt{10}", r"\text{Out 1}", r"\text{Out1}", '"row 7"', "'a1'",
-    r"\mathbf{1}", "[B, 4D]", "(1, 2)", "i = 1, \\dots, 8", "=", "+", "-", "/", "*", ",", r"\in",
-    r"\mathbb{R}^{4 \times D}",     "a10b", "007", "00", "1 2", "T", "\\top", "x_{i,1}", "x₁", "10^{12}", "e5", "1e", "and", "1..8", "1 ... 8",
+    "x²", r"\frac12", r"\frac{1}{2}", r"\frac1D", r"\sqrt2", r"\sqrt{10}", r"\text{Out 1}", r"\text{Out1}", '"row 7"',
+    "'a1'", r"\mathbf{1}", "[B, 4D]", "(1, 2)", "i = 1, \\dots, 8", "=", "+", "-", "/", "*", ",", r"\in", "and", "T",
+    r"\mathbb{R}^{4 \times D}", "a10b", "007", "00", "1 2", "\\top", "x_{i,1}", "x₁", "10^{12}", "e5", "1e", "1..8",
+    "1 ... 8",
 )  # fmt: skip
 TEXTS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=5).map(" ".join)
 
