@@ -282,7 +282,15 @@ def names(form: Form) -> tuple[str, ...]:
     >>> names(product(Sym("N"), Sym("D"), Sym("N")))
     ('N', 'D')
     """
-    return tuple(dict.fromkeys(piece.name for piece in walk(form) if isinstance(piece, Sym)))
+    found: dict[str, None] = {}
+    stack = [form]
+    while stack:
+        piece = stack.pop()
+        if isinstance(piece, Sym):
+            found[piece.name] = None
+        elif not isinstance(piece, Num):
+            stack += piece.parts[::-1]
+    return tuple(found)
 
 
 def value(form: Form, known: Mapping[str, Expr] | None = None) -> Expr:

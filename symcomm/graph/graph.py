@@ -164,8 +164,9 @@ class Graph:
             for name, indices in (*zip(op.inputs, op.indices, strict=True), (op.output, op.output_indices)):
                 for index, axis in zip(indices, self.tensors[name].axes, strict=True):
                     size = self.axes[axis].size
-                    if sizes.setdefault(index, size) != size and not self.same_size(sizes[index], size):
-                        raise ShapeError(f"{op.name}: {name} has {size} where {sizes[index]} is needed", op.source)
+                    known = sizes.setdefault(index, size)
+                    if known is not size and known != size and not self.same_size(known, size):
+                        raise ShapeError(f"{op.name}: {name} has {size} where {known} is needed", op.source)
             if op.output in made and op.phase == "forward":
                 raise ShapeError(f"{op.output} is computed twice", op.source, "give the second one another name")
             made.add(op.output)

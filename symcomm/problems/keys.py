@@ -110,7 +110,7 @@ def read_values(section: Section, key: str, read: Callable[[Scalar], Quantity]) 
         if value.is_nothing:
             raise DocumentError(f"'{name}' has no value", name_key.span)
         new = Known(name, read(value), value.span)
-        known |= {item.name: item for item in merge(tuple(known.values()), (new,))}
+        [known[name]] = merge([known[name]] if name in known else [], [new])
     return tuple(known.values())
 
 
