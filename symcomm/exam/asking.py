@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 # What a symbol is, as its meaning says it.
 _ROLES = {
     "ranks": re.compile(
-        r"number of (?:\w+ )?(?:ranks|workers|devices|GPUs|processors|multiprocessors|streaming|nodes)|"
+        r"number of (?:\w+ )?(?:ranks|workers|devices|GPUs|processors|nodes)|"
         r"parallel(?:ism)? degree|\bparts of the\b|degree of", re.IGNORECASE),
+    "units": re.compile(r"number of (?:\w+ )*(?:multiprocessors|cores)", re.IGNORECASE),
     "stages": re.compile(r"ranks of the pipeline|pipeline stages|number of stages", re.IGNORECASE),
     "microbatches": re.compile(r"number of microbatches", re.IGNORECASE),
     "layers": re.compile(r"number of (?:\w+ )*(?:layers|blocks)", re.IGNORECASE),

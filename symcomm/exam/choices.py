@@ -8,6 +8,7 @@ from fractions import Fraction
 from symcomm.errors import DocumentError
 from symcomm.exam.candidates import Wrong
 from symcomm.exam.key import Key
+from symcomm.form import Num
 from symcomm.problems.problem import Ask
 from symcomm.problems.randomness import Stream
 from symcomm.records import dataclass
@@ -35,6 +36,12 @@ class DrawAgainError(DocumentError):
 
 
 _FAR = 100  # times larger or smaller than the right number: what is further off, nobody believes
+_SLIPS = (  # where too few mistakes are known that one could believe: a factor that is lost in any calculation
+    ("twice", Fraction(2), "This is twice the answer."),
+    ("half", Fraction(1, 2), "This is half of the answer."),
+    ("ten_times", Fraction(10), "This is ten times the answer."),
+    ("a_tenth", Fraction(1, 10), "This is a tenth of the answer."),
+)
 _EXACT = 10**15  # a whole number below it is written with all of its digits
 
 
@@ -42,8 +49,9 @@ def choices_of(key: Key, answer: Answer, ask: Ask, stream: Stream) -> tuple[Offe
     """The options of a question in a random order, one of them right; no two are equal, or read alike.
 
     The wrong ones are what common mistakes come to at the numbers of the paper, then other conventions and pairs of
-    mistakes, then other numbers of the same mistakes and numbers that are further off, at last those that nobody would
-    believe. All are written in the unit of the right one. Raises ``DrawAgainError`` where there are too few.
+    mistakes, then other numbers of the same mistakes and numbers that are further off, then factors that are lost in
+    any calculation, at last those that nobody would believe. All are written in the unit of the right one. Raises
+    ``DrawAgainError`` where there are too few.
     """
     right = answer.quantity
     if right is None:
@@ -51,9 +59,10 @@ def choices_of(key: Key, answer: Answer, ask: Ask, stream: Stream) -> tuple[Offe
     values = dict(key.given)
     unit = ask.answer.unit or _unit_of(right)
     picked: list[OfferedAnswer] = [OfferedAnswer(option_text(right, unit), right)]
+    slips = tuple(Wrong((name,), (says,), Num(right.value * times), right.unit) for name, times, says in _SLIPS)
     for wrongs, far, again in (
         (key.mistakes, _FAR, False), (key.conventions, _FAR, False), ((), _FAR, False), (key.mistakes, _FAR**2, True),
-        (key.mistakes, 0, True),
+        (slips, _FAR, True), (key.mistakes, 0, True),
     ):  # fmt: skip
         for one in stream.shuffled(wrongs or key.candidates.pairs if len(picked) < ask.exam.choices else ()):
             found = one.at(values)

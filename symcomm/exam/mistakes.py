@@ -89,7 +89,11 @@ MISTAKES: tuple[Misconception, ...] = (
         "The factor of the ring is there twice: it is in the bytes already.",
         (c.RingShare(twice=True),),
     ),
-    Misconception("per_rank_for_total", "This is the share of one rank, but the total is asked for.", (c.PerRank(),)),
+    Misconception(
+        "per_rank_for_total",
+        "This is the share of one rank or unit, but the total is asked for.",
+        (c.PerRank(), c.Put("units", "1")),
+    ),
     Misconception(
         "multiplied_by_ranks",
         "This is multiplied by the number of ranks, and should not be.",
@@ -151,6 +155,11 @@ MISTAKES: tuple[Misconception, ...] = (
         "utilisation_for_bubble",
         "This is the busy share, not the idle one.",
         (c.OtherOption("want", "utilisation", ("bubble_total",)),),
+    ),
+    Misconception(
+        "bubble_for_utilisation",
+        "This is the idle share, not the busy one.",
+        (c.OtherOption("want", "bubble_total", ("utilisation",)),),
     ),
     Misconception(
         "first_microbatch_forgotten",

@@ -77,7 +77,7 @@ def _field(part: PaperPart, several: bool, solved: bool = False) -> Iterator[Pro
         letters = "ABCDEFGHIJ"
         lines = [f"{named}:" if solved else f"{named}: one of", ""]
         for letter, choice in zip(letters, part.choices, strict=False):
-            why = f" ({'; '.join(markdown_text(says) for says in choice.says)})" if solved and choice.says else ""
+            why = f" ({' '.join(markdown_text(says) for says in choice.says)})" if solved and choice.says else ""
             mark = " ✓" if solved and choice.right else ""
             lines.append(f"- **{letter}** {markdown_text(choice.text)}{mark}{why}")
         yield Prose("\n".join(lines), part.ask.span)

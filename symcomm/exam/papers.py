@@ -23,6 +23,7 @@ from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.problems.drawing_values import Drawn
 from symcomm.problems.exam_keys import Bounds
 from symcomm.problems.figures import Figure
+from symcomm.problems.grading import points_of
 from symcomm.problems.pieces import HeadingPiece, Piece, ProsePiece, TablePiece
 from symcomm.problems.problem import PIECES, Ask, Item, ModelBlock, Problem, Template, letters
 from symcomm.problems.randomness import Stream
@@ -393,28 +394,6 @@ def significant_digits(quantity: Quantity) -> int:
         return 99
     powers = range(5) if "byte" in dict(quantity.unit.powers) else range(1)
     return min(digits(quantity.value / 1024**power) for power in powers)
-
-
-def points_of(problem: Problem) -> dict[int, Fraction]:
-    """The points of each ask, by its identity: its own, or a share of those of its heading; one where none are said.
-
-    Raises ``DocumentError`` where the points of asks are more than those of their heading.
-    """
-    made: dict[int, Fraction] = {}
-    for question in problem.questions:
-        open_asks = [ask for ask in question.asks if ask.points is None]
-        rubrics = {id(ask): sum((line.points for line in ask.exam.rubric), Fraction(0)) for ask in open_asks}
-        made |= {id(ask): Fraction(ask.points) for ask in question.asks if ask.points is not None}
-        made |= {key: points for key, points in rubrics.items() if points}
-        left = [ask for ask in open_asks if not rubrics[id(ask)]]
-        whole = question.heading.points if question.heading else None
-        spent = sum((made[id(ask)] for ask in question.asks if id(ask) in made), Fraction(0))
-        if whole is not None and (spent > whole or (not left and spent != whole)):
-            span = question.heading.span if question.heading else None
-            raise DocumentError(f"the parts have {spent} points, but the question {whole}", span)
-        share = Fraction(1) if whole is None else (whole - spent) / max(1, len(left))
-        made |= {id(ask): share for ask in left}
-    return made
 
 
 def check_prose(items: Iterable[Item]) -> None:

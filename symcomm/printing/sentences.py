@@ -54,10 +54,12 @@ def sentence(
 def markdown_maths(latex: str) -> str:
     r"""LaTeX for ``$...$`` in Markdown, where some readers take a backslash before a comma for an escape.
 
+    Others know no name of a thin space; all know a backslash before a blank.
+
     >>> markdown_maths(r"12\,884")
-    '$12\\thinspace 884$'
+    '$12\\ 884$'
     """
-    return "$" + latex.replace(r"\,", r"\thinspace ").replace("  ", " ").strip() + "$"
+    return "$" + latex.strip().replace(r"\,", r"\ ").replace("  ", " ") + "$"
 
 
 def math_element(content: str, alt: str = "", display: bool = False) -> str:

@@ -761,12 +761,12 @@ class _Reader:
             raise DocumentError(f"':::{self.inside.name}' never ends", self.inside.span, "write ::: below it")
         title = head.text("title")
         items = self.in_prose()
-        if not title:
-            first = next((n for n, item in enumerate(items) if isinstance(item, Heading)), None)
-            heading = items[first] if first is not None else None
-            if first is not None and isinstance(heading, Heading) and heading.level == 1 and heading.points is None:
-                title = heading.markdown
-                del items[first]
+        first = next((n for n, item in enumerate(items) if isinstance(item, Heading)), None)
+        heading = items[first] if first is not None else None
+        is_title = isinstance(heading, Heading) and heading.level == 1 and heading.points is None
+        if first is not None and isinstance(heading, Heading) and is_title and title in ("", heading.markdown):
+            title = heading.markdown
+            del items[first]
         language = head.text("language", "en")
         if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", language):
             raise DocumentError(f"'{language[:40]}' is no language", head.span_of("language"), "write en or de-CH")

@@ -138,7 +138,24 @@ def source(
     view = page(document, kind, edition, name, told.catalogue)  # type: ignore[arg-type]  # checked just above
     extras = _extras(document) | {"words": told, "logo": assets(document, kind, templates).logo}
     layout = layout if kind == "tex" else "solution"
-    return fill(kind, f"{layout}.{kind}.jinja", templates, {"page": view, **extras})
+    text = fill(kind, f"{layout}.{kind}.jinja", templates, {"page": view, **extras})
+    return _with_punctuation(text) if kind == "html" else text
+
+
+def _with_punctuation(text: str) -> str:
+    """HTML in which no line begins with the comma behind a formula."""
+    import re
+
+    first, *others = text.split("</math>")
+    done, before = [], first
+    for after in others:
+        if mark := re.match(r"[,.;:)]+", after):
+            start = before.rfind("<math")
+            done.append(f'{before[:start]}<span class="nowrap">{before[start:]}</math>{mark[0]}</span>')
+        else:
+            done.append(f"{before}</math>")
+        before = after[mark.end() :] if mark else after
+    return "".join([*done, before])
 
 
 def _extras(document: Document) -> dict[str, object]:

@@ -40,7 +40,7 @@ class AnswerWriter:
     ) -> None:
         self.page, self.detail, self.head, self.graders = writer, detail, head, graders
         self.answers = answers
-        self.meant: set[str] = set()  # names whose meaning was told
+        self.meant: dict[str, str] = {}  # the meaning of a name that was told last
         self.seen: list[frozenset[ChosenLine]] = []
         self.shown: set[Exhibit] = set()
         self.told: set[str] = set()
@@ -293,19 +293,20 @@ class AnswerWriter:
     # -- what stands around them ---------------------------------------------------------------
 
     def given(self, values: Iterable[Given], writer: PageWriter) -> tuple[GivenView, ...]:
-        """Given values; the meaning of a name is told once."""
+        """Given values; the meaning of a name is told once, and again where it has another."""
         made = []
         for g in values:
-            meaning = "" if g.name in self.meant else g.meaning
-            self.meant |= {g.name} if meaning else set()
+            meaning = "" if self.meant.get(g.name) == g.meaning else g.meaning
+            self.meant |= {g.name: meaning} if meaning else {}
             made.append(GivenView(writer.stated(Sym(g.name), g.quantity), writer.sentence(meaning)))
         return tuple(made)
 
     def open(self, last: ChosenLine, known: Mapping[str, Fraction], writer: PageWriter) -> tuple[GivenView, ...]:
         """Symbols of an answer that have no number, with what they mean; it is told once."""
         meanings = writer.notation.meanings
-        fresh = [n for n in names(last.last) if n not in known and n not in self.meant and meanings.get(n)]
-        self.meant |= {*fresh}
+        found = {n: meanings.get(n, "") for n in names(last.last) if n not in known}
+        fresh = [name for name, meaning in found.items() if meaning and self.meant.get(name) != meaning]
+        self.meant |= {name: found[name] for name in fresh}
         return tuple(GivenView(writer.form(Sym(name)), writer.sentence(meanings[name])) for name in fresh)
 
     def conventions(self, run: Sequence[Answer]) -> tuple[ConventionView, ...]:

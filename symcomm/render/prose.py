@@ -303,6 +303,9 @@ def _renamed(formula: str) -> str:
 _FRAMES = {"typst": ("#eq({})[", "]"), "latex": (r"\fit{{", "}")}
 
 
+_RATE = re.compile(r"^\W?\w+/(?:s|B|clock)\b")  # GB/s, FLOP/B, FMA/clock/SM
+
+
 def _framed(tree: list[Any], target: str) -> list[Any]:
     before, after = _FRAMES[target]
 
@@ -317,6 +320,8 @@ def _framed(tree: list[Any], target: str) -> list[Any]:
                 if isinstance(old, dict) and old.get("t") == "Math" and (inline or target == "typst"):
                     alt = typst_string(" ".join(old["c"][1].split()))
                     out += [raw(before.format(alt)), old, raw(after)]
+                elif target == "typst" and isinstance(old, dict) and old.get("t") == "Str" and _RATE.search(old["c"]):
+                    out += [raw("#box["), old, raw("]")]  # lines break behind a slash
                 else:
                     out.append(go(old))
             return out

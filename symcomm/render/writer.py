@@ -149,15 +149,18 @@ class PageWriter:
         """``= 12 884 901 888 B = 12 GiB ≈ 12.88 GB``, in as many lines as it needs."""
         left = printing.name_in(self.dialect, name, self.notation) if name else ""
         ways = list(zip(printing.amounts(self.dialect, quantity), printing.amounts("text", quantity), strict=True))
-        lines: list[tuple[str, str]] = []
+        lines: list[list[tuple[str, str]]] = []
+        length = 0
         space = "" if self.kind == "html" else " "
         for (relation, text), (said_relation, said) in ways:
-            joined = f"{lines[-1][1]} {said_relation} {said}" if lines else said
-            if lines and 0.55 * len(joined) <= limit:
-                lines[-1] = (f"{lines[-1][0]}{space}{relation}{space}{text}", joined)
+            piece = f"{relation}{space}{text}" if relation else text, f"{said_relation} {said}".strip()
+            length += len(f" {said_relation} {said}")
+            if lines and 0.55 * length <= limit:
+                lines[-1].append(piece)
             else:
-                lines.append((f"{relation}{space}{text}" if relation else text, f"{said_relation} {said}".strip()))
-        right = tuple(self.bare(text, said) for text, said in lines)
+                lines.append([piece])
+                length = len(piece[1])
+        right = tuple(self._line(line) for line in lines)
         sign = self.bare(printing.RELATIONS[self.dialect][quantity.relation], quantity.relation)
         alt = f"{name} {quantity.relation} {printing.quantity_plain(quantity)}".strip()
         return RowView(self.bare(left, name), sign, right, alt, quantity.value.denominator != 1)
@@ -184,25 +187,30 @@ class PageWriter:
     def chain(self, name: str, links: Sequence[ChainPiece], limit: float) -> RowView:
         """``name = form = form ≈ number``, a new line wherever the next piece has no room."""
         space = "" if self.kind == "html" else " "
-        lines: list[list[str]] = []
+        lines: list[list[tuple[str, str]]] = []
         used, tall = limit, False
-        for link in links:
+        for n, link in enumerate(links):
             sign = printing.RELATIONS[self.dialect][link.relation]
+            first = f"{sign}{space}{link.lines[0]}" if lines else link.lines[0]
+            said = f"{link.relation} {link.said}" if n else link.said
             if lines and len(link.lines) == 1 and used + _RELATION + link.width <= limit:
-                lines[-1].append(f"{sign}{space}{link.lines[0]}")
+                lines[-1].append((first, said))
                 used += _RELATION + link.width
             else:
-                first = f"{sign}{space}{link.lines[0]}" if lines else link.lines[0]
-                lines += [[first], *([line] for line in link.lines[1:])]
+                lines += [[(first, said)], *([(line, "continued")] for line in link.lines[1:])]
                 used = link.width if len(link.lines) == 1 else limit
             tall = tall or (link.tall and len(lines) == 1)
-        said = " ".join(f"{link.relation} {link.said}" for link in links)
-        right = tuple(
-            self.bare(space.join(line), "continued" if i else f"{name} {said}") for i, line in enumerate(lines)
-        )
+        said = f"{name} {' '.join(f'{link.relation} {link.said}' for link in links)}".strip()
+        right = tuple(self._line(line) for line in lines)
         left = self.bare(printing.name_in(self.dialect, name, self.notation), name) if name else self.markup("")
         sign = self.bare(printing.RELATIONS[self.dialect][links[0].relation], links[0].relation)
-        return RowView(left, sign, right, f"{name} {said}".strip(), tall)
+        return RowView(left, sign, right, said, tall)
+
+    def _line(self, pieces: Sequence[tuple[str, str]]) -> Markup:
+        """A line of a chain: pieces with what they say; in HTML it may be broken before each relation."""
+        if self.kind == "html":
+            return self.markup("<wbr>".join(self.bare(text, said) for text, said in pieces))
+        return self.bare(" ".join(text for text, _ in pieces), "")
 
 
 def shares(longest: Sequence[int], needed: Sequence[int] = ()) -> tuple[float, ...]:

@@ -24,11 +24,12 @@ draw:
 
 ```symcomm
 - {ask: peak_rate, id: peak, choices: 4, given: {f: {{ f }}, n_SM: {{ n }}, n_FMA: 512}}
-- {ask: pipeline_time, id: bubble, want: bubble_total, schedule: gpipe, choices: 3, given: {p: {{ p }}, m: {{ m }}}}
+- {ask: pipeline_time, id: bubble, want: bubble_total, schedule: gpipe, choices: 4, given: {p: {{ p }}, m: {{ m }}}}
+- {ask: pipeline_time, id: busy, want: utilisation, choices: 4, given: {p: {{ p }}, m: {{ m }}}}
 - {ask: collective_time, id: ring, algorithm: ring, choices: 4, given: {k: {{ k }}, n: 6 GB, W: 25 GB/s, alpha: 20 us}}
 ```
 """
-UNITS = {"peak": "TFLOP/s", "bubble": "", "ring": ("s", "ms")}
+UNITS = {"peak": "TFLOP/s", "bubble": "", "busy": "", "ring": ("s", "ms")}
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,8 @@ def test_no_option_is_upside_down_or_out_of_reach(offered):
         for choice in choices:
             value = choice.quantity.value
             assert Fraction(1, 10_000) <= value / right <= 10_000
-            assert name != "bubble" or value < 1
-            assert name == "bubble" or value * right != 1
+            assert name not in ("bubble", "busy") or value < 1
+            assert name in ("bubble", "busy") or value * right != 1
             assert choice.right or abs(value - right) * 100 >= max(value, right)
 
 
@@ -62,3 +63,11 @@ def test_an_option_is_written_in_a_unit_with_four_digits():
         ("12 GiB", "GiB"), ("12 GB", "GiB"), ("77199360 parameter", "parameter"), ("1/7", ""), ("0.44044 s", "ms"),
     )]  # fmt: skip
     assert said == ["12 GiB", "11.18 GiB", "77 199 360 parameter", "0.1429", "440.4 ms"]
+
+
+def test_multiprocessors_are_no_ranks_and_the_idle_share_is_offered_for_the_busy_one(offered):
+    said = {name: {says for n, choices in offered if n == name for choice in choices for says in choice.says}
+            for name in ("peak", "busy")}  # fmt: skip
+    assert "This is the share of one rank or unit, but the total is asked for." in said["peak"]
+    assert not any("divi" in says or "multiplied" in says for says in said["peak"])
+    assert "This is the idle share, not the busy one." in said["busy"]

@@ -86,6 +86,12 @@ def test_without_front_matter_a_first_heading_without_points_is_the_title():
     assert [type(item).__name__ for item in problem.items] == ["Prose"]
 
 
+def test_a_first_heading_that_repeats_the_title_is_the_title():
+    problem = parse_problem("---\ntitle: Pipelines\n---\n# Pipelines\n\nwords\n\n## Part\n\nmore\n")
+    assert problem.title == "Pipelines"
+    assert [item.markdown for item in problem.items if isinstance(item, Heading)] == ["Part"]
+
+
 def test_front_matter_gives_the_title_page_and_the_notation():
     problem = parse_problem(
         "---\ntitle: T\ncourse: C 101\nsubtitle: Spring\nauthors: [A, B]\ndate: 2024-03-20\nlanguage: de-CH\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from symcomm.exam.common import with_mistakes
 from symcomm.problems.problem import parse_problem
 from symcomm.problems.solve import solve
 from symcomm.render import contents, render, source
+from symcomm.render.document import Answer
 
 ROOT = Path(__file__).parents[2] / "examples"
 LONG = pytest.mark.long
@@ -31,7 +33,7 @@ def part(example: str, heading: str) -> str:
     """What stands below one heading, up to the next one that is no solution's, in one line and without thin spaces."""
     text = page(example).split(heading, 1)[1].split("\n", 1)[1]
     found = re.split(r"\n#+ (?!Solution)", text)[0]
-    return re.sub(r"\s+", " ", found.replace(r"\thinspace", "").replace(r"\,", " ").replace("\\\\", " "))
+    return re.sub(r"\s+", " ", re.sub(r"\\ (?!\\text\b)|\\,", " ", found).replace("\\\\", " "))
 
 
 HOMEWORK, ZERO = "comp4901y-homework2/homework.md", "zero-table/zero.md"
@@ -117,7 +119,7 @@ def quiz() -> sc.Document:
 
 def test_each_edition_has_what_is_for_its_readers_and_no_more() -> None:
     texts = {e: source(quiz(), "md", edition=e) for e in ("paper", "solution", "key", "graders")}
-    assert "805 306 368" not in texts["paper"].replace(r"\thinspace ", " ")
+    assert "805 306 368" not in texts["paper"].replace("\\ ", " ")
     assert "Solution" not in texts["paper"]
     assert "(3 points)" in texts["paper"]
     assert "two bytes for each of the 805 306 368" in texts["solution"]
@@ -217,3 +219,17 @@ def test_a_number_in_prose_that_is_not_the_given_one_is_told(tmp_path: Path) -> 
 def test_a_page_has_the_words_of_its_language(language: str, word: str) -> None:
     document = solve(parse_problem(f"---\nlanguage: {language}\n---\n# 1 Peak (3 points)\n\n{PEAK}", "t.md"))
     assert word in source(document, "md")
+
+
+def test_the_points_of_a_heading_are_shared_by_its_answers_and_their_steps() -> None:
+    text = """# Three (10 points)
+
+```symcomm
+- {ask: pipeline_time, label: a, want: utilisation, given: {p: 4, m: 12}}
+- {ask: peak_rate, label: b, given: {f: 1 GHz, n_SM: 10, n_FMA: 64}, points: 5}
+- {ask: peak_rate, label: c, given: {f: 2 GHz, n_SM: 10, n_FMA: 64}}
+```
+"""
+    blocks = solve(parse_problem(text)).blocks
+    shares = [[step.points for step in block.grading] for block in blocks if isinstance(block, Answer)]
+    assert [sum(steps) for steps in shares] == [Fraction(5, 2), 5, Fraction(5, 2)]

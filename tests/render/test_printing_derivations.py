@@ -73,8 +73,8 @@ def test_latex_is_one_align() -> None:
 
 def test_markdown() -> None:
     text = ALL_REDUCE.markdown()
-    assert "| $V_{\\text{AR}}$ | $= N_{\\text{layer}}\\thinspace P \\cdot 2$ | One call. |" in text
-    assert "| a\\|b\\_\\<i\\> | $2\\thinspace D^{2}$ |" in text
+    assert "| $V_{\\text{AR}}$ | $= N_{\\text{layer}}\\ P \\cdot 2$ | One call. |" in text
+    assert "| a\\|b\\_\\<i\\> | $2\\ D^{2}$ |" in text
     assert "A note with a \\$ and a \\<b\\>." in text
     assert ":=" not in text
 

@@ -156,7 +156,7 @@ def written() -> dict[str, str]:
 class Balanced(HTMLParser):
     """Raises where an element is closed that was not opened last."""
 
-    EMPTY = frozenset({"meta", "br", "hr", "col", "img", "input", "link"})
+    EMPTY = frozenset({"meta", "br", "wbr", "hr", "col", "img", "input", "link"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -504,7 +504,7 @@ def test_latex_reports_its_fault() -> None:
 def test_names_in_backquotes_are_maths() -> None:
     d = all_reduce(reason="The gradient of `W^Q` is cut along `4D`, not along `]#panic()[`.")
     doc = document(Answer("`V_AR`", d, (), None, span("x")))
-    assert "The gradient of $W^{Q}$ is cut along $4\\thinspace D$" in source(doc, "md")
+    assert "The gradient of $W^{Q}$ is cut along $4\\ D$" in source(doc, "md")
     assert "The gradient of $W^{Q}$ is cut along $4\\,D$" in source(doc, "tex")
     assert 'cut along ";#eq("4D")[$4 thin D$]' in source(doc, "typ")
     assert '<math xmlns="http://www.w3.org/1998/Math/MathML" alttext="W^Q">' in source(doc, "html")
@@ -520,3 +520,39 @@ def test_prose_that_was_converted_before_is_there_when_what_is_kept_is_emptied(m
     a, b, c, d = (prose_module.InlinePiece(word, Span("t.md", 1, word, 0, 1)) for word in "abcd")
     assert prose_module.convert([a, b], "html") == {a: "A", b: "B"}
     assert prose_module.convert([a, c, d, c], "html") == {a: "A", c: "C", d: "D"}
+
+
+def test_a_meaning_is_told_once_and_again_where_the_name_means_something_else() -> None:
+    from symcomm.problems.problem import parse_problem
+    from symcomm.problems.solve import solve
+
+    text = """# Pipeline
+
+```symcomm
+- {ask: pipeline_time, label: a, want: utilisation, given: {p: 4, m: 12}}
+- model: product
+  formula: '$Y = XW, X \\in R^{m \\times q}, W \\in R^{q \\times n}, Y \\in R^{m \\times n}$'
+  symbols: {m: rows of the result}
+  values: {m: 64, n: 16, q: 32}
+- {ask: flops, label: b, model: product}
+- {ask: intensity, label: c, model: product}
+```
+"""
+    page = source(solve(parse_problem(text, "two.md")), "md")
+    assert page.count("$m = 12$ (number of chunks") == 1
+    assert page.count("$m = 64$ (rows of the result)") == 1
+
+
+def test_no_line_of_a_pdf_breaks_inside_of_a_unit() -> None:
+    doc = document(prose("It has 25 GB/s and 512 FMA/clock/SM and/or more."))
+    assert "25 #box[GB/s] and 512 #box[FMA/clock/SM] and/or more" in " ".join(source(doc, "typ").split())
+    assert "25 GB/s" in source(doc, "html")
+
+
+def test_html_breaks_answers_before_a_relation_and_never_before_a_comma() -> None:
+    html = source(document(prose("With $a$, $b$; all.")), "html")
+    assert html.count("</math>,</span>") == 1
+    assert html.count("</math>;</span>") == 1
+    boxed = source(document(answer(N_layer=32, D=8)), "html").split('<table class="answer">')[1].split("</table>")[0]
+    assert boxed.count("</math><wbr><math") >= 2
+    assert 'alttext="= ' in boxed

@@ -97,7 +97,7 @@ class _Prose:
         self.sentences: dict[Hashable, str] = {}
 
     def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
-        piece = InlinePiece(markdown.replace(r"\thinspace ", r"\,"), span, inline)  # which pandoc does not know
+        piece = InlinePiece(markdown, span, inline)
         return self.wanted.setdefault(piece, f"{_MARK}{len(self.wanted)}{_MARK}")
 
     def converted(self) -> dict[str, str]:

@@ -62,7 +62,10 @@ _TEXT = r"\\(?:text|textrm|textit|textbf|textsf|mathrm|mathit|mathbf|mathsf|math
 _TEXT_GROUP = re.compile(_TEXT + r"\s*\{([^{}\\]*)\}")
 _TEXT_ONE = re.compile(_TEXT + r"\s+([A-Za-z])")
 _SUBSCRIPT = re.compile(r"\s*_\s*\{\s*([A-Za-z0-9]+)\s*\}")
-_LATEX_SPACE = re.compile(r"\\(?:[,;:! ]|quad\b|qquad\b|displaystyle\b|textstyle\b|left\b|right\b|[bB]igg?[lrm]?\b)|~")
+_LATEX_SPACE = re.compile(
+    r"\\(?:[,;:!> ]|q?quad\b|enspace\b|(?:neg)?(?:thin|med|thick)space\b|(?:display|text)style\b|left\b|right\b|"
+    r"[bB]igg?[lrm]?\b)|~"
+)
 _DELIMITERS = re.compile(r"\$+|\\[()\[\]]")
 _LINES = re.compile(r"\\\\(?![A-Za-z])")
 

@@ -27,7 +27,7 @@ from symcomm.setting import Setting
 from symcomm.units import ONE, Quantity, Unit
 
 ROWS = (
-    Name("m", "", "number of chunks (microbatches)", True),
+    Name("m", "", "number of chunks, or microbatches", True),
     Name("p", "", "number of pipeline stages", True),
     Name("t", "second", "time of one stage for the whole batch"),
     Name("o", "second", "overhead of one chunk in one stage"),
