@@ -7,9 +7,10 @@ was made under, prints the fields that touched it, and refuses to be combined wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from symcomm.errors import AccountingError, nearest
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

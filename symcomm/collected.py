@@ -7,7 +7,6 @@ ceiling, the inverse of a sum) is a node with a name of its own, so that a monom
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TypeVar
@@ -32,6 +31,7 @@ from symcomm.form import (
     Sym,
     Total,
 )
+from symcomm.records import dataclass
 
 Monomial = tuple[tuple[str, int], ...]  # names in order, with powers that are not zero
 Terms = dict[Monomial, Fraction]

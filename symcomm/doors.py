@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from symcomm.errors import ValuesError, nearest
+from symcomm.garbage import collected_rarely
 
 Made = TypeVar("Made")
 
@@ -46,7 +47,8 @@ def door(function: Callable[..., Made]) -> Callable[..., Made]:
                 inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
             ):  # fmt: skip
                 check(f"{function.__name__}: {name}", value, hints[name])
-        return function(*given, **named)
+        with collected_rarely():
+            return function(*given, **named)
 
     return checked
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Literal
 
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Num
+from symcomm.records import dataclass
 from symcomm.units import Unit
 
 Special = Literal["inf", "-inf", "nan"]

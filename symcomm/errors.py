@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from symcomm.records import dataclass
 
 _SHOWN = 160  # characters of a long line that an error shows around the fault
 

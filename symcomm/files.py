@@ -13,6 +13,7 @@ from pathlib import Path
 
 from symcomm.errors import DocumentError, RenderError
 
+PROBLEM = "the file with the layer table and the questions, not a data set"
 LARGEST = 2_000_000  # bytes of one file
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x84\x86-\x9f]")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
 
@@ -16,6 +15,7 @@ from symcomm.derivation import exact
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Sym, evaluate
 from symcomm.quantities.communication.wire import wire
+from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, Unit
 
 BYTE, SECOND = Unit.parse("byte"), Unit.parse("second")

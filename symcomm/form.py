@@ -8,13 +8,13 @@ and its value cannot disagree. ``from_expr`` writes a SymPy expression as a form
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from symcomm import notation
 from symcomm.errors import DerivationError, IrrationalError, ValuesError
+from symcomm.records import dataclass
 from symcomm.units import ONE, Unit
 
 if TYPE_CHECKING:

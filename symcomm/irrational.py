@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from symcomm.form import Form
+from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, decimal_text
 
 

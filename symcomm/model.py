@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from symcomm.quantities.kept import derived
 from symcomm.quantities.methods import DerivedQuantities
 from symcomm.readers.blueprint import Blueprint, PartGraph
 from symcomm.readers.reading import Leaves, read
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.text.finder import layer_tables
 from symcomm.text.formula import parse_layer
@@ -89,13 +90,28 @@ def _numbers(values: Mapping[str, object], graph: Graph) -> dict[str, Fraction]:
     """
     found = {name: exact(value, name) for name, value in values.items()}
     sizes = Setting(graph).symbols
+    alike: dict[str, set[str]] = {}
+    for size in sizes if found.keys() - sizes else ():
+        for spelled in _spelled(size):
+            alike.setdefault(spelled, set()).add(size)
     for name, value in found.items():
         if value < 0 or (value == 0 and name in sizes):
             raise ValuesError(f"{name} is {value}, but it {'cannot be negative' if value else 'must be positive'}")
-        slip = next((size for size in sorted(sizes) if name not in sizes and _slip(name, size)), "")
+        close = {size for spelled in _spelled(name) for size in alike.get(spelled, ())} if name not in sizes else ()
+        slip = next((size for size in sorted(close) if _slip(name, size)), "")
         if slip:
             raise ValuesError(f"{graph.name} has no size '{name[:60]}'", hint=f"did you mean '{slip}'?")
     return found
+
+
+def _spelled(name: str) -> list[str]:
+    """A name without what slips are made in; then with each of its letters left out: slips have one of these in common.
+
+    >>> _spelled("N_H")
+    ['nh', 'h', 'n']
+    """
+    word = name.casefold().replace("_", "")
+    return [word, *(word[:place] + word[place + 1 :] for place in range(len(word)))]
 
 
 def _slip(name: str, size: str) -> bool:
@@ -106,7 +122,7 @@ def _slip(name: str, size: str) -> bool:
     """
     from difflib import SequenceMatcher
 
-    a, b = (word.casefold().replace("_", "") for word in (name, size))
+    a, b = _spelled(name)[0], _spelled(size)[0]
     return min(len(a), len(b)) > 1 and (a == b or SequenceMatcher(None, a, b).ratio() > 1 - 2 / len(a + b))
 
 

@@ -7,11 +7,12 @@ different symbols that print alike. So no other module calls ``sympy.Symbol``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from symcomm.errors import ValuesError
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Symbol

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import gcd, lcm
@@ -23,6 +23,7 @@ from symcomm.parallel.placement import check_cuts, cut_axes
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.pipeline import check_divisible, check_stages
 from symcomm.program.program import Same
+from symcomm.records import dataclass
 from symcomm.units import Unit
 
 if TYPE_CHECKING:

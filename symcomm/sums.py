@@ -8,11 +8,11 @@ in one stride however many additions it takes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm.dtypes import FORMATS, NumberFormat, Value, binade, decimal, power_of_two
 from symcomm.errors import ValuesError
+from symcomm.records import dataclass
 
 REPLAYED = 200_000  # additions that are made one by one, where no stride is known
 LONGEST = 10**30

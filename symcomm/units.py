@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache, total_ordering
@@ -12,6 +11,7 @@ from numbers import Rational
 from typing import cast
 
 from symcomm.errors import ValuesError, nearest
+from symcomm.records import dataclass
 
 # One row a unit: the spellings people write, the power of bases it is, and whether it takes prefixes.
 # A hertz is a clock cycle a second, so that clock x SMs x FMA/clock/SM works out as a unit, too.

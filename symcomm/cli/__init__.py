@@ -6,7 +6,6 @@ Mistakes in the input are told with their place and end with status 2; a bug say
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from symcomm.cli.shared import shown_text
 from symcomm.cli.show import show
 from symcomm.cli.solve import solve
 from symcomm.cli.verify import verify
+from symcomm.garbage import collected_rarely
 
 _ISSUES = "please report it with the command and the file"
 
@@ -39,7 +39,7 @@ class _Commands(click.Group):
         from symcomm.errors import SymcommError
 
         try:
-            with _ends_politely(), _collects_rarely():
+            with _ends_politely(), collected_rarely():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
@@ -71,17 +71,6 @@ def _ends_politely() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _collects_rarely() -> Iterator[None]:
-    """While it lasts, circles of garbage are looked for less often: nearly all that a command makes stays in use."""
-    before = gc.get_threshold()
-    gc.set_threshold(50_000, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import shown_text
+from symcomm.cli.shared import read_template, shown_text
 
 if TYPE_CHECKING:
     from symcomm.problems.problem import Ask, Problem
@@ -31,11 +31,10 @@ def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: 
 
     Exit status: 0 the answer is right, 1 it is not, 2 a mistake in the file or the command.
     """
+    problem = read_template(file).problem()
     from symcomm.exam.key import check as checked
     from symcomm.exam.key import key_of
-    from symcomm.problems.problem import read_problem
 
-    problem = read_problem(file)
     verdict = checked(answer, key_of(problem, _ask(problem, question)), decimal_comma=decimal_comma or None)
     if as_json:
         click.echo(json.dumps(verdict.record(), ensure_ascii=False, indent=2))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import PATH, comma, progress_bar
+from symcomm.cli.shared import PATH, comma, progress_bar, read_template
 
 if TYPE_CHECKING:
     from symcomm.problems.problem import Template
@@ -53,12 +53,11 @@ def exam(
     symcomm exam midterm.md --variants 30 --to moodle,qti12 -o exports/
     symcomm exam midterm.md --test
     """
+    template = read_template(file)
     from symcomm import __version__
     from symcomm.errors import DocumentError
     from symcomm.exam.roster import numbered, read_roster
-    from symcomm.problems.problem import read_template
 
-    template = read_template(file)
     if tested:
         from symcomm.exam.self_test import self_test
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from symcomm.model import Model
+    from symcomm.problems.problem import Template
     from symcomm.units import Quantity
 
 
@@ -102,17 +103,27 @@ def reading(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def read_model(file: Path, name: str, repeat: str, batch: str, loss: bool) -> Model:
-    from symcomm.problems.problem import read_problem
-    from symcomm.problems.solve import load_model
+def read_template(file: Path) -> Template:
+    """A problem file; one that is not there, or no text, is told before anything is imported that takes long."""
+    from symcomm.files import PROBLEM, read_text
 
+    text = read_text(file, PROBLEM)
+    from symcomm.problems.problem import parse_template
+
+    return parse_template(text, str(file))
+
+
+def read_model(file: Path, name: str, repeat: str, batch: str, loss: bool) -> Model:
     if file.suffix in (".json", ".txt") or loss:
         from symcomm.model import load_known
 
         known = load_known(file, repeat=repeat, batch=batch, loss=loss)
         if known is not None:
             return known.part(name) if name else known
-    return load_model(read_problem(file), name, repeat=repeat, batch=batch)
+    problem = read_template(file).problem()
+    from symcomm.problems.solve import load_model
+
+    return load_model(problem, name, repeat=repeat, batch=batch)
 
 
 def write(text: str, output: Path | None, read: Path | None = None) -> None:

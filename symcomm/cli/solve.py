@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from symcomm.cli.shared import PATH, accounting_option, comma, conventions, progress_bar
+from symcomm.cli.shared import PATH, accounting_option, comma, conventions, progress_bar, read_template
 from symcomm.editions import DETAILS, EDITIONS
 
 FORMATS = ("pdf", "md", "tex", "html", "json")
@@ -48,10 +48,9 @@ def solve(
     symcomm solve homework.md --to pdf,md,tex,html -o out/
     symcomm solve homework.md --edition paper,solution,key,graders -o out/
     """
-    from symcomm.problems.problem import read_problem
+    problem = read_template(file).problem()
     from symcomm.problems.solve import solve as solved
 
-    problem = read_problem(file)
     with progress_bar() as progress:
         document = solved(problem, progress, conventions(accounting))
     if detail:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from symcomm.cli.shared import PATH, progress_bar, quantities_of, read_model, reading, write
+from symcomm.cli.shared import PATH, progress_bar, quantities_of, read_model, read_template, reading, write
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -94,16 +94,15 @@ def _asked(file: Path, schedule: str, chunks: int, limit: float) -> bool:
     """Runs what the questions of a document want run, and keeps it beside the document; whether all of it holds."""
     from fractions import Fraction
 
+    problem = read_template(file).problem()
     from symcomm import __version__
     from symcomm.errors import DocumentError
     from symcomm.form import names
     from symcomm.parallel.strategy import parse_strategy
-    from symcomm.problems.problem import read_problem
     from symcomm.problems.solve import load_model
     from symcomm.problems.verified import asked_strategy, cache_path, run_key
     from symcomm.verification.verify import verify as run
 
-    problem = read_problem(file)
     runs, holds, torch = {}, True, ""
     for ask in problem.asks:
         strategy = asked_strategy(ask)

@@ -12,7 +12,7 @@ run the algorithm in between. ``ceil(log2 k) - floor(log2 k)`` is 1 where someth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from symcomm.collectives.cost import (
     ONE,
@@ -33,6 +33,7 @@ from symcomm.collectives.cost import (
 )  # fmt: skip
 from symcomm.errors import AccountingError, nearest
 from symcomm.form import Floor, Form, Largest, Num, Power, Ratio, Smallest, Total, num, product
+from symcomm.records import dataclass
 
 Run = Callable[[Case], Exchange]
 

@@ -10,10 +10,10 @@ table 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from symcomm.collectives.cost import ONE, TWO, ZERO, log_up, minus, times
 from symcomm.form import Form, Power, Ratio
+from symcomm.records import dataclass
 
 SOURCE = "Chan, Heimlich, Purkayastha and van de Geijn, Collective communication, 2007, table 1"
 

@@ -8,7 +8,6 @@ into equal chunks. The same record so gives the share of the payload that is sen
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm.form import (
@@ -28,6 +27,7 @@ from symcomm.form import (
     num,
     product,
 )  # fmt: skip
+from symcomm.records import dataclass
 
 ZERO, ONE, TWO = num(0), num(1), num(2)
 

@@ -8,10 +8,10 @@ a quotient of such numbers is never rounded up to a whole one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import ValuesError, nearest
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

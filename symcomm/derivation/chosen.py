@@ -7,14 +7,15 @@ answer does not need is left out. Nothing is worked out here but what the steps 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.form import Form, Num, Power, Product, Ratio, Sym, Total
 from symcomm.printing.forms import width
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from symcomm.derivation.derivation import Derivation
@@ -46,6 +47,11 @@ class ChosenLine:
     def last(self) -> Form:
         """The form that goes on to other lines: the last exact one."""
         return next(form for relation, form in reversed(self.forms) if relation != "≈")
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names in its forms."""
+        return frozenset(name for _, form in self.forms for name in forms.names(form))
 
 
 def chosen(derivation: Derivation, limit: int = LINES) -> tuple[ChosenLine, ...]:
@@ -146,7 +152,8 @@ def _once(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
         for line in order:
             key = (tuple((r, _sorted(f)) for r, f in line.forms), line.condition)
             both = {line.name, seen[key].name} if key in seen else set()
-            beside = any(both <= {*forms.names(form)} for other in order for _, form in other.forms)
+            saying = (form for other in order if both <= other.names for _, form in other.forms)
+            beside = any(both <= {*forms.names(form)} for form in saying)
             if both and answer not in both and not beside and forms.names(line.last):
                 first = seen[key]
                 same = replace(first, forms=(("=", Sym(first.name)),))
@@ -159,7 +166,7 @@ def _once(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
 
 
 def _uses(order: list[ChosenLine], name: str) -> list[int]:
-    return [i for i, line in enumerate(order) if any(name in forms.names(form) for _, form in line.forms)]
+    return [i for i, line in enumerate(order) if name in line.names]
 
 
 def _made_of(line: ChosenLine, known: Collection[str]) -> bool:
@@ -242,9 +249,10 @@ def _shorter(order: list[ChosenLine], answer: str, many: bool) -> list[ChosenLin
         if line.name == answer or len(uses) != 1 or line.condition or number or any(r == "≈" for r, _ in line.forms):
             continue
         user = order[uses[0]]
-        wide = width(_put(user, line, False, known).forms[0][1])
+        if _parts(user, known) or _solved(user):
+            continue
         short = many or (width(line.last) <= _TINY and not isinstance(user.forms[0][1], Ratio))
-        if short and wide <= (_WIDE if many else _SMALL) and not _parts(user, known) and not _solved(user):
+        if short and width(_put(user, line, False, known).forms[0][1]) <= (_WIDE if many else _SMALL):
             return _without(order, at, uses[0])
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from textwrap import shorten
@@ -26,11 +26,15 @@ from symcomm.identity import UndecidedError, identical
 from symcomm.irrational import Irrational
 from symcomm.notation import Notation
 from symcomm.printing.forms import plain
+from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from sympy import Expr, Symbol
+
+
+_LOOKED_AT = 50_000  # pairs of a name that means nothing and one without a value that are compared for a slip
 
 
 def _irrational(number: Expr, unit: Unit) -> Quantity:
@@ -152,10 +156,10 @@ class Derivation:
     @cached_property
     def needs(self) -> tuple[str, ...]:
         """The symbols the answer depends on, without those already given, in the order of its form."""
-        answer = self.expr.free_symbols
+        answer = {symbol.name for symbol in self.expr.free_symbols}
         have = {name for name, _ in self.given}
         ordered = forms.names(self._form)
-        return tuple(n for n in ordered if n not in have and any(s.name == n for s in answer))
+        return tuple(n for n in ordered if n in answer and n not in have)
 
     def values(self, /, **values: object) -> dict[str, Fraction]:
         """All known numbers: those given before, these, and what the relations imply."""
@@ -176,12 +180,12 @@ class Derivation:
         Where ``slips`` are the names that have values, only what looks like a slip is refused: a name near to one that
         has none. Other names are let be, so that one dictionary of numbers serves several questions.
         """
-        for name in values:
-            if name not in self._names:
-                lacking = sorted(self._names.difference(slips or ()))
-                hint = nearest(name, lacking)
-                if slips is None or hint.startswith("did you mean"):
-                    raise ValuesError(f"{self.title} has no symbol '{name[:60]}'", hint=hint)
+        unknown = [name for name in values if name not in self._names]
+        lacking = sorted(self._names.difference(slips or ())) if unknown else []
+        for name in unknown[: 1 + _LOOKED_AT // (1 + len(lacking))]:
+            hint = nearest(name, lacking)
+            if slips is None or hint.startswith("did you mean"):
+                raise ValuesError(f"{self.title} has no symbol '{name[:60]}'", hint=hint)
 
     @cached_property
     def _names(self) -> frozenset[str]:

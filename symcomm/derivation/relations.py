@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form
 from symcomm.irrational import Irrational
 from symcomm.printing.forms import plain
+from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from textwrap import shorten
 from typing import TYPE_CHECKING, Literal
@@ -13,6 +13,7 @@ from symcomm.derivation.numbers import Numbers
 from symcomm.errors import Span
 from symcomm.form import Form
 from symcomm.printing.forms import plain
+from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm.derivation.steps import Exhibit
@@ -13,6 +12,7 @@ from symcomm.notation import Notation
 from symcomm.printing.dialects import DialectName
 from symcomm.printing.forms import inline
 from symcomm.printing.quantities import amounts, said, short
+from symcomm.records import dataclass
 from symcomm.units import Quantity
 
 NUMBER = re.compile(r"[-+−]?\d[\d\s]*(\.\d+)?(\s?%)?")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, Protocol
 
@@ -19,6 +18,7 @@ from symcomm.printing.escape import html_text, markdown_text, printable, tex_tex
 from symcomm.printing.forms import PRINTERS, name_in, plain
 from symcomm.printing.quantities import RELATIONS, quantity_in, quantity_plain
 from symcomm.printing.sentences import html_sentence, markdown_maths, markdown_sentence, math_element, sentence
+from symcomm.records import dataclass
 from symcomm.units import Quantity, Unit
 
 DerivationDialect = Literal["latex", "markdown", "text", "html"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from symcomm import form as forms
 from symcomm.differentiation.sweeps import reverse
 from symcomm.differentiation.trace import EvaluationTrace
 from symcomm.form import Num
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from symcomm.differentiation.sweeps import jacobian, reverse
 from symcomm.differentiation.trace import EvaluationTrace, trace
 from symcomm.errors import SymcommError, ValuesError
+from symcomm.records import dataclass
 
 LARGEST = 99  # of the numbers in the cells
 _TRIES = 4_000

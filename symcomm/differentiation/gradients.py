@@ -7,7 +7,6 @@ a map is the expression of its record. The backward pass is the one whose operat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from symcomm.form import Called, Elementwise, Form, Power, Ratio, Root, Sym, Tot
 from symcomm.graph.graph import Graph, Op, bare
 from symcomm.graph.ops import MAP, AlongMax, AlongMean, AlongSum, Rotate, dy, u, y
 from symcomm.notation import Notation
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr

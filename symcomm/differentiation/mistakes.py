@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from symcomm.derivation import Step
 from symcomm.differentiation.trace import BAR, DOT
 from symcomm.form import Form, Product, Sym, Total
+from symcomm.records import dataclass
 
 _INNER = ("power rule", "sine", "cosine", "tangent", "exponential", "logarithm", "square root", "hyperbolic tangent",
           "logistic function")  # fmt: skip

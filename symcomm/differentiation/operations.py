@@ -6,7 +6,6 @@ A record is made of forms, so that what is printed and what is computed cannot d
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from symcomm.form import (
     num,
     product,
 )
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
 from symcomm.differentiation.operations import SPELLED
 from symcomm.errors import FormulaError, Span, ValuesError, nearest
+from symcomm.records import dataclass
 from symcomm.text.context import Context, Scope
 from symcomm.text.expressions import read_sum
 from symcomm.text.parsing import parse

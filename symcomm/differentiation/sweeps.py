@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -11,6 +10,7 @@ from symcomm.differentiation.operations import tidy
 from symcomm.differentiation.trace import EvaluationTrace, variable
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr

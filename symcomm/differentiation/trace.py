@@ -10,7 +10,6 @@ Source: Baydin et al., Automatic differentiation in machine learning, arXiv 1502
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from symcomm.differentiation.operations import OPERATION, SPELLED, Operation, gu
 from symcomm.differentiation.reading import CONSTANTS, Formula, in_order, plain, read_constant, read_point, read_system
 from symcomm.errors import FormulaError, Span, SymcommError, ValuesError, nearest
 from symcomm.form import Form, Sym
+from symcomm.records import dataclass
 from symcomm.text.tree import (
     Exponentiation,
     FunctionCall,

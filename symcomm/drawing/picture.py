@@ -6,10 +6,9 @@ it stands. Weights stand with the op that reads them; drawn as nodes they would 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from symcomm.graph.graph import Graph, Op, Region, bare
 from symcomm.printing import GREEK_NAMES
+from symcomm.records import dataclass
 
 # What an op is to a reader: the name of the group, and its colours (line, fill); chosen to differ for the colour-blind.
 GROUPS: dict[str, tuple[str, str]] = {

@@ -7,10 +7,10 @@ gets a second index and an identity matrix.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from symcomm.einsum.subscripts import Einsum
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

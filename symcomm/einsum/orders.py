@@ -8,13 +8,13 @@ searched without being listed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any
 
 from symcomm.einsum.subscripts import Einsum
 from symcomm.errors import ValuesError
+from symcomm.records import dataclass
 
 MOST = 10  # operands whose every order is searched
 LISTED = 5  # operands whose orders can be listed one by one: 105 of them

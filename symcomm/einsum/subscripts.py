@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from string import ascii_letters, ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from symcomm.errors import FormulaError, ShapeError, Span
+from symcomm.records import dataclass
 from symcomm.text.table import Cell, single
 
 DOTS = "..."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from symcomm.form import Form, Num, Sym
 from symcomm.graph.graph import Graph, Op
 from symcomm.notation import Notation, axis_role
 from symcomm.problems.deriving import derive
+from symcomm.records import dataclass
 from symcomm.units import Unit
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ student's paper shares the work.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -23,6 +23,7 @@ from symcomm.exam.points import NoNumberError, Probe, Residues, points
 from symcomm.exam.reading.formula import AnswerReader
 from symcomm.form import Form
 from symcomm.problems.answer_keys import AnswerKeys
+from symcomm.records import dataclass
 from symcomm.units import Quantity, Unit
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ answer that was derived; no formula is ever given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
@@ -20,6 +20,7 @@ from symcomm.errors import SymcommError
 from symcomm.exam.asking import Asking, worth
 from symcomm.form import Ceiling, Floor, Form, Num, Product, Ratio, Root, Sym, Total, num, product
 from symcomm.quantities.recipes import recipe_of
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm.errors import DocumentError
@@ -12,6 +11,7 @@ from symcomm.exam.key import Key
 from symcomm.form import Num
 from symcomm.problems.problem import Ask
 from symcomm.problems.randomness import Stream
+from symcomm.records import dataclass
 from symcomm.render.document import Answer
 from symcomm.units import ONE, Quantity, decimal_text, group
 

@@ -9,7 +9,7 @@ undecided.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from symcomm.exam.reading.unread import UnreadError
 from symcomm.exam.verdict import Counterexample, Verdict
 from symcomm.form import Form
 from symcomm.identity import UndecidedError, identical
+from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:

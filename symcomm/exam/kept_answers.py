@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
@@ -28,6 +28,7 @@ from symcomm.problems.deriving import accounting_of, derive, no_model
 from symcomm.problems.keys import Known
 from symcomm.problems.problem import Ask, ModelBlock, Problem
 from symcomm.problems.solve import answer_of, known_of, load_block, used
+from symcomm.records import dataclass
 from symcomm.render.document import Answer, Given
 from symcomm.units import Quantity
 

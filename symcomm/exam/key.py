@@ -6,7 +6,7 @@ Residues of all known answers at random points are kept in tables, and most answ
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from symcomm.problems.answer_keys import AnswerKeys
 from symcomm.problems.deriving import accounting_of, no_model
 from symcomm.problems.problem import Ask, Problem
 from symcomm.problems.solve import known_of, load_model
+from symcomm.records import dataclass
 from symcomm.units import BYTE, ONE, Quantity, Unit
 
 if TYPE_CHECKING:

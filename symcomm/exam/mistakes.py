@@ -7,7 +7,6 @@ not apply to it. A teacher adds one in the problem document, in the same vocabul
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from symcomm.differentiation.mistakes import TRACE_MISTAKES
 from symcomm.errors import DocumentError, SymcommError, nearest
@@ -17,6 +16,7 @@ from symcomm.problems import blocks
 from symcomm.problems.answer_keys import SaidMistake
 from symcomm.problems.blocks import Listing, Scalar, Section
 from symcomm.problems.keys import convention
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ Digits can cancel, so that two formulas differ only where intervals that hold th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from symcomm.form import (
     Sym,
     Total,
 )
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from mpmath import MPContext

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import comb
@@ -29,6 +29,7 @@ from symcomm.problems.problem import PIECES, Ask, Item, ModelBlock, Problem, Tem
 from symcomm.problems.randomness import Stream
 from symcomm.problems.references import references
 from symcomm.problems.solve import following
+from symcomm.records import dataclass
 from symcomm.render.document import Answer, Heading, Prose
 from symcomm.units import Quantity
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product as combinations_of
@@ -35,6 +34,7 @@ from symcomm.form import (
     Sym,
     Total,
 )
+from symcomm.records import dataclass
 
 # Square roots of small primes exist modulo each, and cube roots are unique.
 PRIMES = (2305843009213682039, 2305843009213679711)

@@ -6,11 +6,11 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from symcomm.errors import DocumentError, Span, nearest
 from symcomm.files import read_text
+from symcomm.records import dataclass
 
 STUDENT_LIMIT = 20_000
 # What a spreadsheet takes for a formula, also behind spaces and in full width.

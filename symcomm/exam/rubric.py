@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import prod
@@ -15,6 +14,7 @@ from symcomm.exam.verdict import Verdict
 from symcomm.problems.blocks import Section
 from symcomm.problems.exam_keys import CREDIT
 from symcomm.problems.problem import Ask, Problem
+from symcomm.records import dataclass
 
 _OPEN = ("undecided", "unreadable")  # a person decides
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from symcomm.errors import SymcommError
 from symcomm.exam.key import Key
@@ -12,6 +12,7 @@ from symcomm.exam.papers import Exam, Paper
 from symcomm.exam.roster import Student
 from symcomm.problems.problem import Template
 from symcomm.problems.solve import answer_of, following
+from symcomm.records import dataclass
 from symcomm.units import Quantity
 
 Progress = Callable[[int, int, str], None]

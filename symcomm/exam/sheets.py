@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from symcomm.exam.papers import Exam, Paper
 from symcomm.exam.roster import Student, read_csv
 from symcomm.files import read_text
 from symcomm.problems.problem import Template
+from symcomm.records import dataclass
 
 ANSWER_LIMIT = 200_000  # characters of one cell that are read at all; the checker refuses far shorter ones
 _STUDENT = ("id", "student", "student id", "student_id")

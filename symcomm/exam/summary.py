@@ -6,7 +6,6 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from symcomm.errors import DocumentError, Span
 from symcomm.exam.papers import Paper, PaperPart
 from symcomm.exam.roster import csv_text, read_csv
 from symcomm.exam.rubric import Mark, points_text
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from pandas import DataFrame

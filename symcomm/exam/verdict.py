@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from symcomm.records import dataclass
 from symcomm.units import Quantity
 
 VerdictName = Literal["right", "other_convention", "mistake", "different", "unreadable", "refused", "undecided"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,6 +23,7 @@ from symcomm.exam.processes import Pool, exam_here
 from symcomm.exam.roster import Student
 from symcomm.files import write_files
 from symcomm.problems.problem import Template
+from symcomm.records import dataclass
 from symcomm.render import Engine, safe_name
 from symcomm.render.document import Document
 from symcomm.render.view import prepare

@@ -9,12 +9,13 @@ Source: PyTorch 2.13, aten/src/ATen/autocast_mode.h, and the lists of torch.amp 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from symcomm.dtypes import FORMATS, Autocast
 from symcomm.errors import ValuesError
 from symcomm.graph.graph import Graph, Op
+from symcomm.records import dataclass
 
 Policy = Literal["low", "wide", "widest", "first"]
 WIDE = "fp32"

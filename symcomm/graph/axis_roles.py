@@ -9,7 +9,7 @@ asked for, and only when a rule names the axis. Nothing depends on the order of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -17,6 +17,7 @@ from symcomm.errors import StrategyError
 from symcomm.form import evaluate, from_expr, names
 from symcomm.graph.graph import Axis, Graph, Op, Tensor, bare
 from symcomm.graph.ops import MAP
+from symcomm.records import dataclass
 
 
 def data_tensor(graph: Graph) -> Tensor:

@@ -7,7 +7,7 @@ and join them. Two axes that no computation joins stay two axes, however equal t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast, get_args
@@ -22,6 +22,7 @@ from symcomm.graph.functions import FUNCTION
 from symcomm.graph.graph import Axis, Graph, Op, Region, Tensor
 from symcomm.graph.roles import with_roles
 from symcomm.notation import AxisRole, Notation, axis_role
+from symcomm.records import dataclass
 from symcomm.text import tree
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from symcomm.errors import FormulaError, ShapeError, Span
 from symcomm.form import Form
 from symcomm.graph import ops as kinds
 from symcomm.graph.graph import Role
+from symcomm.records import dataclass
 from symcomm.text import tree
 
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ class DraftOp:
     source: Span | None
 
 
+@lru_cache(maxsize=4096)  # most tensors of a table have the same few
 def size_text(size: sp.Expr) -> str:
     """A size as it is told in a shape.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import sympy as sp
@@ -12,6 +12,7 @@ from symcomm import form as forms
 from symcomm.errors import FormulaError, ShapeError, Span, nearest
 from symcomm.graph import ops as kinds
 from symcomm.graph.drafts import Drafts, DraftTensor, Value
+from symcomm.records import dataclass
 from symcomm.text import tree
 
 

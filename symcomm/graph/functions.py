@@ -7,7 +7,6 @@ functions here split, join, look up, route or slide; each record names its spell
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sympy as sp
@@ -16,6 +15,7 @@ from symcomm.einsum import bound, read_subscripts
 from symcomm.errors import FormulaError, ShapeError, Span
 from symcomm.graph import ops as kinds
 from symcomm.graph.drafts import Dim, DraftTensor, Label, Value
+from symcomm.records import dataclass
 from symcomm.text import tree
 from symcomm.text.table import Cell
 

@@ -8,13 +8,14 @@ positions) without the two being confused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, cast
 
 from symcomm.derivation import Relations
 from symcomm.errors import ShapeError, Span
 from symcomm.notation import AxisRole
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -165,8 +166,9 @@ class Graph:
             for name, indices in (*zip(op.inputs, op.indices, strict=True), (op.output, op.output_indices)):
                 for index, axis in zip(indices, self.tensors[name].axes, strict=True):
                     size = self.axes[axis].size
-                    if sizes.setdefault(index, size) != size and not self.same_size(sizes[index], size):
-                        raise ShapeError(f"{op.name}: {name} has {size} where {sizes[index]} is needed", op.source)
+                    known = sizes.setdefault(index, size)
+                    if known is not size and known != size and not self.same_size(known, size):
+                        raise ShapeError(f"{op.name}: {name} has {size} where {known} is needed", op.source)
             if op.output in made and op.phase == "forward":
                 raise ShapeError(f"{op.output} is computed twice", op.source, "give the second one another name")
             made.add(op.output)
@@ -218,12 +220,14 @@ class Graph:
 
     def in_formats(self, named: Mapping[str, str]) -> Graph:
         """The same with the number formats of tensors, by names that ``find`` knows; a view has that of its tensor."""
+        if not named:
+            return self
         found = {self.find(name).name: dtype for name, dtype in named.items()}
         for op in self.ops:
             if op.attribute("view") and op.inputs[0] in found:
                 found.setdefault(op.output, found[op.inputs[0]])
         tensors = {n: replace(t, dtype=found.get(n, t.dtype)) for n, t in self.tensors.items()}
-        return replace(self, tensors=tensors) if found else self
+        return replace(self, tensors=tensors)
 
     @cached_property
     def crossing(self) -> frozenset[str]:

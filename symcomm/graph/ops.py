@@ -8,11 +8,12 @@ operations, the gradient and what the gradient reads follow from the expression.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import sympy as sp
+
+from symcomm.records import dataclass
 
 # u is the operand, y the result, dy the gradient of the result; the rest are further operands by name.
 u, y, dy, c, s, t = sp.symbols("u y dy c s t", real=True)
@@ -104,8 +105,9 @@ def _quick_gelu(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class MapKind:
-    """A map: ``expression`` in ``u`` (and the further operands), and its gradient in ``dy``, ``u`` or ``y``.
+    """A map: ``value`` in ``u`` (and the further operands), and its ``gradient`` in ``dy``, ``u`` or ``y``.
 
+    Both are functions of nothing: most tables have few of the maps, and SymPy takes its time to make an expression.
     ``along`` says that it works along the last axis of its operand, which every rank then needs whole. ``linear``
     maps let a pending partial sum pass. ``gradient`` may be left out for a pointwise expression: it is then
     ``dy`` times the derivative; where a framework keeps the result instead of the operand, it is written in ``y``.
@@ -121,8 +123,8 @@ class MapKind:
 
     name: str
     spellings: tuple[str, ...]
-    expression: Any
-    gradient: Any = None
+    value: Callable[[], Any]
+    gradient: Callable[[], Any] | None = None
     along: bool = False
     linear: bool = False
     operands: tuple[str, ...] = ()
@@ -131,7 +133,7 @@ class MapKind:
     source: str = ""
     eager: tuple[str, ...] | None = None
     fused_gain: bool = False
-    inside: tuple[tuple[str, ...], ...] = ()
+    inside: tuple[tuple[str, ...], ...] | None = ()  # None: as its expression says
 
     @classmethod
     def written(cls, name: str, function: Callable[[Any], Any], source: str = "") -> MapKind:
@@ -143,15 +145,25 @@ class MapKind:
         kept: dict[WrittenOut, None] = {}
         operand = WrittenOut(kept)
         function(operand)
-        eager, expression = tuple("u" if value is operand else "copy" for value in kept), function(u)
-        copies = 3 if expression.has(sp.erf) else 1  # the derivative of erf is made in steps, a product's is not
-        inside = (("copy",) * copies,)
-        return cls(name, (name.replace("_", ""), name), expression, source=source, eager=eager, inside=inside)
+        eager = tuple("u" if value is operand else "copy" for value in kept)
+        return cls(name, (name.replace("_", ""), name), lambda: function(u), source=source, eager=eager, inside=None)
 
-    @property
+    @cached_property
+    def expression(self) -> Any:
+        """What it computes."""
+        return self.value()
+
+    @cached_property
+    def gradients_inside(self) -> tuple[tuple[str, ...], ...]:
+        """``inside``; of a map that is written out one copy, and three for erf, whose derivative is made in steps."""
+        if self.inside is None:
+            return (("copy",) * (3 if self.expression.has(sp.erf) else 1),)
+        return self.inside or ((),)
+
+    @cached_property
     def derivative(self) -> Any:
         """The gradient of the operand, as an expression in ``dy``, ``u``, ``y`` and the further operands."""
-        return self.gradient if self.gradient is not None else dy * sp.diff(self.expression, u)
+        return self.gradient() if self.gradient is not None else dy * sp.diff(self.expression, u)
 
     @property
     def gradient_reads(self) -> tuple[str, ...]:
@@ -160,10 +172,20 @@ class MapKind:
         return tuple(name for name in ("u", "y", *self.operands) if name in free)
 
 
-_EXP = sp.exp(u - AlongMax(u))
-_CENTRED = u - AlongMean(u)
-_SPREAD = sp.sqrt(AlongMean(_CENTRED**2) + EPSILON)
-_SIZE = sp.sqrt(AlongMean(u**2) + EPSILON)
+def _exp() -> Any:
+    return sp.exp(u - AlongMax(u))
+
+
+def _centred() -> Any:
+    return u - AlongMean(u)
+
+
+def _spread() -> Any:
+    return sp.sqrt(AlongMean(_centred() ** 2) + EPSILON)
+
+
+def _size() -> Any:
+    return sp.sqrt(AlongMean(u**2) + EPSILON)
 
 
 def _norm_gradient(normal: Any, scale: Any, centred: bool) -> Any:
@@ -172,23 +194,39 @@ def _norm_gradient(normal: Any, scale: Any, centred: bool) -> Any:
 
 
 MAPS: tuple[MapKind, ...] = (
-    MapKind("relu", ("relu",), sp.Max(u, 0), dy * sp.Heaviside(y, 0)),
-    MapKind("squared_relu", ("squaredrelu", "squared_relu", "relu2"), sp.Max(u, 0) ** 2, dy * 2 * sp.Max(u, 0)),
-    MapKind("gelu", ("gelu",), u / 2 * (1 + sp.erf(u / sp.sqrt(2))), source="Hendrycks and Gimpel, arXiv 1606.08415"),
+    MapKind("relu", ("relu",), lambda: sp.Max(u, 0), lambda: dy * sp.Heaviside(y, 0)),
+    MapKind(
+        "squared_relu",
+        ("squaredrelu", "squared_relu", "relu2"),
+        lambda: sp.Max(u, 0) ** 2,
+        lambda: dy * 2 * sp.Max(u, 0),
+    ),
+    MapKind(
+        "gelu",
+        ("gelu",),
+        lambda: u / 2 * (1 + sp.erf(u / sp.sqrt(2))),
+        source="Hendrycks and Gimpel, arXiv 1606.08415",
+    ),
     MapKind.written("gelu_new", _gelu_new, source="transformers.activations.NewGELUActivation"),
     MapKind.written("gelu_fast", _gelu_fast, source="transformers.activations.FastGELUActivation"),
     MapKind.written("gelu_python", _gelu_python, source="transformers.activations.GELUActivation"),
     MapKind.written("quick_gelu", _quick_gelu, source="transformers.activations.QuickGELUActivation"),
-    MapKind("silu", ("silu", "swish"), u / (1 + sp.exp(-u)), source="Elfwing et al., arXiv 1702.03118"),
-    MapKind("sigmoid", ("sigmoid", "sigma"), 1 / (1 + sp.exp(-u)), dy * y * (1 - y)),
-    MapKind("tanh", ("tanh",), sp.tanh(u), dy * (1 - y**2)),
-    MapKind("exp", ("exp",), sp.exp(u), dy * y),
-    MapKind("softmax", ("softmax",), _EXP / AlongSum(_EXP), y * (dy - AlongSum(dy * y)), along=True),
+    MapKind("silu", ("silu", "swish"), lambda: u / (1 + sp.exp(-u)), source="Elfwing et al., arXiv 1702.03118"),
+    MapKind("sigmoid", ("sigmoid", "sigma"), lambda: 1 / (1 + sp.exp(-u)), lambda: dy * y * (1 - y)),
+    MapKind("tanh", ("tanh",), lambda: sp.tanh(u), lambda: dy * (1 - y**2)),
+    MapKind("exp", ("exp",), lambda: sp.exp(u), lambda: dy * y),
+    MapKind(
+        "softmax",
+        ("softmax",),
+        lambda: _exp() / AlongSum(_exp()),
+        lambda: y * (dy - AlongSum(dy * y)),
+        along=True,
+    ),
     MapKind(
         "layernorm",
         ("layernorm", "ln"),
-        _CENTRED / _SPREAD,
-        _norm_gradient(_CENTRED / _SPREAD, _SPREAD, centred=True),
+        lambda: _centred() / _spread(),
+        lambda: _norm_gradient(_centred() / _spread(), _spread(), centred=True),
         along=True,
         source="Ba et al., arXiv 1607.06450",
         eager=("u", "row:wide", "row:wide"),
@@ -197,8 +235,8 @@ MAPS: tuple[MapKind, ...] = (
     MapKind(
         "rmsnorm",
         ("rmsnorm", "rms"),
-        u / _SIZE,
-        _norm_gradient(u / _SIZE, _SIZE, centred=False),
+        lambda: u / _size(),
+        lambda: _norm_gradient(u / _size(), _size(), centred=False),
         along=True,
         source="Zhang and Sennrich, arXiv 1910.07467",
         eager=("u:wide", "row:wide"),
@@ -208,8 +246,8 @@ MAPS: tuple[MapKind, ...] = (
     MapKind(
         "rope",
         ("rope", "rotary"),
-        u * c + Rotate(u) * s,
-        dy * c - Rotate(dy * s),
+        lambda: u * c + Rotate(u) * s,
+        lambda: dy * c - Rotate(dy * s),
         along=True,
         linear=True,
         operands=("c", "s"),
@@ -218,18 +256,18 @@ MAPS: tuple[MapKind, ...] = (
     MapKind(
         "crossentropy",
         ("crossentropy", "cross_entropy", "ce"),
-        sp.log(AlongSum(_EXP)) + AlongMax(u) - AlongSum(u * t),
-        dy * (_EXP / AlongSum(_EXP) - t),
+        lambda: sp.log(AlongSum(_exp())) + AlongMax(u) - AlongSum(u * t),
+        lambda: dy * (_exp() / AlongSum(_exp()) - t),
         along=True,
         operands=("t",),
         collapses=True,
         eager=("copy", "t", "one"),
         inside=((), ("copy",)),  # the gradient of what was chosen of the logarithms; then that of the logarithms
     ),
-    MapKind("scale", (), u * c, dy * c, linear=True),  # c is the scale of the op, a number
-    MapKind("shift", (), u + c, dy),  # c is the number of the op
-    MapKind("minus", (), c - u, -dy),
-    MapKind("mask", (), u + t, dy, linear=False, operands=("t",)),
+    MapKind("scale", (), lambda: u * c, lambda: dy * c, linear=True),  # c is the scale of the op, a number
+    MapKind("shift", (), lambda: u + c, lambda: dy),  # c is the number of the op
+    MapKind("minus", (), lambda: c - u, lambda: -dy),
+    MapKind("mask", (), lambda: u + t, lambda: dy, linear=False, operands=("t",)),
 )
 # What hand-written versions of a function keep in eager PyTorch: exp(u - max), its sums, the places of the maxima.
 BY_HAND: dict[str, tuple[str, ...]] = {"softmax": ("copy", "row", "row:int64")}

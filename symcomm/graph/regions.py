@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
 from symcomm.derivation import Relations
 from symcomm.errors import ShapeError, ValuesError, nearest
 from symcomm.form import Form
 from symcomm.graph.graph import Axis, Graph, Op, Region, Tensor
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

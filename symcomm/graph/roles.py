@@ -10,13 +10,14 @@ doubt but never speak against a contraction; where two readings remain, an error
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from symcomm.errors import ShapeError
 from symcomm.graph.graph import Graph, Op, Role, Tensor
 from symcomm.graph.ops import MAP
 from symcomm.notation import split_name
+from symcomm.records import dataclass
 
 Reading = Literal["data", "weight"]
 _WEIGHTS = frozenset({"W", "w", "b", "bias", "weight", "gamma", "beta", "γ", "β"})
@@ -38,7 +39,7 @@ def with_roles(
     said |= {n: told[n] for n in graph.tensors if n in told}
     found = _Follower(graph, said, frozenset(families)).run()
     roles: dict[str, Role] = {name: "input" if read == "data" else "weight" for name, read in found.items()}
-    tensors = {n: replace(t, role=roles.get(n, t.role)) for n, t in graph.tensors.items()}
+    tensors = {n: replace(t, role=roles[n]) if n in roles else t for n, t in graph.tensors.items()}
     return replace(graph, tensors=tensors)
 
 

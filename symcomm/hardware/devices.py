@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from symcomm.accounting import Accounting
 from symcomm.errors import AccountingError, ValuesError, nearest
 from symcomm.files import read_text
 from symcomm.hardware.reader import SIZE_LIMIT, Entry, read
+from symcomm.records import dataclass
 from symcomm.units import Quantity, Unit, exact_text
 
 Direction = Literal["one", "both"]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from symcomm.errors import Span, TableError, nearest
+from symcomm.records import dataclass
 
 DEVICE_LIMIT = 1_000
 _LOST_LIMIT = 16  # cells that one row may have lost

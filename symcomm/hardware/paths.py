@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from fractions import Fraction
 
 from symcomm.accounting import Accounting
@@ -19,6 +19,7 @@ from symcomm.hardware.devices import Device, device
 from symcomm.hardware.matrix import PCIE, Missing
 from symcomm.hardware.topology import Topology, nvlinks, rank, rate_of
 from symcomm.notation import Notation
+from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, Unit
 
 _LINK = Unit.parse("link")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import yaml
 
 from symcomm.errors import DocumentError, Span, SymcommError, nearest
+from symcomm.records import dataclass
 from symcomm.units import Quantity, Unit
 
 SIZE_LIMIT = 1_000_000  # characters of one file

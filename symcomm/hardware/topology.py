@@ -7,7 +7,6 @@ here; ``symcomm.hardware.paths`` turns it into derivations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, islice, permutations, product
@@ -15,6 +14,7 @@ from typing import Any
 
 from symcomm.errors import ValuesError, nearest
 from symcomm.hardware.matrix import PCIE, Matrix, Missing, Place, read_matrix
+from symcomm.records import dataclass
 
 _MOST_LINKS = 18  # NVLinks of one GPU, in any generation so far
 _CUT_LIMIT = 500_000  # halves that are tried

@@ -6,7 +6,6 @@ is at an end of the range or beside a special point. Every value compared is an 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.derivation import rational
 from symcomm.errors import IrrationalError, ValuesError
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol

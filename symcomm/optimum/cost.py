@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from symcomm.form import Form, Sym
 from symcomm.graph.drafts import size_form
 from symcomm.notation import Notation, amount
 from symcomm.optimum.dimension import counted, times, with_units, worth
+from symcomm.records import dataclass
 from symcomm.text.formula import parse_answer
 from symcomm.units import ONE, Quantity, Unit
 

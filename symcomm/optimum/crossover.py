@@ -7,7 +7,6 @@ by a scan of whole numbers or by bisection with fractions. No float takes part i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from symcomm.optimum.cost import Formula, derived, used
 from symcomm.optimum.pair import Pair, comparable, differences
 from symcomm.optimum.patience import patience
 from symcomm.optimum.sign_changes import Crossing, bisect, changes, points, real_changes, signs_between
+from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, Unit
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from symcomm.notation import Notation, amount, symbol
 from symcomm.optimum.cost import closed, units_of
 from symcomm.optimum.dimension import counted, with_units, worth
 from symcomm.optimum.sign_changes import sign_of
+from symcomm.records import dataclass
 from symcomm.units import ONE, Unit
 
 _HAIR = Fraction(1, 10**6)  # of a crossing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cmp_to_key
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Num, Sym
 from symcomm.optimum.cost import written
 from symcomm.optimum.dimension import with_units
+from symcomm.records import dataclass
 from symcomm.units import ONE
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from symcomm.derivation import exact
 from symcomm.errors import ValuesError
 from symcomm.optimum.cost import Cost
+from symcomm.records import dataclass
 
 Wanted = Literal["place", "value"]
 _LARGEST_DIVIDED = 10**15  # factored in milliseconds

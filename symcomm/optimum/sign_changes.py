@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from symcomm.notation import amount
 from symcomm.optimum.bracket import sign_at
 from symcomm.optimum.candidates import pieces
 from symcomm.optimum.powers import Terms, terms
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol

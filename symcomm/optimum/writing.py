@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symcomm.derivation import Derivation, Reason, Step, Witness
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
 from symcomm.notation import Notation
+from symcomm.records import dataclass
 from symcomm.units import ONE, Unit
 
 if TYPE_CHECKING:

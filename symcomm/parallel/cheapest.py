@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from symcomm.parallel.elimination import PriceTable, cheapest
 from symcomm.parallel.layouts import PARTIAL, Positions, moves
 from symcomm.parallel.lowering import Piece
 from symcomm.parallel.strategy import Placed
+from symcomm.records import dataclass
 
 WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum
 RANKS = 4  # of each axis of the mesh, where prices are compared

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
+
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr

@@ -6,8 +6,9 @@ Source: Dechter, Bucket elimination: a unifying framework for reasoning, 1999.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+
+from symcomm.records import dataclass
 
 Values = tuple[int, ...]
 

@@ -7,13 +7,14 @@ own that a cut axis leaves as a partial result; equal ones are shared, also betw
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
 from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.graph.ops import MAP, REDUCTIONS, AlongMax, AlongMean, AlongSum, Rotate, dy, y
+from symcomm.records import dataclass
 
 Part = Literal["whole", "statistics", "pointwise"]
 _WORDS = {AlongMax: "max", AlongSum: "sum", AlongMean: "mean"}

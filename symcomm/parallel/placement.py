@@ -11,7 +11,7 @@ partial sums with one target are added before they are reduced, and a sum over s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Literal
@@ -25,6 +25,7 @@ from symcomm.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions,
 from symcomm.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
 from symcomm.parallel.reference import VARIATIONS, reference
 from symcomm.parallel.strategy import Placed, Strategy, resolve
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,7 @@ from symcomm.errors import StrategyError, nearest
 from symcomm.form import Form, Num, Sym, evaluate, names, num, product
 from symcomm.graph.axis_roles import batch_axes, expert_axes, paired_axes, sequence_axes, vocabulary_axes
 from symcomm.graph.graph import Graph
+from symcomm.records import dataclass
 
 # Which tensors a rule may cut. A gradient of an activation is placed as the activation.
 EVERYTHING = frozenset({"input", "activation", "weight", "gradient", "state"})

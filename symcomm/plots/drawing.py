@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 
 from symcomm.errors import RenderError
+from symcomm.records import dataclass
 
 FONT = "New Computer Modern, Latin Modern Roman, STIX Two Text, Georgia, serif"
 INK, SOFT, LINE, TINT, MARK = "#1f3a5f", "#666666", "#9aa3b0", "#eef2f8", "#b3541e"

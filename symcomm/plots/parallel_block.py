@@ -5,7 +5,7 @@ Read from the program of a training step: forward from left to right, and the ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from symcomm.errors import ValuesError
 from symcomm.graph.graph import bare
@@ -13,6 +13,7 @@ from symcomm.graph.ops import MAP
 from symcomm.parallel.placement import Collective, Compute
 from symcomm.plots.drawing import INK, LINE, MARK, SOFT, TINT, Sketch
 from symcomm.program.instructions import Program
+from symcomm.records import dataclass
 
 _MARKS = {"all-reduce": "+", "reduce-scatter": "+", "all-gather": "⇉", "all-to-all": "⤨"}
 _NAMES = {"all-reduce": "AllReduce", "reduce-scatter": "ReduceScatter", "all-gather": "AllGather",

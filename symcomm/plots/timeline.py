@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +21,7 @@ from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.peak_memory import KINDS
 from symcomm.quantities.memory.state_memory import recipe_of
 from symcomm.quantities.memory.step_program import StepProgram
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 
 _LAYERS, _POINTS = 400, 60_000

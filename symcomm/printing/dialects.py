@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from symcomm.printing.escape import html_text, printable, tex_text, typst_string
 from symcomm.printing.names import GREEK_NAMES, Glyph
+from symcomm.records import dataclass
 
 DialectName = Literal["latex", "typst", "mathml", "text"]
 

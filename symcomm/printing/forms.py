@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm import form as forms
@@ -34,6 +33,7 @@ from symcomm.notation import Notation
 from symcomm.printing.dialects import LATEX, MATHML, PLAIN, TYPST, Dialect, DialectName
 from symcomm.printing.escape import printable
 from symcomm.printing.names import Glyph, Written, written
+from symcomm.records import dataclass
 from symcomm.units import ONE, decimals
 
 # How tightly a piece binds, loosest first: what binds less than its surroundings is put in parentheses.

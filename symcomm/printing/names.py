@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from symcomm.notation import GREEK, split_name
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

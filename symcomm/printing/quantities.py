@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from symcomm.irrational import Irrational
 from symcomm.printing.dialects import _NARROW, _SUPERSCRIPT, LATEX, DialectName
 from symcomm.printing.escape import html_text, printable, tex_text, typst_string
 from symcomm.printing.forms import PRINTERS
+from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, decimal_text, decimals
 
 _QUANTITY = re.compile(r"(-?)(\d+(?:\s\d{3})*)(\.\d+)?(?:/(\d+(?:\s\d{3})*))?(?:·10\^(-?\d+))?(?: (.*))?")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from symcomm.errors import DocumentError, Span, SymcommError
 from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section
 from symcomm.problems.keys import convention
+from symcomm.records import dataclass
 
 KEYS = ("left", "in", "step", "symbols", "names", "prefixes", "conventions", "mistakes", "ruled_out", "decimal_comma")
 MISTAKE_KEYS = ("name", "says", "change")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from symcomm.errors import DocumentError, Span, SymcommError, nearest
 from symcomm.problems.references import BRACES, Lookup, fill
+from symcomm.records import dataclass
 from symcomm.units import Quantity
 
 SIZE_LIMIT = 100_000  # characters of one block

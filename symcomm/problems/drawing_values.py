@@ -13,7 +13,7 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
@@ -26,6 +26,7 @@ from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.problems.randomness import Stream
 from symcomm.problems.references import Told
+from symcomm.records import dataclass
 from symcomm.units import Quantity, decimal_text, exact_text
 
 VALUES_LIMIT = 10_000  # of one draw

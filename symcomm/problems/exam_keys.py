@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -12,6 +12,7 @@ from symcomm.errors import DocumentError, Span
 from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section, Value
 from symcomm.quantities.declared import Option
+from symcomm.records import dataclass
 from symcomm.units import Quantity
 
 ASK_EXAM_KEYS = ("id", "choices", "bounds", "rubric", "credit")

@@ -6,7 +6,7 @@ A ``figure:`` block is read and checked like a question. Matplotlib (the extra `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from symcomm.problems.keys import Known, check_units, convert, read_conventions,
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.declared import OneOf, Option
 from symcomm.quantities.options import schedule_names
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.units import ONE, Quantity, Unit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from symcomm.notation import Notation
 from symcomm.problems import blocks
 from symcomm.problems.blocks import Listing, Scalar, Section
 from symcomm.quantities.declared import Option
+from symcomm.records import dataclass
 from symcomm.text.table import PlacedText
 from symcomm.units import Quantity
 
@@ -109,7 +110,7 @@ def read_values(section: Section, key: str, read: Callable[[Scalar], Quantity]) 
         if value.is_nothing:
             raise DocumentError(f"'{name}' has no value", name_key.span)
         new = Known(name, read(value), value.span)
-        known |= {item.name: item for item in merge(tuple(known.values()), (new,))}
+        [known[name]] = merge([known[name]] if name in known else [], [new])
     return tuple(known.values())
 
 

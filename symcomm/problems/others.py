@@ -57,7 +57,9 @@ def others(
         number = _number(factor, values, derivation)
         told = row.statement[0].lower() + row.statement[1:].rstrip(".")
         rows.append((f"{told}: ×", factor, f"= {number}" if number else "", f"({short(quantity)})" if quantity else ""))
-    return Exhibit("", ("counted otherwise", "factor", "", "number"), tuple(rows[:_ROWS])) if rows else None
+        if len(rows) == _ROWS:
+            break
+    return Exhibit("", ("counted otherwise", "factor", "", "number"), tuple(rows)) if rows else None
 
 
 def _at(derivation: Derivation, values: Mapping[str, Fraction]) -> Quantity | None:

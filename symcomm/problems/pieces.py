@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from symcomm.errors import DocumentError, Span
 from symcomm.problems.blocks import Source
 from symcomm.problems.references import Lookup, fill
+from symcomm.records import dataclass
 from symcomm.text.finder import layer_tables, read_tables
 from symcomm.text.latex_table import BEGIN
 from symcomm.text.table import Table, as_layer_table

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from symcomm.editions import DETAILS, ONLY, Detail
 from symcomm.errors import DocumentError, Span, SymcommError, ValuesError, nearest
-from symcomm.files import one_line_end, read_text
+from symcomm.files import PROBLEM, one_line_end, read_text
 from symcomm.notation import Notation
 from symcomm.problems import blocks, pieces
 from symcomm.problems.answer_keys import AnswerKeys, SaidMistake, read_answer_keys, read_mistake
@@ -50,6 +50,7 @@ from symcomm.problems.keys import (
 from symcomm.problems.references import Lookup, Reference, Told, fill, of_values, references
 from symcomm.quantities.declared import Option
 from symcomm.readers.entries import is_config
+from symcomm.records import dataclass
 from symcomm.render.document import Heading, LayerTable, Only, Prose
 from symcomm.text.finder import layer_tables, read_tables
 from symcomm.text.table import Table
@@ -317,7 +318,7 @@ class Template:
 
 def read_template(path: str | Path) -> Template:
     """The template in a file. Raises ``DocumentError`` and ``TableError``, pointing at the line."""
-    return parse_template(read_text(path, "the file with the layer table and the questions, not a data set"), str(path))
+    return parse_template(read_text(path, PROBLEM), str(path))
 
 
 def parse_template(text: str, file: str = "<text>") -> Template:

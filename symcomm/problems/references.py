@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 from symcomm.errors import DocumentError, Span, SymcommError, nearest
+from symcomm.records import dataclass
 from symcomm.units import Quantity, decimal_text, exact_text
 
 BRACES = re.compile(r"\{\{([^{}\n]{0,120})\}\}")

@@ -247,9 +247,10 @@ def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tupl
             other = answer_of(problem, below, model, extra).derivation
             compared = [field for field, _ in (*ask.conventions, *below.conventions)]
             derivation = ratio(derivation, other, compared=compared)
+        given = {item.name for item in ask.given}
         for item in ask.given:
             try:
-                derivation.check_names([item.name], slips=[one.name for one in ask.given])
+                derivation.check_names([item.name], slips=given)
             except ValuesError as error:
                 raise error.at(item.span) from None
         check_units(derivation, known)

@@ -7,12 +7,13 @@ the last one, and a loop is walked at its ends only, however often it runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from symcomm import form as forms
 from symcomm.form import Form, num
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr

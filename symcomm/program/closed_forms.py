@@ -10,7 +10,7 @@ more than there are unknowns. Where they do not, the next condition is tried, a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import product as pairs
@@ -25,6 +25,7 @@ from symcomm.form import Floor, Form, Num, Ratio, Smallest, Sym, Total, num, pro
 from symcomm.parallel.strategy import degree
 from symcomm.program.events import Execution, Times, simulate
 from symcomm.program.orders import Item, Schedule, conditions, in_flight
+from symcomm.records import dataclass
 from symcomm.units import Unit
 
 SECOND = Unit.parse("second")

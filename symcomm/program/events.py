@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from typing import NamedTuple, NoReturn
 
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.program.orders import Item, in_flight, written
+from symcomm.records import dataclass
 
 Time = Sequence[Fraction | int] | Fraction | int  # of every stage, or of each one
 

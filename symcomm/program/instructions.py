@@ -7,13 +7,14 @@ whoever adds up a program asks how often a rank has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symcomm.accounting import Accounting
 from symcomm.graph.graph import Graph, Region, Tensor
 from symcomm.parallel.placement import Collective, Compute, Plan
 from symcomm.parallel.strategy import Strategy
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr

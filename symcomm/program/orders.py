@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import product as pairs
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from symcomm.derivation import RELATIONS, Condition
 from symcomm.errors import StrategyError, SymcommError, ValuesError
 from symcomm.form import Form, Num, Sym, substitute
+from symcomm.records import dataclass
 
 
 class Action(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from symcomm.derivation import Condition
@@ -14,6 +14,7 @@ from symcomm.graph.graph import Graph, Region, Tensor
 from symcomm.parallel.placement import check_cuts
 from symcomm.parallel.strategy import PipelineCut, Strategy
 from symcomm.program.orders import Schedule
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ does for one microbatch, and rewrites make of that the step. Quantities are fold
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -19,6 +19,7 @@ from symcomm.parallel.placement import Compute
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.instructions import Program, Turn, home
 from symcomm.program.rewrites import rewrites
+from symcomm.records import dataclass
 
 Kept = TypeVar("Kept")
 ONE_RANK = Strategy("one rank", (), (), "Everything is on one rank.")

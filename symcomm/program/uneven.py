@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, reduce
 from math import gcd
@@ -25,6 +24,7 @@ from symcomm.program.closed_forms import SECOND, ClosedForm, M, P, Solver, writt
 from symcomm.program.events import Needs, Times, simulate
 from symcomm.program.orders import Item, Schedule
 from symcomm.program.schedules import EVENT_LIMIT, RANK_LIMIT, find
+from symcomm.records import dataclass
 
 WHOLE, APART = "FD", "FBW"  # the pieces of work that are timed: a backward in one, or its two gradients apart
 _MOST = 6  # sums that a reader is shown; the events tell more

@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, Unpack, get_ar
 
 from symcomm.doors import check, said
 from symcomm.errors import ValuesError, nearest
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from symcomm.derivation import Derivation

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from math import prod
@@ -23,6 +23,7 @@ from symcomm.graph.graph import Graph
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program.pipeline import check_stages
 from symcomm.program.program import Same, unstaged
+from symcomm.records import dataclass
 from symcomm.setting import Setting, cuts
 from symcomm.units import Quantity
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm.errors import ValuesError, nearest
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
+
+from symcomm.records import dataclass
 
 # Functions that a configuration may name, as they are spelled in a layer table.
 ACTIVATIONS = {

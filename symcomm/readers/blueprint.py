@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from symcomm.errors import SymcommError
 from symcomm.graph.regions import Edge, chain, joined, split
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from symcomm.graph.graph import Graph

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 from symcomm.errors import Span
 from symcomm.readers.blueprint import ReaderError
+from symcomm.records import dataclass
 from symcomm.text.table import check_text
 
 DEPTH_LIMIT = 60

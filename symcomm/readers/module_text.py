@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from lark import Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -13,6 +13,7 @@ from lark import Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedT
 from symcomm.errors import Span
 from symcomm.readers.blueprint import Blueprint, ReaderError
 from symcomm.readers.modules import Module, Setting, declare, from_tree, leaf
+from symcomm.records import dataclass
 from symcomm.text.grammars import MODULE
 from symcomm.text.table import check_text
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import NoReturn
@@ -13,6 +12,7 @@ from symcomm.errors import Span, nearest
 from symcomm.graph.graph import Axis, Graph, Op, Region, Role, Tensor
 from symcomm.notation import symbol
 from symcomm.readers.blueprint import Blueprint, PartGraph, ReaderError
+from symcomm.records import dataclass
 
 Setting = int | Fraction | str | tuple["Setting", ...]
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]

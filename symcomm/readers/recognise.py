@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +13,7 @@ from symcomm.readers.config import read_config
 from symcomm.readers.entries import Config
 from symcomm.readers.modules import Module, Reading, count
 from symcomm.readers.writer import KEY_WIDTH, QUERY_WIDTH
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

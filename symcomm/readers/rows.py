@@ -6,8 +6,10 @@ A tensor's shape is written where the tensor is first mentioned and remembered f
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from symcomm.records import dataclass
 
 STREAM = "B, L, D"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from symcomm.errors import nearest
 from symcomm.graph.regions import Edge
@@ -23,6 +23,7 @@ from symcomm.readers.rows import (
     norm,
     plain_mlp,
 )
+from symcomm.records import dataclass
 
 # What a module tree shows where a configuration has the number of heads.
 QUERY_WIDTH, KEY_WIDTH = "query width", "key width"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
 from symcomm.errors import RenderError
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

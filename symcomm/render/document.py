@@ -6,7 +6,6 @@ A document is read from a problem file and handed to a template; it holds deriva
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +13,7 @@ from symcomm.derivation import Derivation, Exhibit
 from symcomm.editions import ONLY, Detail, Edition
 from symcomm.errors import Span
 from symcomm.notation import Notation
+from symcomm.records import dataclass
 from symcomm.text.table import Table
 from symcomm.units import Quantity
 

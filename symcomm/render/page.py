@@ -6,10 +6,10 @@ A view holds text to be escaped by the template, and ``Markup`` that the printer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from symcomm.records import dataclass
 from symcomm.render.codes import MatrixCode
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def typst_pdf(source: str, files: Mapping[str, bytes] | None = None) -> bytes:
     except ImportError as error:
         raise RenderError("the Typst compiler is missing: no PDF can be made", hint=MISSING) from error
     # Typst's own fonts know Latin, Greek, Cyrillic and mathematics; other scripts need the fonts of the system.
-    foreign = any(0x0590 <= ord(c) < 0x1E00 or 0x2E80 <= ord(c) < 0xFB00 or ord(c) >= 0x1F000 for c in source)
+    foreign = re.search("[\u0590-\u1dff\u2e80-\ufaff\U0001f000-\U0010ffff]", source) is not None
     with temporary_folder() as folder:
         _beside(folder, files)
         path = folder / "main.typ"

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 from symcomm.errors import RenderError, Span
 from symcomm.files import temporary_folder
 from symcomm.printing import typst_string
+from symcomm.records import dataclass
 
 Target = Literal["typst", "latex", "html"]
 
@@ -440,7 +443,11 @@ def pandoc(arguments: Sequence[str], environment: Mapping[str, str] | None = Non
 
 @cache
 def _path() -> str:
-    """Where pandoc is; pypandoc starts every pandoc that it finds to learn its version, once is enough."""
+    """Where pandoc is: beside pypandoc, which takes longer to import than pandoc to convert, or where that finds it."""
+    found = None if os.environ.get("PYPANDOC_PANDOC") else find_spec("pypandoc")
+    beside = Path(found.origin).with_name("files") / "pandoc" if found and found.origin else None
+    if beside and os.access(beside, os.X_OK):
+        return str(beside)
     import pypandoc
 
     return str(pypandoc.get_pandoc_path())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
 from symcomm.errors import RenderError, nearest
+from symcomm.records import dataclass
 from symcomm.render.catalogue import Catalogue
 from symcomm.render.environment import TEMPLATES
 

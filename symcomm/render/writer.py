@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +14,7 @@ from symcomm.derivation.tables import NUMBER, cell_maths, to_the_right
 from symcomm.form import Form
 from symcomm.notation import Notation
 from symcomm.printing import DialectName
+from symcomm.records import dataclass
 from symcomm.render.environment import ESCAPES
 from symcomm.render.page import RowView, TableView
 from symcomm.units import Quantity

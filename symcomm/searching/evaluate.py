@@ -9,7 +9,6 @@ checked with whole numbers, and a memory within a billionth of the capacity is c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, reduce
 from operator import add, mul
@@ -20,6 +19,7 @@ from symcomm.collected import Monomial, Terms, exactly
 from symcomm.collectives.sweep import binary_ones, ceil_log2, floor_log2
 from symcomm.errors import ValuesError
 from symcomm.program.program import Same
+from symcomm.records import dataclass
 from symcomm.searching.space import Grid
 from symcomm.searching.structure import Core
 

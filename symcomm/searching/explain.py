@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm import form as forms
+from symcomm.records import dataclass
 from symcomm.searching.structure import STATES, Structure
 from symcomm.searching.template import PIPELINE
 

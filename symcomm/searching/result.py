@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from symcomm.accounting import Accounting, Convention
+from symcomm.records import dataclass
 from symcomm.searching.explain import Share, percent
 from symcomm.units import BYTE, Quantity, Unit, decimal_text
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import ValuesError
 from symcomm.form import Num
+from symcomm.records import dataclass
 from symcomm.searching.ranges import divisors
 from symcomm.searching.structure import BUCKETS, Draft
 from symcomm.searching.template import PIPELINE, composed, shared_axes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from symcomm.quantities.memory import activation_memory, state_memory
 from symcomm.quantities.time import step_time
 from symcomm.quantities.time import time as layer_time
 from symcomm.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
+from symcomm.records import dataclass
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
 from symcomm.setting import Setting, mark
 from symcomm.units import Unit

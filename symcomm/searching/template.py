@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from inspect import signature
 from operator import or_
@@ -12,6 +11,7 @@ from operator import or_
 from symcomm.errors import StrategyError
 from symcomm.form import Form, Num, Sym
 from symcomm.parallel.strategy import ALIASES, STRATEGIES, Strategy, parse_strategy
+from symcomm.records import dataclass
 
 PIPELINE = "pipeline"  # what the stages are called among the axes of the mesh
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import comb, prod
 
 from symcomm.text.tokens import DIGITS_LIMIT, EXPONENT_LIMIT
 from symcomm.text.tree import Exponentiation, Multiplication, Node, Number, Quotient, Sum, children
+
+TERM_LIMIT = 300
 
 
 def degree(node: Node) -> Fraction:
@@ -18,6 +21,19 @@ def degree(node: Node) -> Fraction:
         digits = max(abs(node.value.numerator), node.value.denominator).bit_length() * 0.302
         return Fraction(max(1, int(digits) // DIGITS_LIMIT))
     return max((degree(child) for child in children(node)), default=Fraction(1))
+
+
+def terms(node: Node) -> int:
+    """How many terms a formula has at most when it is multiplied out: ``(a + b + c)^2`` has six."""
+    if isinstance(node, Exponentiation):
+        below, exponent = terms(node.base), _constant(node.exponent)
+        power = int(abs(exponent)) if exponent is not None else 1
+        return comb(below + power - 1, power) if below > 1 and power > 1 else below
+    if isinstance(node, Sum):
+        return sum(map(terms, node.terms))
+    if isinstance(node, (Multiplication, Quotient)):
+        return prod(map(terms, children(node)))
+    return max(map(terms, children(node)), default=1)
 
 
 def _constant(node: Node) -> Fraction | None:

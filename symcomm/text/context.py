@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from functools import cached_property
 from typing import Literal, TypeVar
 
 from symcomm.errors import FormulaError, Span
+from symcomm.records import dataclass
 from symcomm.text.spelling import Spelling
 from symcomm.text.syntax import Part, is_letter, start_of, stop_of
 from symcomm.text.table import Cell
@@ -45,6 +47,11 @@ class Scope:
     functions: frozenset[str] | None = None
     kind: Literal["tensor", "size", "answer"] = "tensor"
     torn: frozenset[str] = frozenset()
+
+    @cached_property
+    def among_sizes(self) -> Scope:
+        """The scope of a size that stands in it."""
+        return replace(self, tensors={}, kind="size" if self.kind == "tensor" else self.kind)
 
     def is_family(self, key: str) -> bool:
         """Whether members of a family of this key were declared."""
@@ -161,5 +168,4 @@ class Context:
 
     def among_sizes(self) -> AbstractContextManager[None]:
         """While a size in a script, a range or a shape is read: no tensor can stand there."""
-        kind = self.scope.kind
-        return self.within(replace(self.scope, tensors={}, kind="size" if kind == "tensor" else kind))
+        return self.within(self.scope.among_sizes)

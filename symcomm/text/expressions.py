@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TypeVar
 
 from lark import Token
 
 from symcomm.errors import FormulaError, Span
-from symcomm.text.bounds import degree
+from symcomm.text.bounds import TERM_LIMIT, degree, terms
 from symcomm.text.calls import BARE_FUNCTIONS, argument_list, function, is_bracket, is_call
 from symcomm.text.context import Context
 from symcomm.text.families import check_known, listed_family, plain_count
@@ -47,6 +48,8 @@ from symcomm.text.tree import (
     Sum,
     Transpose,
 )
+
+_AnyNode = TypeVar("_AnyNode", bound=Node)
 
 # -- sums, products, quotients ---------------------------------------------------------------------------------------
 
@@ -162,7 +165,18 @@ def _product(context: Context, parts: Sequence[Part]) -> Node:
 
 def _multiplied(context: Context, factors: list[Node], span: Span) -> Node:
     """The product of factors; a single one is itself."""
-    return factors[0] if len(factors) == 1 else context.counted(Multiplication(span, tuple(factors)))
+    if len(factors) == 1:
+        return factors[0]
+    node = Multiplication(span, tuple(factors))
+    return context.counted(node if context.scope.kind == "tensor" else _bounded(node))
+
+
+def _bounded(node: _AnyNode) -> _AnyNode:
+    """The node, if it can be multiplied out: a power of a sum may have millions of terms."""
+    if terms(node) > TERM_LIMIT:
+        message = f"multiplied out, this formula has more than {TERM_LIMIT:,} terms"
+        raise FormulaError(message, node.span, "write a smaller exponent, or give the sum a name")
+    return node
 
 
 def _reads_on(context: Context, slash: Token, end: int, part: Branch, nodes: list[Node]) -> bool:
@@ -260,7 +274,7 @@ def _power(context: Context, base: Node, script: Script, span: Span) -> Node:
     if degree(node) > EXPONENT_LIMIT:
         message = f"exponents go up to {EXPONENT_LIMIT:,}"
         raise context.error(message, script.start, script.stop, "write a smaller exponent")
-    return context.counted(node)
+    return context.counted(_bounded(node))
 
 
 def read_argument(context: Context, tree: Branch) -> Node:

@@ -7,9 +7,11 @@ every bound (length, nesting, parts, digits, exponents) is checked before any he
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from symcomm.errors import FormulaError, Span, TableError
+from symcomm.garbage import uncollected
+from symcomm.records import dataclass
 from symcomm.text.calls import COMMON_FUNCTIONS
 from symcomm.text.context import Context, Scope
 from symcomm.text.declarations import read_declarations
@@ -151,7 +153,8 @@ def parse_layer(
     >>> row.equation.target.key, [one.name.key for one in row.inputs]
     ('y', ['x', 'W'])
     """
-    return _Layer(as_layer_table(table), known_sizes, functions, scalars).rows()
+    with uncollected():
+        return _Layer(as_layer_table(table), known_sizes, functions, scalars).rows()
 
 
 class _Layer:
@@ -169,6 +172,12 @@ class _Layer:
         self.numbers: frozenset[str] = frozenset()  # what stands in fractions and has no shape
 
     def rows(self) -> tuple[LayerRow, ...]:
+        try:
+            return self.read()
+        finally:
+            forget()
+
+    def read(self) -> tuple[LayerRow, ...]:
         if not self.table.rows:
             raise TableError("this layer table has no rows", self.table.span, "write a row for each computation")
         cells = [{name: row[place] for name, place in self.columns.items()} for row in self.table.rows]
@@ -178,9 +187,7 @@ class _Layer:
         near = frozenset(name.lower() for name in declared | self.scalars | self.sizes)
         self.numbers = frozenset(name for row in cells for name in self.numbers_of(row["Computation"], near))
         self.sizes |= self.numbers
-        read = tuple(self.row(number, row) for number, row in enumerate(cells, start=1))
-        forget()
-        return read
+        return tuple(self.row(number, row) for number, row in enumerate(cells, start=1))
 
     def sizes_of(self, rows: list[dict[str, Cell]]) -> tuple[frozenset[str], frozenset[str]]:
         """Every size in a shape or range of the table; a word of known letters is their product. And every tensor."""
@@ -299,7 +306,7 @@ def _items(cell: Cell, scope: Scope = _OPEN) -> tuple[Context, list[Branch], tup
     """The items of a cell and its ranges, whose indices run in the context."""
     context = Context(cell, scope)
     items, ranges = read_ranges(context, parse(context))
-    context.scope = replace(scope, indices=_indices(ranges))
+    context.scope = replace(scope, indices=_indices(ranges)) if ranges else scope
     return context, items, ranges
 
 

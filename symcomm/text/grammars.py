@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import lark
 
+from symcomm.records import dataclass
 from symcomm.text.syntax import Branch
 
 KEPT = ".kept"  # what the name of a grammar's kept parser ends in

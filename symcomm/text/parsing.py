@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
@@ -50,14 +51,22 @@ def _read(
     cell: Cell, words_join: bool, known: frozenset[str]
 ) -> tuple[list[Token], Branch | UnexpectedInput, int, bool]:
     """The tokens of a cell, its tree or what was wrong with it, how deep that is, and whether that hangs on names."""
+    key = cell.text.translate(_ONE_DIGIT), words_join
+    if key in _alike:
+        tokens = _alike[key].tokens(cell.text)
+        return tokens, _alike[key].tree(tokens), _alike[key].levels, False
     scanner = Scanner(cell, words_join, known)
     tokens = scanner.tokens()
     if not tokens:
         return tokens, Branch("cell", []), 0, False
-    kinds = tuple(token.type for token in tokens)
-    shape = _shape(kinds)
+    shape = _shape(tuple(token.type for token in tokens))
     if shape is not None:
-        return tokens, _filled(shape, tokens), shape.levels, scanner.hangs
+        alike = _Alike.of(shape, tokens)
+        if not scanner.hangs and alike.tokens(cell.text) == tokens:  # no value is made of digits otherwise
+            if len(_alike) >= _ALIKE_LIMIT:
+                _alike.clear()
+            _alike[key] = alike
+        return tokens, alike.tree(tokens), alike.levels, scanner.hangs
     try:
         tree = _tree(tokens)
     except UnexpectedInput as error:
@@ -68,6 +77,7 @@ def _read(
 def forget() -> None:
     """Lets go of the cells of a table that has been read."""
     _read.cache_clear()
+    _alike.clear()
 
 
 class _Shape(NamedTuple):
@@ -103,14 +113,45 @@ def _shape(kinds: tuple[str, ...]) -> _Shape | None:
     return _Shape(tuple(found), deep)
 
 
-def _filled(shape: _Shape, tokens: list[Token]) -> Branch:
-    made: list[Part] = [*tokens]
-    starts, stops = [one.start_pos or 0 for one in tokens], [one.end_pos or 0 for one in tokens]
-    for rule, first, last, parts in shape.branches:
-        made.append(Branch(rule, [made[place] for place in parts], starts[first], stops[last]))
-    root = made[-1]
-    assert isinstance(root, Branch)
-    return root
+class _Alike(NamedTuple):
+    """What cells have in common that differ in digits alone: the kinds and places of their tokens, and their tree.
+
+    A token without a value is spelled as it stands in the cell.
+    """
+
+    pieces: tuple[tuple[str, str, int, int], ...]
+    branches: tuple[tuple[str, tuple[int, ...], int, int], ...]
+    levels: int
+
+    @classmethod
+    def of(cls, shape: _Shape, tokens: list[Token]) -> _Alike:
+        """What these tokens, whose tree has this shape, have in common with others."""
+        starts, stops = [one.start_pos or 0 for one in tokens], [one.end_pos or 0 for one in tokens]
+        pieces = ((one.type, "" if _DIGIT.search(one) else str(one), start, stop)
+                  for one, start, stop in zip(tokens, starts, stops, strict=True))  # fmt: skip
+        made = ((rule, parts, starts[first], stops[last]) for rule, first, last, parts in shape.branches)
+        return cls(tuple(pieces), tuple(made), shape.levels)
+
+    def tokens(self, text: str) -> list[Token]:
+        """The tokens of a cell of this text."""
+        return [Token(kind, value or text[start:stop], start_pos=start, end_pos=stop)
+                for kind, value, start, stop in self.pieces]  # fmt: skip
+
+    def tree(self, tokens: list[Token]) -> Branch:
+        """The tree of tokens."""
+        made: list[Part] = [*tokens]
+        for rule, parts, start, stop in self.branches:
+            children = [made[parts[0]]] if len(parts) == 1 else [made[place] for place in parts]
+            made.append(Branch(rule, children, start, stop))
+        root = made[-1]
+        assert isinstance(root, Branch)
+        return root
+
+
+_DIGIT = re.compile("[0-9]")
+_ONE_DIGIT = str.maketrans("123456789", "0" * 9)  # no token begins or ends elsewhere where a digit is another one
+_ALIKE_LIMIT = 2048
+_alike: dict[tuple[str, bool], _Alike] = {}
 
 
 def _translated(context: Context, error: UnexpectedToken, tokens: list[Token]) -> FormulaError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from lark import Token
 
+from symcomm.records import dataclass
 from symcomm.text.syntax import Branch, bare_atom, start_of
 from symcomm.text.vocabulary import GREEK
 

@@ -21,11 +21,13 @@ class Branch:
 
     def tokens(self) -> Iterator[Token]:
         """The tokens at the ends of the branch, from left to right."""
-        for child in self.children:
-            if isinstance(child, Token):
-                yield child
+        waiting = self.children[::-1]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, Token):
+                yield part
             else:
-                yield from child.tokens()
+                waiting += part.children[::-1]
 
     def of(self, rule: str) -> Iterator[Branch]:
         """The branches of a rule in it, the inner ones first."""
@@ -144,6 +146,8 @@ def leaf(text: str, place: int) -> Branch:
 
 def quotients(tree: Branch) -> Iterator[tuple[Branch, Branch]]:
     """What stands above and below each fraction and around each slash."""
+    if all(token.type not in ("FRAC", "SLASH") for token in tree.tokens()):
+        return
     for fraction in tree.of("frac"):
         top, bottom = branches(fraction)
         yield top, bottom

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from symcomm.errors import Span, TableError
+from symcomm.records import dataclass
 
 TEXT_LIMIT = 2_000_000  # characters of one input
 CELL_LIMIT = 2_000  # characters of one cell
@@ -48,6 +48,10 @@ class Cell:
     def span(self, start: int = 0, stop: int | None = None) -> Span:
         """Where ``text[start:stop]`` stands in its line; the whole cell without arguments."""
         stop = len(self.text) if stop is None else stop
+        if not self.jumps:
+            most = len(self.line_text)
+            first, last = min(self.start + start, most), min(self.start + min(stop, len(self.text)), most)
+            return Span(self.file, self.line, self.line_text, first, max(first, last), self.name)
         here, end = Jump(0, self.line, self.line_text, self.start), len(self.text)
         for jump in self.jumps:
             if jump.offset > start:
@@ -175,7 +179,7 @@ def build(file: str, header: list[Cell], body: Iterable[list[Cell]]) -> Table:
         for number, raw_cell in enumerate(raw):
             cell = trimmed(raw_cell)
             column = columns[number] if number < len(columns) else ""
-            cells.append(replace(cell, column=column))
+            cells.append(Cell(cell.text, cell.file, cell.line, cell.line_text, cell.start, column, cell.jumps))
             check_cell(cells[-1])
         last = raw[-1]
         for number in range(len(cells), len(columns)):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 
 from symcomm.errors import Span
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,7 @@ def children(node: Node) -> tuple[Node, ...]:
     ['Identifier', 'Number']
     """
     found: list[Node] = []
-    for field in fields(node):
-        value = getattr(node, field.name)
+    for value in vars(node).values():
         if isinstance(value, Node):
             found.append(value)
         elif isinstance(value, tuple):

@@ -7,8 +7,10 @@ is then still different is a difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
+
+from symcomm.records import dataclass
 
 _DOCS = "https://docs.pytorch.org/docs/stable"
 

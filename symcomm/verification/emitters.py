@@ -8,11 +8,12 @@ several that stand side by side wherever they stand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from symcomm.errors import RenderError
 from symcomm.graph.ops import MAP
+from symcomm.records import dataclass
 
 Letter = tuple[int, ...]
 

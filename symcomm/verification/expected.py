@@ -6,7 +6,7 @@ A case is a model under a strategy at small sizes, with the way of PyTorch's tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise, product
@@ -28,6 +28,7 @@ from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.communication.call import calls
 from symcomm.quantities.counting.flops import is_matrix_product
 from symcomm.quantities.counting.load import load
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
 from symcomm.verification.launch import RANK_LIMIT, VerificationError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from json import dumps, loads
@@ -13,6 +13,7 @@ from typing import Any
 
 from symcomm.errors import SymcommError
 from symcomm.model import Model
+from symcomm.records import dataclass
 from symcomm.verification.conventions import CONVENTIONS
 from symcomm.verification.launch import Launcher, VerificationError
 from symcomm.verification.verify import Verification, prepare

@@ -6,10 +6,10 @@ A pipeline is run around any way that trains what its stages hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from symcomm.errors import StrategyError
 from symcomm.parallel.strategy import SHARDS, Rule, Strategy
+from symcomm.records import dataclass
 
 # Our schedules, and the class of torch.distributed.pipelining that follows each; whether it takes several stages.
 SCHEDULES: Mapping[str, tuple[str, bool]] = {

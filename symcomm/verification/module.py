@@ -9,12 +9,13 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
 from symcomm.errors import RenderError, nearest
 from symcomm.graph.graph import Graph, Op, Region, Tensor, bare
+from symcomm.records import dataclass
 from symcomm.verification.emitters import EMITTERS, HELPERS, Letter, Operand, Spelled, called
 
 _TAKEN = frozenset({"torch", "nn", "math", "F", "self", "sizes", "layer", "dropout", "EPSILON", "example", "model"})

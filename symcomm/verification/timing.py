@@ -7,7 +7,7 @@ bandwidth, and a fixed time for each op. Where there is a GPU it is measured, el
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,7 @@ from symcomm.graph.axis_roles import batch_axes
 from symcomm.model import Model
 from symcomm.program.program import ONE_RANK
 from symcomm.quantities.counting.load import load
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.verification.expected import needed_memory
 from symcomm.verification.launch import Launcher, VerificationError, enough_memory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -19,6 +19,7 @@ from symcomm.parallel.placement import PARTIAL, Compute
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import ONE_RANK
 from symcomm.program.schedules import USUAL_SCHEDULE, find
+from symcomm.records import dataclass
 from symcomm.verification.conventions import CONVENTIONS
 from symcomm.verification.expected import (
     WIDTH,

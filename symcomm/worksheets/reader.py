@@ -25,12 +25,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from symcomm.accounting import Accounting
 from symcomm.derivation import Relation
 from symcomm.errors import DocumentError, Span, SymcommError, nearest
+from symcomm.records import dataclass
 from symcomm.text.table import Cell
 from symcomm.units import ONE, Unit
 from symcomm.worksheets.runs import RUNS

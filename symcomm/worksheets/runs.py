@@ -7,7 +7,6 @@ another, a search for the least, a slope over a small step, or the number put ba
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import product
@@ -17,6 +16,7 @@ from symcomm import form as forms
 from symcomm.derivation import Numbers, Witness, worked_out
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
+from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from mpmath import mpf

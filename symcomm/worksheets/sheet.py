@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from symcomm.files import read_text
 from symcomm.form import Form, Num, Power, Product, Ratio, Root, Sym, Total
 from symcomm.hardware.paths import positive
 from symcomm.notation import Notation
+from symcomm.records import dataclass
 from symcomm.text.table import Cell
 from symcomm.units import ONE, Quantity, Unit
 from symcomm.worksheets.reader import SIZE_LIMIT, Claim, SheetSymbol, WorksheetLine, WorksheetQuestion, WorksheetReader

@@ -394,6 +394,7 @@ def test_missing_pandoc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     prose_module._written.clear()
     prose_module._path.cache_clear()
     without(monkeypatch, "pypandoc")
+    monkeypatch.setattr(prose_module, "find_spec", lambda name: None)
     with pytest.raises(RenderError) as caught:
         render(everything(), {"html"}, tmp_path, name="x")
     assert 'pip install "symcomm[pdf]"' in str(caught.value)

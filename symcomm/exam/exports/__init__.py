@@ -7,12 +7,12 @@ own one. Ours say what they need of each item, which is made in several processe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from symcomm.errors import DocumentError
 from symcomm.exam.exports import gradescope, moodle, prairielearn, qti12, qti21, stack
 from symcomm.exam.exports.item import Item
+from symcomm.records import dataclass
 
 Files = Mapping[str, bytes]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -16,6 +15,7 @@ from typing import Literal
 
 from symcomm.errors import DocumentError, Span
 from symcomm.form import Form
+from symcomm.records import dataclass
 from symcomm.units import BINARY, DECIMAL, Quantity, Unit
 
 Kind = Literal["numeric", "choice", "symbolic"]

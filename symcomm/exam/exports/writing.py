@@ -10,7 +10,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from symcomm.exam.roster import Student, numbered
 from symcomm.files import write_files
 from symcomm.problems.problem import Template
 from symcomm.problems.solve import following
+from symcomm.records import dataclass
 from symcomm.units import Quantity
 
 _CHUNK = 20  # variants in a piece

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from symcomm import form as forms
@@ -32,6 +32,7 @@ from symcomm.form import (
     Sym,
     Total,
 )
+from symcomm.records import dataclass
 from symcomm.units import ONE, Unit
 
 _BITS_LIMIT = 16_000

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 
 from symcomm.exam.reading.unread import UnreadError
+from symcomm.records import dataclass
 
 EXPONENT_LIMIT = 1_000
 _DIGITS_LIMIT = 100

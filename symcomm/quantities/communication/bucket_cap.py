@@ -10,7 +10,6 @@ that communication starts early; where it is set, it holds for the first bucket,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
 from typing import Annotated
@@ -25,6 +24,7 @@ from symcomm.optimum.writing import SECOND, Name, known, meanings, step
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Amount, Dtype
 from symcomm.quantities.witnesses import elements, often
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.units import BYTE, Quantity
 

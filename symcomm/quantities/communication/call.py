@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from symcomm.dtypes import row_dtype
@@ -13,6 +12,7 @@ from symcomm.parallel.placement import PARTIAL, Collective, Compute
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.instructions import BETWEEN_STAGES, Program, Send, Turn
 from symcomm.program.program import program
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 
 if TYPE_CHECKING:

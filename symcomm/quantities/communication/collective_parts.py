@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import prod
@@ -20,6 +20,7 @@ from symcomm.errors import AccountingError, DerivationError, ValuesError, neares
 from symcomm.form import Ceiling, Form, Num, Product, Ratio, Sym, evaluate, product
 from symcomm.notation import Notation
 from symcomm.quantities.witnesses import number
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.units import BYTE, ONE, Quantity, Unit
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -20,6 +19,7 @@ from symcomm.parallel.strategy import Strategy
 from symcomm.program import pipeline
 from symcomm.quantities.communication.call import SHORT, Call, joint
 from symcomm.quantities.witnesses import number, over, passes, ran, size, together
+from symcomm.records import dataclass
 from symcomm.setting import Work
 from symcomm.units import BYTE, ONE
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from symcomm.collectives.algorithms import BETWEEN, INSIDE, algorithm
 from symcomm.collectives.cost import Case, plus, times
 from symcomm.form import Form, Num, Sym, num, product
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

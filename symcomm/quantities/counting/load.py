@@ -7,7 +7,7 @@ over the ranks as the plan places it, and every collective is one the plan needs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from symcomm import form as forms
@@ -21,6 +21,7 @@ from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import Same, program, unstaged
 from symcomm.quantities.communication.call import Call, calls
 from symcomm.quantities.counting.flops import counted
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 
 ONE_DEVICE = Strategy("One device", (), (), "Everything runs on one device.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from itertools import groupby
@@ -24,6 +24,7 @@ from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.recomputed_steps import PassStep, RecomputedSteps, phase_of
 from symcomm.quantities.memory.saved import Saved, keeper, storage
 from symcomm.quantities.memory.state_memory import Recipe
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 
 SAVED, PASSING, GRADIENT = "saved activations", "temporaries", "gradients"
@@ -468,7 +469,7 @@ class Lifetimes:
         gone += [
             s for s in self.storages if (s.kind, s.dies) == (PASSING, at) and s.root != made and self.stored(s.root)
         ]
-        ops = INSIDE_BY_HAND if forward.kind in BY_HAND else MAP[forward.kind].inside or ((),)
+        ops = INSIDE_BY_HAND if forward.kind in BY_HAND else MAP[forward.kind].gradients_inside
         pieces = {"copy": [whole], "row": sizes}
         return [([size for name in op for size in pieces[name]], gone if n else []) for n, op in enumerate(ops)]
 

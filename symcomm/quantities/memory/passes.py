@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 from symcomm.form import Form, Ratio, Sym, Total, num
@@ -16,6 +16,7 @@ from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.lifetimes import PASSING, Lifetimes, bytes_of_weight
 from symcomm.quantities.memory.recomputed_steps import made_by
 from symcomm.quantities.memory.state_memory import Recipe
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 
 PHASES = {"F": "forward", "D": "backward", "B": "input gradient", "W": "weight gradient"}

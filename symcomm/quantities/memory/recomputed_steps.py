@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from symcomm.accounting import Accounting
 from symcomm.graph.graph import Graph, Op
@@ -11,6 +10,7 @@ from symcomm.parallel.placement import Collective, Compute
 from symcomm.program.instructions import gathers_weight
 from symcomm.program.rewrites.recomputation import gathered_again
 from symcomm.quantities.memory.saved import storage
+from symcomm.records import dataclass
 
 
 @dataclass(frozen=True)

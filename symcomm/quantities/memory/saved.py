@@ -8,7 +8,7 @@ that one's storage. Weights, and tables that never change (rotations, causal mas
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import sympy as sp
@@ -27,6 +27,7 @@ from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Pla
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import program
 from symcomm.program.rewrites.recomputation import has_scores, rerun_ops
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.text.formula import parse_answer
 

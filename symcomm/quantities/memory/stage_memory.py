@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from itertools import chain
 
@@ -18,6 +18,7 @@ from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.step_program import Snapshot, StepProgram
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 
 WARM, STEADY, COOL = "warm-up", "steady state", "cool-down"

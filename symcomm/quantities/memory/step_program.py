@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from symcomm.errors import ValuesError
@@ -14,6 +14,7 @@ from symcomm.program.program import program, unstaged
 from symcomm.quantities.memory.lifetimes import GRADIENT, PASSING, SAVED
 from symcomm.quantities.memory.passes import RegionPasses, StepOptions
 from symcomm.quantities.memory.saved import held_outside, storage
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
@@ -18,6 +18,7 @@ from symcomm.quantities.time.machine import RATES, machine
 from symcomm.quantities.time.term_texts import need
 from symcomm.quantities.time.terms import SECOND, TimeWriter
 from symcomm.quantities.witnesses import largest, over
+from symcomm.records import dataclass
 from symcomm.setting import Setting, Work
 from symcomm.units import Quantity
 

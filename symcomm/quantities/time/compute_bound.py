@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
@@ -20,6 +20,7 @@ from symcomm.quantities.time.inequality import solve
 from symcomm.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.quantities.time.terms import SECOND
 from symcomm.quantities.witnesses import over as quotient
+from symcomm.records import dataclass
 from symcomm.setting import Setting, Work
 from symcomm.units import ONE, Quantity
 

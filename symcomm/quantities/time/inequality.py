@@ -7,7 +7,7 @@ value is, follows from the signs of the two differences.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from symcomm.optimum.dimension import in_unit
 from symcomm.printing import plain
 from symcomm.quantities.time.mesh_terms import MeshTerms
 from symcomm.quantities.time.terms import SECOND
+from symcomm.records import dataclass
 from symcomm.setting import Work
 from symcomm.units import ONE
 

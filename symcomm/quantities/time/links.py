@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from symcomm.derivation import Condition
@@ -17,6 +17,7 @@ from symcomm.form import Form, Largest, Ratio, Smallest, Sym, evaluate, names, n
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program import pipeline
 from symcomm.quantities.time.machine import ONE_LINK, RATES, Machine, MachineLink, Rate, checked, machine
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.units import Quantity
 

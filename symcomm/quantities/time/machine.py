@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Literal
 
@@ -13,6 +13,7 @@ from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, num, product
 from symcomm.quantities.witnesses import over
+from symcomm.records import dataclass
 from symcomm.setting import Setting, Work
 from symcomm.units import ONE, Quantity, Unit
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
@@ -28,6 +28,7 @@ from symcomm.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.quantities.time.terms import SECOND
 from symcomm.quantities.witnesses import largest, number, together
 from symcomm.quantities.witnesses import over as quotient
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.units import ONE, Quantity, Unit
 

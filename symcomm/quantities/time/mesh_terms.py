@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -17,6 +17,7 @@ from symcomm.quantities.counting.load import load
 from symcomm.quantities.time.links import by_axis, levels, linked
 from symcomm.quantities.time.term_texts import exhibit, need, touched
 from symcomm.quantities.time.terms import SECOND, TimeWriter
+from symcomm.records import dataclass
 from symcomm.setting import Setting, Work
 
 PHASES = {

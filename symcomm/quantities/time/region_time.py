@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from symcomm.form import Form, Total
 from symcomm.graph.graph import Region
 from symcomm.quantities.counting.load import Load, OpLoad
 from symcomm.quantities.time.terms import SECOND, Terms, TimeWriter
 from symcomm.quantities.witnesses import together
+from symcomm.records import dataclass
 from symcomm.setting import Work, mark
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property, partial
 
@@ -19,6 +19,7 @@ from symcomm.program.events import Execution, Times, simulate
 from symcomm.program.orders import Schedule, in_flight
 from symcomm.program.schedules import find, run
 from symcomm.quantities.witnesses import number, over
+from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.units import ONE, Quantity
 

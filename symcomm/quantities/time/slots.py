@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from symcomm.derivation import Condition, Numbers, Witness
@@ -18,6 +18,7 @@ from symcomm.quantities.time.region_time import WORK, RegionTime
 from symcomm.quantities.time.term_texts import need
 from symcomm.quantities.time.terms import SECOND, TimeWriter
 from symcomm.quantities.witnesses import largest, number, over, together
+from symcomm.records import dataclass
 from symcomm.units import ONE
 
 
@@ -32,7 +33,7 @@ class Run:
     sizes: Mapping[str, Form]
     letters: str = ""
     slots: ClosedForm | None = None
-    share: Form = Num(Fraction(1))  # noqa: RUF009  # frozen
+    share: Form = Num(Fraction(1))  # frozen
 
 
 def add_times(terms: Sequence[Form]) -> Form:

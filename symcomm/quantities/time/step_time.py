@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
@@ -38,6 +38,7 @@ from symcomm.quantities.time.term_texts import exhibit, need, touched
 from symcomm.quantities.time.terms import SECOND, TimeWriter
 from symcomm.quantities.time.time import with_rates
 from symcomm.quantities.witnesses import over, together
+from symcomm.records import dataclass
 from symcomm.setting import Setting, Work
 from symcomm.units import ONE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
@@ -20,6 +19,7 @@ from symcomm.quantities.time.links import levels, slowest, spot, two_links
 from symcomm.quantities.time.machine import Machine, MachineLink
 from symcomm.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
 from symcomm.quantities.witnesses import number, often, passes, ran, size, together
+from symcomm.records import dataclass
 from symcomm.setting import Setting, Work, slug, times
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
