@@ -1,22 +1,30 @@
 """Sentences of ours in other languages: a catalogue by their English pattern, as gettext has them.
 
 A pattern is a sentence with ``{}`` where names, numbers and lists stand; these are translated by the same catalogue, or
-by its ``pieces``, which only stand within a sentence.
+by its ``pieces``, which stand within a sentence or in a cell.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 _FOUND = r"((?:(?!\. [A-Z0-9`]).)+?)"  # what stands in a hole is no more than a sentence
+_ITEM = r"((?:(?!\. [A-Z0-9`]|; ).)+?)"  # and in a piece no more than one thing of a list
+_CITED = re.compile(r", (19[5-9]|20[0-4])\d(?! [a-z])|arXiv \d|, version \d")  # what is cited stays as it is
+_WIDE = "[\u3000-\u303f\uff00-\uffef]"  # punctuation that brings its own space
+_SPACE = re.compile(rf"(?<={_WIDE}) | (?={_WIDE})|(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])")
+_SMALL = re.compile(r"[a-zà-ÿ]{2,}\b")  # a word that begins a sentence
 _HOLE = re.compile(r"\{\d*\}")
-_SENTENCES = re.compile(r"(?:(?<=\.)|(?<=`:)) (?=[A-Z0-9`])")  # after a full stop, and after a name that is explained
-_DECIMAL = re.compile(r"(?<=\d)\.(?=\d)(?![^`]*`[^`]*(?:`[^`]*`[^`]*)*$)")  # in a number, not in a name
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z0-9`])")
+_NAMED = re.compile(r"(`[^`]*`:) ([A-Z0-9`].*)")  # a name that is explained
+# A decimal point: not in a name, nor in what only looks like a number (arXiv 1811.05233, version 1.04, cap=12.5).
+_KEPT = r"(?:\b(?:arXiv|[Vv]ersion|[Ss]ections?|PyTorch|CUDA|NumPy) |\w=)[\d.]*\d|\d+\.\d+\.[\d.]*\d"
+_DECIMAL = re.compile(rf"({_KEPT})|(?<=\d)\.(?=\d)(?![^`]*`[^`]*(?:`[^`]*`[^`]*)*$)")
 _MATHS = re.compile(r"`[^`]*`")
-_WORDS = re.compile(r"[A-Za-z]{2,}.* [a-z]{2,}")  # more than a name, a unit or a number
+_WORDS = re.compile(r"[A-Za-z]{2,}.* [a-z]{2,}")
 
 
 @dataclass
@@ -34,6 +42,7 @@ class Catalogue:
     pieces: Mapping[str, str] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
     decimal: str = "."
+    _known: dict[tuple[str, bool, bool], str | None] = field(default_factory=dict, repr=False)
 
     __hash__ = object.__hash__
 
@@ -42,41 +51,84 @@ class Catalogue:
         if not self.sentences or not text:
             return text
         if self.decimal != ".":
-            text = _DECIMAL.sub(self.decimal, text)
-        found = self._whole(text, self._sentences)
+            text = _DECIMAL.sub(lambda match: match[1] or self.decimal, text)
+        return _SPACE.sub("", self._told(text))
+
+    def _told(self, text: str) -> str:
+        named = _NAMED.fullmatch(text)
+        if named:
+            return f"{named[1]} {self._told(named[2])}"
+        stopped = text.endswith(".") and not text.endswith("...")
+        found = self._whole(text, self._sentences if stopped else self._parts, whole=not stopped)
         if found is not None:
-            return found
+            return found[:1].upper() + found[1:] if stopped and _SMALL.match(found) else found
         parts = _SENTENCES.split(text)
         if len(parts) > 1:
-            return " ".join(map(self, parts))
-        if text.endswith(".") and _WORDS.search(_MATHS.sub("", text)):
+            return " ".join(map(self._told, parts))
+        if stopped and _worded(text):
             self.missing[text] = None
         return text
 
-    def _piece(self, text: str) -> str:
-        for patterns in (self._pieces, self._sentences):
-            found = self._whole(text, patterns)
-            if found is not None:
-                return found
-        return text
+    def _whole(self, text: str, patterns: _Patterns, whole: bool = False) -> str | None:
+        """The text by the first pattern that it has; a ``whole`` one may not leave words in English."""
+        key = (text, patterns is self._parts, whole)
+        if key not in self._known:
+            self._known[key] = next(self._ways(text, patterns, whole), None)
+        return self._known[key]
 
-    def _whole(self, text: str, patterns: tuple[tuple[re.Pattern[str], str], ...]) -> str | None:
-        for pattern, told in patterns:
-            match = pattern.fullmatch(text)
-            if match:
-                return told.format(*map(self._piece, match.groups()))
-        return None
+    def _ways(self, text: str, patterns: _Patterns, whole: bool) -> Iterator[str]:
+        for literal, told, found in patterns.beginning(text):
+            last = literal[-1] if len(literal) > 1 else literal[0][1:]
+            if text.endswith(last) and all(part in text for part in literal[1:-1]):
+                match = _pattern(literal, found).fullmatch(text)
+                if match:
+                    parts = [(part, self._part(part, whole)) for part in match.groups()]
+                    if not (whole and any(one is None and _worded(part) for part, one in parts)):
+                        yield told.format(*(part if one is None else one for part, one in parts))
+
+    def _part(self, text: str, whole: bool) -> str | None:
+        return None if _CITED.search(text) else self._whole(text, self._parts, whole)
 
     @cached_property
-    def _sentences(self) -> tuple[tuple[re.Pattern[str], str], ...]:
-        return _compiled(self.sentences)
+    def _sentences(self) -> _Patterns:
+        return _Patterns({one: told for one, told in self.sentences.items() if one.endswith(".")})
 
     @cached_property
-    def _pieces(self) -> tuple[tuple[re.Pattern[str], str], ...]:
-        return _compiled(self.pieces)
+    def _parts(self) -> _Patterns:
+        """Pieces, sentences, and what is a sentence but for its full stop."""
+        stopped = {one[:-1]: told.rstrip(".。") for one, told in self._sentences.told.items()}
+        return _Patterns(stopped | {**self.sentences}, self.pieces)
 
 
-def _compiled(entries: Mapping[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """The patterns, the most literal ones first."""
-    order = sorted(entries, key=lambda pattern: len(_HOLE.sub("", pattern)), reverse=True)
-    return tuple((re.compile(_FOUND.join(map(re.escape, _HOLE.split(p)))), entries[p]) for p in order)
+@dataclass
+class _Patterns:
+    """Patterns with their translations, and ``pieces`` that are tried after them; a first letter may be small."""
+
+    told: Mapping[str, str]
+    pieces: Mapping[str, str] = field(default_factory=dict)
+    _near: dict[str, list[tuple[tuple[str, ...], str, str]]] = field(default_factory=dict)
+
+    def beginning(self, text: str) -> list[tuple[tuple[str, ...], str, str]]:
+        """The patterns that may begin like a text, cut at their holes, and what these hold: the most literal first."""
+        first = text[:1]
+        if first not in self._near:
+            self._near[first] = [
+                (tuple(_HOLE.split(one)), entries[one], _ITEM if entries is self.pieces and ";" not in one else _FOUND)
+                for entries in (self.told, self.pieces)
+                for one in sorted(entries, key=lambda one: (-len(_HOLE.sub("", one)), one[:1] != first))
+                if one[:1].lower() in (first.lower(), "{")
+            ]
+        return self._near[first]
+
+
+@cache
+def _pattern(literal: tuple[str, ...], found: str) -> re.Pattern[str]:
+    """What is found between the literal parts of a pattern."""
+    first, *rest = map(re.escape, literal)
+    first = f"(?i:{first[:1]}){first[1:]}" if first[:1].isalpha() else first
+    return re.compile(found.join((first, *rest)))
+
+
+def _worded(text: str) -> bool:
+    """Whether a text is more than a name, a unit or a number."""
+    return bool(_WORDS.search(_MATHS.sub("", text)))
