@@ -19,6 +19,7 @@ _SPACE = re.compile(rf"(?<={_WIDE}) | (?={_WIDE})|(?<=[\u3000-\u9fff]) (?=[\u300
 _SMALL = re.compile(r"[a-zà-ÿ]{2,}\b")  # a word that begins a sentence
 _HOLE = re.compile(r"\{\d*\}")
 _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z0-9`])")
+_COUNTED = re.compile(r"((?:≈ )?\d[\d\s.,/]* )([a-z]{4,}(?:/[A-Za-z]+)?)")  # a number with the word for its unit
 _NAMED = re.compile(r"(`[^`]*`:) ([A-Z0-9`].*)")  # a name that is explained
 # A decimal point: not in a name, nor in what only looks like a number (arXiv 1811.05233, version 1.04, cap=12.5).
 _KEPT = r"(?:\b(?:arXiv|[Vv]ersion|[Ss]ections?|PyTorch|CUDA|NumPy) |\w=)[\d.]*\d|\d+\.\d+\.[\d.]*\d"
@@ -55,9 +56,10 @@ class Catalogue:
         return _SPACE.sub("", self._told(text))
 
     def _told(self, text: str) -> str:
-        named = _NAMED.fullmatch(text)
-        if named:
+        if named := _NAMED.fullmatch(text):
             return f"{named[1]} {self._told(named[2])}"
+        if counted := _COUNTED.fullmatch(text):
+            return counted[1] + (self._part(counted[2], True) or counted[2])
         stopped = text.endswith(".") and not text.endswith("...")
         found = self._whole(text, self._sentences if stopped else self._parts, whole=not stopped)
         if found is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,18 @@ from click.testing import CliRunner
 import symcomm as sc
 from symcomm.accounting import CONVENTIONS
 from symcomm.cli import main
+from symcomm.derivation import Exhibit
 from symcomm.exam.mistakes import MISTAKES
+from symcomm.notation import Notation
 from symcomm.plots.drawing import Sketch
+from symcomm.plots.figure import figure, said, written
 from symcomm.render import source
 from symcomm.render.catalogue import Catalogue
 from symcomm.render.document import Answer
 from symcomm.render.environment import TEMPLATES
 from symcomm.render.view import page
+from symcomm.render.writer import Kind, PageWriter, table_view
+from symcomm.units import Quantity, Unit
 from symcomm.worksheets import built_in
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -66,15 +72,15 @@ def test_conventions_mistakes_and_worksheets_are_translated(language: str) -> No
     sheets = [sheet.read for sheet in built_in().values()]
     lines = [line for read in sheets for line in (*read.lines, *(x for q in read.questions for x in q.lines))]
     notes = [note for read in sheets for q in read.questions for note in (*q.notes, *(c.text for c in q.claims))]
-    said = [
+    texts = [
         *(row.statement for row in CONVENTIONS),
         *(mistake.says for mistake in MISTAKES),
         *(line.reason for line in lines),
         *(symbol.meaning for read in sheets for symbol in read.symbols.values()),
         *(text.replace("{a}", "1/2") for text in notes if text.endswith(".")),
     ]
-    assert len(said) > 200
-    assert [text for text in said if text and say(text) == text] == []
+    assert len(texts) > 200
+    assert [text for text in texts if text and say(text) == text] == []
     assert [*say.missing] == []
     stop = {"de": ".", "zh": "。"}[language]
     assert say("The backward pass is missing.").removesuffix(stop) in say("The backward pass is missing (≈ 3 GiB)")
@@ -142,6 +148,43 @@ def test_what_is_drawn_is_said_in_the_language() -> None:
     assert b">Rang 3<" in told.svg()
     assert b">rank 3<" in drawing.svg()
     assert len(told.parts) == len(drawing.parts)
+
+
+def test_a_figure_of_matplotlib_has_its_words_and_numbers_in_the_language_only_while_it_is_written() -> None:
+    made = figure()
+    axes = made.add_subplot()
+    axes.plot([0, 1], [0, 1.5], label="best whole number, 26")
+    axes.set_xlabel("number of buckets $n_b$")
+    axes.set_ylabel("time (s)")
+    axes.legend()
+    before = written(made, "svg")
+    with said(made, catalogue("de")):
+        made.canvas.draw()
+        assert axes.get_xlabel() == "Zahl der Buckets $n_b$"
+        assert axes.get_ylabel() == "Zeit (s)"
+        assert axes.get_legend().get_texts()[0].get_text() == "beste ganze Zahl, 26"
+        assert "0,4" in [tick.get_text() for tick in axes.get_yticklabels()]
+    with said(made, catalogue("zh")):
+        assert axes.get_ylabel() == "time (s)"  # its fonts need not have the signs
+    assert written(made, "svg") == before
+
+
+@pytest.mark.parametrize("kind", ["md", "html", "typ"])
+def test_a_number_has_the_word_of_its_unit_in_the_language(kind: Kind) -> None:
+    count = Quantity(Fraction(1234), Unit.parse("token/parameter"))
+    for language, told in (("de", "Token/Parameter"), ("zh", "词元/参数")):
+        writer = PageWriter(kind, Notation(), catalogue(language))
+        assert told in writer.quantity(count)
+    assert "tokens/parameter" in PageWriter(kind, Notation()).quantity(count)
+    assert catalogue("de")("≈ 17 tokens/parameter") == "≈ 17 Token/Parameter"
+
+
+def test_columns_are_as_wide_as_their_words_in_the_language() -> None:
+    made = Exhibit("", ("a", "b"), (("1", "2"),))
+    long = Catalogue({"a": "einunglaublichlangeswort"})
+    plain, told = (table_view(made, PageWriter("typ", Notation(), say)).shares for say in (str, long))
+    assert plain[0] == plain[1]
+    assert told[0] > 2 * told[1]
 
 
 def test_a_sentence_without_translation_is_told_once(tmp_path: Path) -> None:
