@@ -25,7 +25,7 @@ _NAMED = re.compile(r"(`[^`]*`:) ([A-Z0-9`].*)")  # a name that is explained
 _KEPT = r"(?:\b(?:arXiv|[Vv]ersion|[Ss]ections?|PyTorch|CUDA|NumPy) |\w=)[\d.]*\d|\d+\.\d+\.[\d.]*\d"
 _DECIMAL = re.compile(rf"({_KEPT})|(?<=\d)\.(?=\d)(?![^`]*`[^`]*(?:`[^`]*`[^`]*)*$)")
 _MATHS = re.compile(r"`[^`]*`")
-_WORDS = re.compile(r"[A-Za-z]{2,}.* [a-z]{2,}")
+_WORDS = re.compile(r"[A-Za-z].* [a-z]{2,}")
 
 
 @dataclass
