@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 
-_FOUND = r"((?:(?!\. [A-Z0-9`]).)+?)"  # what stands in a hole is no more than a sentence
-_ITEM = r"((?:(?!\. [A-Z0-9`]|; ).)+?)"  # and in a piece no more than one thing of a list
+_END = re.compile(r"\. [A-Z0-9`]")  # what stands in a hole is no more than a sentence,
+_ITEM = re.compile(r"\. [A-Z0-9`]|; ")  # and in a piece no more than one thing of a list
 _CITED = re.compile(r", (19[5-9]|20[0-4])\d(?! [a-z])|arXiv \d|, version \d")  # what is cited stays as it is
 _WIDE = "[\u3000-\u303f\uff00-\uffef]"  # punctuation that brings its own space
 _SPACE = re.compile(rf"(?<={_WIDE}) | (?={_WIDE})|(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])")
+_DEEP = 120  # things of one list that are translated
 _SMALL = re.compile(r"[a-zà-ÿ]{2,}\b")  # a word that begins a sentence
-_HOLE = re.compile(r"\{\d*\}")
+HOLE = re.compile(r"\{\d*\}")
 _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z0-9`])")
 _COUNTED = re.compile(r"((?:≈ )?\d[\d\s.,/]* )([a-z]{4,}(?:/[A-Za-z]+)?)")  # a number with the word for its unit
 _NAMED = re.compile(r"(`[^`]*`:) ([A-Z0-9`].*)")  # a name that is explained
@@ -71,25 +72,24 @@ class Catalogue:
             self.missing[text] = None
         return text
 
-    def _whole(self, text: str, patterns: _Patterns, whole: bool = False) -> str | None:
+    def _whole(self, text: str, patterns: _Patterns, whole: bool, depth: int = 0) -> str | None:
         """The text by the first pattern that it has; a ``whole`` one may not leave words in English."""
         key = (text, patterns is self._parts, whole)
         if key not in self._known:
-            self._known[key] = next(self._ways(text, patterns, whole), None)
+            self._known[key] = None  # of a pattern that is a hole alone
+            self._known[key] = next(self._ways(text, patterns, whole, depth), None)
         return self._known[key]
 
-    def _ways(self, text: str, patterns: _Patterns, whole: bool) -> Iterator[str]:
-        for literal, told, found in patterns.beginning(text):
-            last = literal[-1] if len(literal) > 1 else literal[0][1:]
-            if text.endswith(last) and all(part in text for part in literal[1:-1]):
-                match = _pattern(literal, found).fullmatch(text)
-                if match:
-                    parts = [(part, self._part(part, whole)) for part in match.groups()]
-                    if not (whole and any(one is None and _worded(part) for part, one in parts)):
-                        yield told.format(*(part if one is None else one for part, one in parts))
+    def _ways(self, text: str, patterns: _Patterns, whole: bool, depth: int) -> Iterator[str]:
+        for literal, told, end in patterns.beginning(text):
+            holes = _holes(text, literal)
+            if holes is not None and not any(map(end.search, holes)):
+                parts = [(hole, self._part(hole, whole, depth + 1)) for hole in holes]
+                if not (whole and any(one is None and _worded(hole) for hole, one in parts)):
+                    yield told.format(*(hole if one is None else one for hole, one in parts))
 
-    def _part(self, text: str, whole: bool) -> str | None:
-        return None if _CITED.search(text) else self._whole(text, self._parts, whole)
+    def _part(self, text: str, whole: bool, depth: int = 0) -> str | None:
+        return None if depth > _DEEP or _CITED.search(text) else self._whole(text, self._parts, whole, depth)
 
     @cached_property
     def _sentences(self) -> _Patterns:
@@ -108,27 +108,42 @@ class _Patterns:
 
     told: Mapping[str, str]
     pieces: Mapping[str, str] = field(default_factory=dict)
-    _near: dict[str, list[tuple[tuple[str, ...], str, str]]] = field(default_factory=dict)
+    _near: dict[str, list[tuple[list[str], str, re.Pattern[str]]]] = field(default_factory=dict)
 
-    def beginning(self, text: str) -> list[tuple[tuple[str, ...], str, str]]:
-        """The patterns that may begin like a text, cut at their holes, and what these hold: the most literal first."""
+    def beginning(self, text: str) -> list[tuple[list[str], str, re.Pattern[str]]]:
+        """The patterns that may begin like a text, cut at their holes, and what ends one: the most literal first."""
         first = text[:1]
         if first not in self._near:
             self._near[first] = [
-                (tuple(_HOLE.split(one)), entries[one], _ITEM if entries is self.pieces and ";" not in one else _FOUND)
+                (HOLE.split(one), entries[one], _ITEM if entries is self.pieces and ";" not in one else _END)
                 for entries in (self.told, self.pieces)
-                for one in sorted(entries, key=lambda one: (-len(_HOLE.sub("", one)), one[:1] != first))
+                for one in sorted(entries, key=lambda one: (-len(HOLE.sub("", one)), one[:1] != first))
                 if one[:1].lower() in (first.lower(), "{")
             ]
         return self._near[first]
 
 
-@cache
-def _pattern(literal: tuple[str, ...], found: str) -> re.Pattern[str]:
-    """What is found between the literal parts of a pattern."""
-    first, *rest = map(re.escape, literal)
-    first = f"(?i:{first[:1]}){first[1:]}" if first[:1].isalpha() else first
-    return re.compile(found.join((first, *rest)))
+def _holes(text: str, literal: list[str]) -> list[str] | None:
+    """What stands between the literal parts of a pattern, each as short as can be, in one go; None where they are not.
+
+    >>> _holes("4 bytes (a (b))", ["", " bytes (", ")"])
+    ['4', 'a (b)']
+    """
+    first, *middle = literal
+    if text[: len(first)] != first and text[:1].lower() + text[1 : len(first)] != first[:1].lower() + first[1:]:
+        return None
+    if not middle:
+        return [] if len(text) == len(first) else None
+    last = middle.pop()
+    at, end = len(first), len(text) - len(last)
+    holes = []
+    for part in middle:
+        found = text.find(part, at + 1, end)
+        if found < 0:
+            return None
+        holes.append(text[at:found])
+        at = found + len(part)
+    return [*holes, text[at:end]] if at < end and text.endswith(last) else None
 
 
 def _worded(text: str) -> bool:

@@ -15,6 +15,7 @@ import symcomm as sc
 from symcomm.accounting import CONVENTIONS
 from symcomm.cli import main
 from symcomm.derivation import Exhibit
+from symcomm.errors import RenderError
 from symcomm.exam.mistakes import MISTAKES
 from symcomm.notation import Notation
 from symcomm.plots.drawing import Sketch
@@ -24,6 +25,7 @@ from symcomm.render.catalogue import Catalogue
 from symcomm.render.document import Answer
 from symcomm.render.environment import TEMPLATES
 from symcomm.render.view import page
+from symcomm.render.words import words
 from symcomm.render.writer import Kind, PageWriter, table_view
 from symcomm.units import Quantity, Unit
 from symcomm.worksheets import built_in
@@ -127,6 +129,26 @@ def test_what_only_looks_like_a_decimal_keeps_its_point() -> None:
     assert say("A paper (version 1.04), section 2.2.2") == "A paper (version 1.04), section 2.2.2"
     assert say("Set bucket_cap_mb=12.5.") == "bucket_cap_mb=12.5 setzen."
     assert say("0.5 s and 1.5 GB") == "0,5 s und 1,5 GB"
+
+
+def test_a_long_text_that_nearly_fits_takes_no_long_time_and_a_hole_alone_ends() -> None:
+    say = Catalogue({"{} of {} of {} of {} is {} is {}.": "{} {} {} {} {} {}."}, {"{}": "{}!"})
+    text = "a" + " of b is c" * 3000 + " of"
+    assert say(text) == text
+    assert say("a of b of c of d is e is f.") == "a! b! c! d! e! f!."
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [("{} of {}.", "{}."), ("{} of {}.", "{} {1}."), ("{} of {}.", "{0} {2}."), ("{}.", "{0.x}."), ("All.", "{x}")],
+)
+def test_a_translation_with_other_holes_than_its_pattern_is_refused(tmp_path: Path, pattern: str, told: str) -> None:
+    (tmp_path / "languages").mkdir()
+    entry = yaml.safe_dump({"decimal": ",", "sentences": {pattern: told}})
+    (tmp_path / "languages" / "xx.yaml").write_text(entry, encoding="utf-8")
+    with pytest.raises(RenderError, match="has other holes than") as refused:
+        words("xx", tmp_path)
+    assert refused.value.hint == "as many {} as there, or {1} and {0} in another order"
 
 
 def test_numbers_are_written_as_the_language_writes_them_and_names_are_not_touched() -> None:
