@@ -34,7 +34,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 WHOLE = ("comp4901y-homework2/homework.md", "zero-table/zero.md", "professor/quiz.md")  # read fully in every language
 EVERY = [path for path in sorted(EXAMPLES.glob("*/*.md"))
          if "```symcomm\n" in path.read_text(encoding="utf-8") and path.name != "checkpoints.md"]  # fmt: skip
-SAME = ("softmax", "einsum", "Python", "FLOPs")  # the same word in every language
+SAME = ("softmax", "einsum", "Python", "FLOPs", "data")  # the same word in every language, and the name of an axis
 LANGUAGES = {p.stem: yaml.safe_load(p.read_text(encoding="utf-8")) for p in (TEMPLATES / "languages").glob("*.yaml")}
 OTHERS = sorted({*LANGUAGES} - {"en"})
 
