@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,41 @@ def written(made: Any, kind: str) -> bytes:
                          "font.sans-serif": ["STIXGeneral", "DejaVu Sans"], "mathtext.fontset": "stix"}):  # fmt: skip
         made.savefig(out, format=kind, dpi=160, metadata=metadata)
     return out.getvalue()
+
+
+@contextmanager
+def said(made: Any, say: Callable[[str], str]) -> Iterator[None]:
+    """Within it a figure has its words and the numbers of its axes in another language.
+
+    What Matplotlib's fonts may not have, such as Chinese, stays in English.
+    """
+    from matplotlib.text import Text
+    from matplotlib.ticker import FuncFormatter
+
+    def told(text: str) -> str:
+        other = "\n".join(map(say, text.split("\n")))
+        return text if any(sign > "\u2e80" for sign in other) else other
+
+    texts = [(text, text.get_text()) for text in made.findobj(Text)]
+    axes = [axis for one in made.axes for axis in (one.xaxis, one.yaxis)]
+    before = [(axis, axis.get_major_formatter()) for axis in axes]
+    for text, words in texts:
+        text.set_text(told(words))
+    if getattr(say, "decimal", ".") != ".":
+        for axis, formatter in before:
+
+            def number(at: float, position: int | None = None, axis: Any = axis, formatter: Any = formatter) -> str:
+                formatter.set_locs(axis.get_majorticklocs())
+                return told(formatter(at, position))
+
+            axis.set_major_formatter(FuncFormatter(number))
+    try:
+        yield
+    finally:
+        for text, words in texts:
+            text.set_text(words)
+        for axis, formatter in before:
+            axis.set_major_formatter(formatter)
 
 
 def checked(path: str | Path) -> Path:

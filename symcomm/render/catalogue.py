@@ -1,22 +1,32 @@
 """Sentences of ours in other languages: a catalogue by their English pattern, as gettext has them.
 
 A pattern is a sentence with ``{}`` where names, numbers and lists stand; these are translated by the same catalogue, or
-by its ``pieces``, which only stand within a sentence.
+by its ``pieces``, which stand within a sentence or in a cell.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-_FOUND = r"((?:(?!\. [A-Z0-9`]).)+?)"  # what stands in a hole is no more than a sentence
-_HOLE = re.compile(r"\{\d*\}")
-_SENTENCES = re.compile(r"(?:(?<=\.)|(?<=`:)) (?=[A-Z0-9`])")  # after a full stop, and after a name that is explained
-_DECIMAL = re.compile(r"(?<=\d)\.(?=\d)(?![^`]*`[^`]*(?:`[^`]*`[^`]*)*$)")  # in a number, not in a name
+_END = re.compile(r"\. [A-Z0-9`]")  # what stands in a hole is no more than a sentence,
+_ITEM = re.compile(r"\. [A-Z0-9`]|; ")  # and in a piece no more than one thing of a list
+_CITED = re.compile(r", (19[5-9]|20[0-4])\d(?! [a-z])|arXiv \d|, version \d")  # what is cited stays as it is
+_WIDE = "[\u3000-\u303f\uff00-\uffef]"  # punctuation that brings its own space
+_SPACE = re.compile(rf"(?<={_WIDE}) | (?={_WIDE})|(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])")
+_DEEP = 120  # things of one list that are translated
+_SMALL = re.compile(r"[a-zà-ÿ]{2,}\b")  # a word that begins a sentence
+HOLE = re.compile(r"\{\d*\}")
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z0-9`])")
+_COUNTED = re.compile(r"((?:≈ )?\d[\d\s.,/]* )([a-z]{4,}(?:/[A-Za-z]+)?)")  # a number with the word for its unit
+_NAMED = re.compile(r"(`[^`]*`:) ([A-Z0-9`].*)")  # a name that is explained
+# A decimal point: not in a name, nor in what only looks like a number (arXiv 1811.05233, version 1.04, cap=12.5).
+_KEPT = r"(?:\b(?:arXiv|[Vv]ersion|[Ss]ections?|PyTorch|CUDA|NumPy) |\w=)[\d.]*\d|\d+\.\d+\.[\d.]*\d"
+_DECIMAL = re.compile(rf"({_KEPT})|(?<=\d)\.(?=\d)(?![^`]*`[^`]*(?:`[^`]*`[^`]*)*$)")
 _MATHS = re.compile(r"`[^`]*`")
-_WORDS = re.compile(r"[A-Za-z]{2,}.* [a-z]{2,}")  # more than a name, a unit or a number
+_WORDS = re.compile(r"[A-Za-z].* [a-z]{2,}")
 
 
 @dataclass
@@ -34,6 +44,7 @@ class Catalogue:
     pieces: Mapping[str, str] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
     decimal: str = "."
+    _known: dict[tuple[str, bool, bool], str | None] = field(default_factory=dict, repr=False)
 
     __hash__ = object.__hash__
 
@@ -42,41 +53,99 @@ class Catalogue:
         if not self.sentences or not text:
             return text
         if self.decimal != ".":
-            text = _DECIMAL.sub(self.decimal, text)
-        found = self._whole(text, self._sentences)
+            text = _DECIMAL.sub(lambda match: match[1] or self.decimal, text)
+        return _SPACE.sub("", self._told(text))
+
+    def _told(self, text: str) -> str:
+        if named := _NAMED.fullmatch(text):
+            return f"{named[1]} {self._told(named[2])}"
+        if counted := _COUNTED.fullmatch(text):
+            return counted[1] + (self._part(counted[2], True) or counted[2])
+        stopped = text.endswith(".") and not text.endswith("...")
+        found = self._whole(text, self._sentences if stopped else self._parts, whole=not stopped)
         if found is not None:
-            return found
+            return found[:1].upper() + found[1:] if stopped and _SMALL.match(found) else found
         parts = _SENTENCES.split(text)
         if len(parts) > 1:
-            return " ".join(map(self, parts))
-        if text.endswith(".") and _WORDS.search(_MATHS.sub("", text)):
+            return " ".join(map(self._told, parts))
+        if stopped and _worded(text):
             self.missing[text] = None
         return text
 
-    def _piece(self, text: str) -> str:
-        for patterns in (self._pieces, self._sentences):
-            found = self._whole(text, patterns)
-            if found is not None:
-                return found
-        return text
+    def _whole(self, text: str, patterns: _Patterns, whole: bool, depth: int = 0) -> str | None:
+        """The text by the first pattern that it has; a ``whole`` one may not leave words in English."""
+        key = (text, patterns is self._parts, whole)
+        if key not in self._known:
+            self._known[key] = None  # of a pattern that is a hole alone
+            self._known[key] = next(self._ways(text, patterns, whole, depth), None)
+        return self._known[key]
 
-    def _whole(self, text: str, patterns: tuple[tuple[re.Pattern[str], str], ...]) -> str | None:
-        for pattern, told in patterns:
-            match = pattern.fullmatch(text)
-            if match:
-                return told.format(*map(self._piece, match.groups()))
+    def _ways(self, text: str, patterns: _Patterns, whole: bool, depth: int) -> Iterator[str]:
+        for literal, told, end in patterns.beginning(text):
+            holes = _holes(text, literal)
+            if holes is not None and not any(map(end.search, holes)):
+                parts = [(hole, self._part(hole, whole, depth + 1)) for hole in holes]
+                if not (whole and any(one is None and _worded(hole) for hole, one in parts)):
+                    yield told.format(*(hole if one is None else one for hole, one in parts))
+
+    def _part(self, text: str, whole: bool, depth: int = 0) -> str | None:
+        return None if depth > _DEEP or _CITED.search(text) else self._whole(text, self._parts, whole, depth)
+
+    @cached_property
+    def _sentences(self) -> _Patterns:
+        return _Patterns({one: told for one, told in self.sentences.items() if one.endswith(".")})
+
+    @cached_property
+    def _parts(self) -> _Patterns:
+        """Pieces, sentences, and what is a sentence but for its full stop."""
+        stopped = {one[:-1]: told.rstrip(".。") for one, told in self._sentences.told.items()}
+        return _Patterns(stopped | {**self.sentences}, self.pieces)
+
+
+@dataclass
+class _Patterns:
+    """Patterns with their translations, and ``pieces`` that are tried after them; a first letter may be small."""
+
+    told: Mapping[str, str]
+    pieces: Mapping[str, str] = field(default_factory=dict)
+    _near: dict[str, list[tuple[list[str], str, re.Pattern[str]]]] = field(default_factory=dict)
+
+    def beginning(self, text: str) -> list[tuple[list[str], str, re.Pattern[str]]]:
+        """The patterns that may begin like a text, cut at their holes, and what ends one: the most literal first."""
+        first = text[:1]
+        if first not in self._near:
+            self._near[first] = [
+                (HOLE.split(one), entries[one], _ITEM if entries is self.pieces and ";" not in one else _END)
+                for entries in (self.told, self.pieces)
+                for one in sorted(entries, key=lambda one: (-len(HOLE.sub("", one)), one[:1] != first))
+                if one[:1].lower() in (first.lower(), "{")
+            ]
+        return self._near[first]
+
+
+def _holes(text: str, literal: list[str]) -> list[str] | None:
+    """What stands between the literal parts of a pattern, each as short as can be, in one go; None where they are not.
+
+    >>> _holes("4 bytes (a (b))", ["", " bytes (", ")"])
+    ['4', 'a (b)']
+    """
+    first, *middle = literal
+    if text[: len(first)] != first and text[:1].lower() + text[1 : len(first)] != first[:1].lower() + first[1:]:
         return None
+    if not middle:
+        return [] if len(text) == len(first) else None
+    last = middle.pop()
+    at, end = len(first), len(text) - len(last)
+    holes = []
+    for part in middle:
+        found = text.find(part, at + 1, end)
+        if found < 0:
+            return None
+        holes.append(text[at:found])
+        at = found + len(part)
+    return [*holes, text[at:end]] if at < end and text.endswith(last) else None
 
-    @cached_property
-    def _sentences(self) -> tuple[tuple[re.Pattern[str], str], ...]:
-        return _compiled(self.sentences)
 
-    @cached_property
-    def _pieces(self) -> tuple[tuple[re.Pattern[str], str], ...]:
-        return _compiled(self.pieces)
-
-
-def _compiled(entries: Mapping[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """The patterns, the most literal ones first."""
-    order = sorted(entries, key=lambda pattern: len(_HOLE.sub("", pattern)), reverse=True)
-    return tuple((re.compile(_FOUND.join(map(re.escape, _HOLE.split(p)))), entries[p]) for p in order)
+def _worded(text: str) -> bool:
+    """Whether a text is more than a name, a unit or a number."""
+    return bool(_WORDS.search(_MATHS.sub("", text)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from symcomm.editions import Edition
 from symcomm.plots.drawing import Sketch
-from symcomm.plots.figure import written
+from symcomm.plots.figure import said, written
 from symcomm.render.document import Document, Picture
 from symcomm.render.words import words
 
@@ -39,18 +39,21 @@ def files(
     """The files of all pictures that a kind of source shows, in the document's language."""
     say = words(document.language.strip() or "en", templates).catalogue
     return {
-        file_name(stem, n, kind): written(_in_words(picture, say), KIND[kind])
+        file_name(stem, n, kind): _in_words(picture, say, KIND[kind])
         for n, picture in enumerate(pictures(document, edition), 1)
     }
 
 
-def _in_words(picture: Picture, say: Callable[[str], str]) -> object:
-    return picture.drawn.said(say) if isinstance(picture.drawn, Sketch) else picture.drawn
+def _in_words(picture: Picture, say: Callable[[str], str], kind: str) -> bytes:
+    if isinstance(picture.drawn, Sketch):
+        return written(picture.drawn.said(say), kind)
+    with said(picture.drawn, say):
+        return written(picture.drawn, kind)
 
 
 def inline(picture: Picture, number: int, say: Callable[[str], str] = str) -> str:
     """A picture as an element of an HTML page: its identifiers are its own, and it brings no metadata."""
-    svg = written(_in_words(picture, say), "svg").decode()
+    svg = _in_words(picture, say, "svg").decode()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
     mark = f"figure-{number}-"

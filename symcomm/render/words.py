@@ -10,7 +10,7 @@ from pathlib import Path
 
 from symcomm.errors import RenderError, nearest
 from symcomm.records import dataclass
-from symcomm.render.catalogue import Catalogue
+from symcomm.render.catalogue import HOLE, Catalogue
 from symcomm.render.environment import TEMPLATES
 
 FOLDER = "languages"
@@ -50,6 +50,17 @@ class Words:
         return self.said[what if number == 1 else f"{what}s"].replace("#", str(number))
 
 
+def fitting(english: str, other: str, file: Path) -> str:
+    """A translation; raises ``RenderError`` where it has other holes than its pattern."""
+    count = len(HOLE.findall(english))
+    holes = [hole[1:-1] or str(n) for n, hole in enumerate(HOLE.findall(other))]
+    mixed = len({hole == "{}" for hole in HOLE.findall(other)}) > 1
+    if mixed or sorted(holes, key=int) != [str(n) for n in range(count)] or set(HOLE.sub("", other)) & {*"{}"}:
+        hint = "as many {} as there, or {1} and {0} in another order"
+        raise RenderError(f"{file.name}: '{other[:60]}' has other holes than '{english[:60]}'", hint=hint)
+    return other
+
+
 @cache
 def words(language: str, own: Path | None = None) -> Words:
     """The words of a language, from the files of a folder of one's own or from ours.
@@ -74,7 +85,7 @@ def words(language: str, own: Path | None = None) -> Words:
             raise RenderError(f"{file} cannot be read: {error}") from error
         for key, text in read.items():
             if key in told:
-                told[key] |= {str(english): str(other) for english, other in text.items()}
+                told[key] |= {str(english): fitting(str(english), str(other), file) for english, other in text.items()}
             else:
                 said[str(key)] = str(text)
     return Words(said, Catalogue(told["sentences"], told["pieces"], decimal=said["decimal"]))

@@ -28,6 +28,7 @@ _DIALECT: dict[str, DialectName] = {"md": "latex", "tex": "latex", "html": "math
 # Widths in em of the text's font, on A4 with the margins of our templates.
 _TABLE_CHARACTERS, _TABLE_ROWS = 100, 30  # more than these and a table has to be broken
 _RELATION = 1.6
+_UNIT = re.compile(r'(\\ \\text\{|</mspace><mtext>|med ")([a-z]{4,}(?:/[A-Za-z]+)?)')  # behind a number
 _KEPT = 4096  # forms and sentences that a writer keeps as it wrote them
 
 
@@ -57,7 +58,7 @@ class PageWriter:
     def __init__(self, kind: Kind, notation: Notation, say: Callable[[str], str] = str) -> None:
         from markupsafe import Markup
 
-        self.say, self.decimal = say, getattr(say, "decimal", ".")
+        self.say, self.decimal, self.translated = say, getattr(say, "decimal", "."), bool(getattr(say, "sentences", ()))
         self.kind, self.notation, self.dialect = kind, notation, _DIALECT[kind]
         self.markup: Callable[[str], Markup] = Markup
         self.sentence = lru_cache(maxsize=_KEPT)(self._sentence)
@@ -81,7 +82,10 @@ class PageWriter:
         return self.markup(text)
 
     def numbers(self, content: str) -> str:
-        """Maths with its numbers as the language writes them: 12,88 in German."""
+        """Maths with its numbers and the words of units as the language has them: 12,88 Token in German."""
+        if not self.translated:
+            return content
+        content = _UNIT.sub(lambda match: match[1] + self.say(match[2]), content)
         if self.decimal == ".":
             return content
         mark = {"html": self.decimal, "typ": f'"{self.decimal}"'}.get(self.kind, f"{{{self.decimal}}}")
@@ -240,7 +244,7 @@ def table_view(exhibit: Exhibit, writer: PageWriter) -> TableView:
         if isinstance(value, Form):
             characters = int(1.9 * writer.width(value)) + 1
             return characters, min(24, characters)
-        text = cell_maths("text", value) or _together(str(value)).replace("`", "")
+        text = cell_maths("text", value) or _together(writer.say(str(value))).replace("`", "")
         parts = text.split(" = ") if isinstance(value, Quantity) else text.split(" ")
         return len(text), max(map(len, parts), default=0)
 
