@@ -386,7 +386,7 @@ HOSTILE = {
         "a := x + y", *(f"a{'b' * n} := a{'b' * (n - 1)} a{'b' * (n - 1)}" for n in range(1, 9)),
         "abbbb is too large with its names written out",
     ),
-    "a wide power": ("a := (x + y)^500", "a is too large with its names written out"),
+    "a wide power": ("a := (x + y)^500", "multiplied out, this formula has more than 300 terms"),
     "many nodes": ("a := " + "+".join(["x"] * 600), "this formula has more than 500 parts"),
     "deep": ("a := " + "(" * 200 + "x" + ")" * 200, "nested more than"),
     "long": ("a := " + "x" * 3000, "this formula has 3,000 characters"),
