@@ -310,3 +310,11 @@ def test_what_stands_alone_before_an_answer_is_its_name_also_where_a_size_has_th
     assert found.verdict == "right"
     assert found.hint == (f"{name} before = is read as the name of the answer" if name in ("F", "D") else "")
     assert sc.check(f"{name} = 3BLDF", sc.load(table).flops()).verdict != "right"
+
+
+def test_a_symbol_may_be_called_lambda_and_code_is_still_refused():
+    key = sc.minimise("lambda n + s/n", "n", integer=False)
+    said = [r"\sqrt{s/\lambda}", "sqrt(s/lambda)", "sqrt(s/λ)", "eval(lambda)", "import lambda"]
+    assert [sc.check(text, key).verdict for text in said] == ["right"] * 3 + ["refused"] * 2
+    table = "Computation\tInput\tOutput\ny=xW\tx [B,D], W [D,D]\ty [B,D]\n"
+    assert sc.check("lambda D", sc.load(table).flops()).verdict == "refused"

@@ -26,6 +26,7 @@ QUESTION = "```symcomm\nask: collective_time\n```\n"
 
 # Each takes seconds: one with tables of all kinds, one with experts, one with pictures.
 QUICK = {"homework", "mixture-of-experts", "linear-layer"}
+EDITED = [p for p in EXAMPLES if p.parent.name not in ("midterm", "layers")]
 CASES = [pytest.param(p, id=p.stem, marks=[] if p.stem in QUICK else [pytest.mark.long]) for p in EXAMPLES]
 
 
@@ -36,6 +37,15 @@ def test_an_example_is_rendered_in_every_format(path: Path, tmp_path: Path) -> N
     pictures = {p.name for p in tmp_path.iterdir() if re.search(r"-figure-\d+\.(svg|pdf)$", p.name)}
     assert {p.name for p in tmp_path.iterdir()} - pictures == {f"{path.stem}.{f}" for f in ("pdf", "html", "tex", "md")}
     assert (tmp_path / f"{path.stem}.pdf").read_bytes().startswith(b"%PDF-")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", EDITED, ids=lambda p: p.stem)
+def test_an_example_has_all_of_its_editions(path: Path, tmp_path: Path) -> None:
+    editions = "paper,solution,key,graders"
+    result = CliRunner().invoke(main, ["solve", str(path), "--edition", editions, "--to", "md", "-o", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert len([*tmp_path.glob("*.md")]) == 4
 
 
 def test_the_usual_symbols_of_mathematics_reach_the_page(tmp_path: Path) -> None:

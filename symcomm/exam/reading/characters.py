@@ -88,7 +88,7 @@ def clean(text: str, names: frozenset[str] = frozenset()) -> str:
         )
     if _deep(text):
         raise UnreadError(f"brackets are nested more than {DEPTH_LIMIT} deep", refused=True)
-    if _CODE.search(text) is not None:
+    if any(found[0].strip("\\") not in names for found in _CODE.finditer(text)):
         raise UnreadError("this is code or a command, not a formula", refused=True)
     text = text.replace("\n", " ").replace("\r", " ") if text.isascii() else _plain(text, names)
     text = text.rstrip(" ;").lstrip()

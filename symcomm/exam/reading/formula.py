@@ -800,6 +800,6 @@ def as_spellings(symbols: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]
     found: dict[str, str] = {}
     for name, others in symbols:
         for said in (name, *others):
-            plain = clean(said).replace(" ", "").replace("{", "").replace("}", "").lstrip("\\")
+            plain = clean(said, frozenset({name})).replace(" ", "").replace("{", "").replace("}", "").lstrip("\\")
             found.setdefault(plain, name)
     return found
