@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import math
 import os
 import select
 import signal
@@ -707,7 +708,8 @@ class PlacedAndSharded(PlacedRun):
 
     def gradients_out(self, results: Any) -> list[Any]:
         axes, meshes = self.spec["batch"], self.spec["batch_meshes"]
-        return [self.part(g, meshes, dim) if dim is not None else g / self.mesh[meshes[0]].size()
+        shares = math.prod(self.mesh[name].size() for name in meshes)  # a loss is the mean of those of the ranks
+        return [self.part(g, meshes, dim) if dim is not None else g / shares
                 for g, dim in zip(super().gradients_out(results), axes["results"], strict=True)]  # fmt: skip
 
 
