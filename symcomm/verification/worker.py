@@ -965,7 +965,9 @@ def _peak(made: OneProcess) -> int:
     add_all(made.network.parameters())
     given, switch = made.given, torch.empty(0, requires_grad=True)
     plain = [t.detach() for t in given if t.is_floating_point()]
-    for _ in range(2):  # what stays, such as buckets, has been seen in the first step
+    passes: list[int] = []
+    # What stays, such as buckets, has been seen in the first step. A thread of gloo may let a tensor go a moment late.
+    for _ in range(2 if made.spec["ranks"] == 1 else 4):
         made.clear()
         with Alive():
             floats = iter(Begin.apply(switch, *plain))
@@ -978,7 +980,8 @@ def _peak(made: OneProcess) -> int:
             del results
             torch.autograd.backward([end], [torch.empty(0)])
         made.given = given
-    return peak
+        passes.append(peak)
+    return min(passes[1:])
 
 
 # -- processes --------------------------------------------------------------------------------------------
