@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symcomm.accounting import Accounting, AccountingLike
 from symcomm.derivation import Derivation, exact
@@ -34,6 +34,10 @@ from symcomm.text.formula import parse_layer
 from symcomm.text.table import Table, as_text
 from symcomm.units import ONE, Number
 
+if TYPE_CHECKING:
+    from symcomm.quantities.declared import DeclaredQuantity
+
+
 
 def _whole_ranks(setting: Setting, strategy: object) -> None:
     """Raises ``StrategyError`` where the number of ranks of a mesh axis is given as a fraction."""
@@ -44,6 +48,14 @@ def _whole_ranks(setting: Setting, strategy: object) -> None:
             ranks = evaluate(size, setting.values)
             if ranks.denominator != 1:
                 raise StrategyError(f"the mesh axis '{axis}' has {ranks} ranks", hint="a number of ranks is whole")
+
+
+def _check_known(quantity: DeclaredQuantity, accounting: Accounting, strategy: object) -> None:
+    """Raises ``AccountingError`` for what a quantity would leave out: ways to the host, parts that are filled up."""
+    if accounting.offloading != "on_device" and quantity.group == "time":
+        raise AccountingError(f"{quantity.name} does not time what goes to the host and comes back",
+                              hint="offloading: on_device; memory and the search know states_on_host")  # fmt: skip
+    _check_padding(quantity.name, accounting, strategy)
 
 
 def _check_padding(quantity: str, accounting: Accounting, strategy: object) -> None:
@@ -221,7 +233,7 @@ class Model(DerivedQuantities):
                 said["links"] = {axis: on for axis, on in by_axis(said["links"], whole).items() if axis in kept}
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
-            _check_padding(quantity, chosen, said.get("strategy"))
+            _check_known(declared, chosen, said.get("strategy"))
             if not self.graph.flow and (quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy"))):
                 raise ValuesError(
                     f"{quantity} cannot be derived: of {self.name} it is known which weights there are, but not what "

@@ -234,10 +234,11 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         held = pipeline.held(setting.graph, cut, number, setting.values)
         mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
         stages.append(SearchStage(mine, before))
-        states = _states(
+        states, fields = _states(
             Same(model.graph), kept, question.recipe, question.frozen, number, before + STATES, layers, adds,
             question.accounting,
         )  # fmt: skip
+        touched += fields
         steps += [*states, *_named(before + KEPT, activations.steps)]
         total = Sym(states[-1][0]), Sym(before + KEPT + activations.answer.name)
         steps += [(f"{before}activations", total[1]), (f"{before}memory", Total(total))]
@@ -339,14 +340,15 @@ def _where(name: str) -> str:
 def _states(
     held: Same[Graph], strategy: Strategy | None, recipe: str, frozen: frozenset[str], stage: str | None, mark: str,
     layers: tuple[tuple[str, Fraction], ...], microbatches: Form, accounting: Accounting,
-) -> list[tuple[str, Form]]:  # fmt: skip
-    """The steps to the states, the last one of them all; nothing that is computed changes them."""
+) -> tuple[list[tuple[str, Form]], tuple[str, ...]]:  # fmt: skip
+    """The steps to the states, the last one of them all, and what conventions touched them."""
     several: Any = microbatches
     if strategy is not None and strategy.pipeline is not None:
         strategy = replace(strategy, pipeline=replace(strategy.pipeline, microbatches=microbatches))
         several = None
     setting = _Terse(held.it, accounting, values=dict(layers), frozen=frozen)
-    return _named(mark, state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several).steps)
+    made = state_memory.derive(setting, strategy, recipe, stage=stage, microbatches=several)
+    return _named(mark, made.steps), made.touched
 
 
 @lru_cache(maxsize=8)

@@ -132,3 +132,13 @@ def test_buckets_are_copies_of_the_gradients_that_replicas_reduce():
     for strategy in ("data(4)", "tensor(4)"):
         with pytest.raises(StrategyError, match="'units: model' belongs to data parallelism"):
             layers().peak_memory(strategy, units="model")
+
+
+def test_a_time_refuses_what_it_would_not_time_and_a_search_says_so():
+    for quantity in ("step_time", "throughput"):
+        with pytest.raises(sc.SymcommError, match=f"{quantity} does not time what goes to the host and comes back"):
+            layers().derive(quantity, strategy="data(4)", peak="1 TFLOP/s", memory="1 TB/s", network="1 GB/s",
+                            accounting="states_on_host")  # fmt: skip
+    found = sc.search(layers(), devices=2, strategies="data", capacity="1 TB", capacity_is="usable", peak="1 TFLOP/s",
+                      memory="1 TB/s", network="1 GB/s", accounting="states_on_host")  # fmt: skip
+    assert any(c.statement.endswith("The time of that is not counted.") for c in found.conventions)
