@@ -35,6 +35,7 @@ from symcomm.records import dataclass
 
 Monomial = tuple[tuple[str, int], ...]  # names in order, with powers that are not zero
 Terms = dict[Monomial, Fraction]
+WholeNumbers = tuple[int, int]  # above and below the line
 Value = TypeVar("Value")
 
 _WIDE = 400  # terms: a product of sums with more stays a product
@@ -83,11 +84,16 @@ class Collected:
 
     def at(self, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
         """The exact number of every sum. Raises ``ValuesError`` where there is none."""
+        return self.worked_out(in_whole_numbers(values))
+
+    def worked_out(self, known: Mapping[str, WholeNumbers]) -> dict[str, Fraction]:
+        """The same, of numbers that are above and below a line each; there may be more of them."""
         nodes, sums = self._whole
-        known = {name: (value.numerator, value.denominator) for name, value in values.items()}
-        for name, shape, parts in nodes:
-            worth = forms.evaluate(shape, {str(n): _added_up(part, known) for n, part in enumerate(parts)})
-            known[name] = worth.numerator, worth.denominator
+        if nodes:
+            known = dict(known)
+            for name, shape, parts in nodes:
+                worth = forms.evaluate(shape, {str(n): _added_up(part, known) for n, part in enumerate(parts)})
+                known[name] = worth.numerator, worth.denominator
         return {name: _added_up(terms, known) for name, terms in sums}
 
     @cached_property
@@ -113,6 +119,11 @@ class Collected:
 _Whole = list[tuple[int, int, list[tuple[str, int]], list[tuple[str, int]]]]
 
 
+def in_whole_numbers(values: Mapping[str, Fraction]) -> dict[str, WholeNumbers]:
+    """Each number as what is above and below its line."""
+    return {name: (value.numerator, value.denominator) for name, value in values.items()}
+
+
 def _in_whole_numbers(terms: Terms) -> _Whole:
     return [
         (c.numerator, c.denominator, [(n, p) for n, p in monomial if p > 0], [(n, -p) for n, p in monomial if p < 0])
@@ -126,10 +137,10 @@ def exactly(terms: Terms, values: Mapping[str, Fraction]) -> Fraction:
     Raises ``ValuesError`` for a division by zero.
     """
     used = {name for monomial in terms for name, _ in monomial}
-    return _added_up(_in_whole_numbers(terms), {n: (values[n].numerator, values[n].denominator) for n in used})
+    return _added_up(_in_whole_numbers(terms), in_whole_numbers({n: values[n] for n in used}))
 
 
-def _added_up(terms: _Whole, known: Mapping[str, tuple[int, int]]) -> Fraction:
+def _added_up(terms: _Whole, known: Mapping[str, WholeNumbers]) -> Fraction:
     found: dict[int, int] = {}
     for top, bottom, above, below in terms:
         for name, power in above:
@@ -147,7 +158,7 @@ def _added_up(terms: _Whole, known: Mapping[str, tuple[int, int]]) -> Fraction:
         found[bottom] = found.get(bottom, 0) + top
     if len(found) == 1:
         [(bottom, top)] = found.items()
-        return Fraction(top, bottom)
+        return Fraction(top) if bottom == 1 else Fraction(top, bottom)
     return sum((Fraction(top, bottom) for bottom, top in found.items()), Fraction(0))
 
 

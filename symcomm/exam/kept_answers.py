@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
@@ -35,6 +35,7 @@ from symcomm.units import Quantity
 _AGREED = 3  # papers on which both ways agree before one is enough: of a question; for pages, of each of its choices
 _KEPT = 20_000  # answers and models that are kept
 _LOADED = 100  # blocks of the latest papers whose models are kept with their numbers
+_READ = 2_000  # questions of the latest papers with what is known to each
 
 
 @dataclass
@@ -86,6 +87,7 @@ class KeptAnswers:
     def __init__(self) -> None:
         self._models: dict[Hashable, Model] = {}
         self._loaded: dict[int, tuple[ModelBlock, Model]] = {}
+        self._reads: dict[tuple[int, int], _Read] = {}  # by identity: what is read stays alive
         self._entries: dict[tuple[Hashable, Hashable], _Entry] = {}
         self._agreed: Counter[Hashable] = Counter()  # how often both ways were the same, by question
         self._derived: dict[Hashable, Answer] = {}
@@ -100,22 +102,27 @@ class KeptAnswers:
 
         Raises what ``solve`` raises.
         """
-        known = self._known(problem, ask)
-        options, numbers = _options(ask)
-        about = self._about(problem, ask, known)
-        entry = self._entries.get((about, options))
+        read = self._read(problem, ask)
+        if pages not in read.answers:
+            read.answers[pages] = self._answered(problem, ask, read, pages)
+        return read.answers[pages]
+
+    def _answered(self, problem: Problem, ask: Ask, read: _Read, pages: bool) -> Answer:
+        about, _ = read.same
+        entry = self._entries.get(read.same)
         if entry is None:
-            entry = self._entries[about, options] = _Entry(self._symbolic(problem, ask, {n.option for n in numbers}))
+            without = {number.option for number in read.numbers}
+            entry = self._entries[read.same] = _Entry(self._symbolic(problem, ask, without))
         question = ask.exam.id or about
         agreed = entry.agreed >= (_AGREED if pages else 1) and self._agreed[question] >= _AGREED
         if entry.symbolic is None or (pages and not entry.same_pages) or not agreed:
-            fresh = self._fresh(problem, ask, known, about)
+            fresh = self._fresh(problem, ask, read.known, about)
             if entry.symbolic is not None and not agreed:
-                self._compare(entry, fresh, known, numbers)
+                self._compare(entry, fresh, read.known, read.numbers)
                 self._agreed[question] += 1
             if entry.symbolic is None or not entry.whole or (pages and not entry.same_pages):
                 return fresh  # else the formula of every paper is the same one, whichever is made first
-        return _refilled(entry, entry.symbolic, ask, known, numbers, pages)
+        return _refilled(entry, entry.symbolic, ask, read.known, read.numbers, pages)
 
     def model(self, problem: Problem, name: str) -> Model | None:
         """A model of a paper with its numbers."""
@@ -125,27 +132,24 @@ class KeptAnswers:
     def key(self, problem: Problem, ask: Ask) -> Key:
         """The question of a paper, ready to check answers; its mistakes are derived once for all papers."""
         answer = self.answer(problem, ask)  # whether numbers can be put in is known then
-        known = self._known(problem, ask)
-        about, numbers = self._about_key(problem, ask, known)
-        return self._key(about, problem, ask, numbers).at(dict(answer.derivation.given) | _values(known, numbers))
+        read = self._read(problem, ask)
+        about, numbers = self._about_key(problem, ask, read)
+        return self._key(about, problem, ask, numbers).at(dict(answer.derivation.given) | _values(read.known, numbers))
 
     def wrong(self, problem: Problem, ask: Ask, answer: Answer) -> tuple[KnownWrong, dict[str, Fraction]]:
         """What is recognised of a question whose answer is known, and the numbers of the paper."""
-        known = self._known(problem, ask)
-        about, numbers = self._about_key(problem, ask, known)
+        read = self._read(problem, ask)
+        about, numbers = self._about_key(problem, ask, read)
         if about not in self._known_wrong:
             self._known_wrong[about] = KnownWrong.of(self._key(about, problem, ask, numbers))
         found = self._known_wrong[about]
-        return found, found.values(dict(answer.derivation.given) | _values(known, numbers))
+        return found, found.values(dict(answer.derivation.given) | _values(read.known, numbers))
 
-    def _about_key(
-        self, problem: Problem, ask: Ask, known: tuple[Known, ...]
-    ) -> tuple[Hashable, tuple[_Number, ...]]:  # fmt: skip
-        options, numbers = _options(ask)
-        same = self._about(problem, ask, known), options
-        about: Hashable = same
-        if self._entries[same].symbolic is None:
-            about, numbers = (same, _exactly(ask), tuple(item.quantity.value for item in known)), ()
+    def _about_key(self, problem: Problem, ask: Ask, read: _Read) -> tuple[Hashable, tuple[_Number, ...]]:
+        about: Hashable = read.same
+        numbers = read.numbers
+        if self._entries[read.same].symbolic is None:
+            about, numbers = (read.same, _exactly(ask), tuple(item.quantity.value for item in read.known)), ()
         return (about, ask.answer, problem.mistakes), numbers
 
     def _key(self, about: Hashable, problem: Problem, ask: Ask, numbers: tuple[_Number, ...]) -> Key:
@@ -161,7 +165,7 @@ class KeptAnswers:
 
     def like(self, problem: Problem, ask: Ask) -> Hashable:
         """What questions have in common whose answers are known from one of them."""
-        return ask.exam.id, self._about(problem, ask, self._known(problem, ask)), _options(ask)[0]
+        return ask.exam.id, self._read(problem, ask).same
 
     @property
     def learned(self) -> Learned:
@@ -193,6 +197,17 @@ class KeptAnswers:
         return known[2]
 
     # -- how it is kept ------------------------------------------------------------------------
+
+    def _read(self, problem: Problem, ask: Ask) -> _Read:
+        """What is known to a question of a paper, which is asked several times."""
+        at = id(problem), id(ask)
+        if at not in self._reads:
+            if len(self._reads) > _READ:
+                self._reads.clear()
+            known = self._known(problem, ask)
+            options, numbers = _options(ask)
+            self._reads[at] = _Read(problem, ask, known, numbers, (self._about(problem, ask, known), options))
+        return self._reads[at]
 
     def _about(self, problem: Problem, ask: Ask, known: Iterable[Known]) -> Hashable:
         """All that an answer depends on but the options of its question and the numbers that are known."""
@@ -289,6 +304,21 @@ class _Number:
     @cached_property
     def value(self) -> Fraction:
         return Quantity.parse(self.text).value
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A question of one paper: the numbers that are known, those that its options are, and what else it depends on.
+
+    ``answers`` are without pages and with them.
+    """
+
+    problem: Problem
+    ask: Ask
+    known: tuple[Known, ...]
+    numbers: tuple[_Number, ...]
+    same: tuple[Hashable, Hashable]
+    answers: dict[bool, Answer] = field(default_factory=dict)
 
 
 def _options(ask: Ask) -> tuple[Hashable, tuple[_Number, ...]]:

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from symcomm import form as forms
-from symcomm.collected import Collected, collect
+from symcomm.collected import Collected, collect, in_whole_numbers
 from symcomm.errors import IrrationalError, SymcommError
 from symcomm.form import (
     Ceiling,
@@ -91,12 +91,12 @@ class FormNumber:
 
 def numbers_at(several: Iterable[FormNumber], values: Mapping[str, Fraction]) -> Iterator[Fraction | None]:
     """The numbers of several forms at the same values."""
-    usual = {name: value for name, value in values.items() if _is_usual(value)}
+    usual = in_whole_numbers({name: value for name, value in values.items() if _is_usual(value)})
     for one in several:
         collected = one._collected
-        if collected is not None and usual.keys() >= one._known:
+        if collected is not None and one._known <= usual.keys():
             try:
-                yield collected.at({name: usual[name] for name in one._known})["="]
+                yield collected.worked_out(usual)["="]
                 continue
             except IrrationalError:
                 yield _near(one.form, values)

@@ -161,9 +161,7 @@ class Registry(Mapping[str, DeclaredQuantity]):
             return _declared(self.package, self.groups[name], name)
         if name not in self.groups:
             raise KeyError(name)
-        from symcomm.worksheets import built_in
-
-        return of_worksheet(built_in()[name], self.groups[name])
+        return _of_ours(name, self.groups[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.groups)
@@ -217,6 +215,13 @@ def of_worksheet(sheet: Worksheet, group: str = "") -> DeclaredQuantity:
     )  # fmt: skip
     summary = sheet.summary[:1].upper() + sheet.summary[1:]
     return DeclaredQuantity(sheet.name, group, summary, f"{summary}.", options, False, sheet.derive)
+
+
+@cache
+def _of_ours(name: str, group: str) -> DeclaredQuantity:
+    from symcomm.worksheets import built_in
+
+    return of_worksheet(built_in()[name], group)
 
 
 @cache

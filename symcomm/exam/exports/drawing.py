@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import repeat
 
 from symcomm.editions import ONLY
 from symcomm.errors import DocumentError, Span
+from symcomm.exam.candidates import Wrong
 from symcomm.exam.exports.item import (
     Item,
     Kind,
@@ -21,7 +21,7 @@ from symcomm.exam.exports.item import (
     shown_in,
 )
 from symcomm.exam.exports.markup import element, plain_text
-from symcomm.exam.kept_answers import KeptAnswers
+from symcomm.exam.kept_answers import KeptAnswers, KnownWrong
 from symcomm.exam.numbers import numbers_at
 from symcomm.exam.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exam.roster import numbered
@@ -33,6 +33,7 @@ from symcomm.problems.figures import Figure
 from symcomm.problems.problem import Ask, Problem, Template, letters
 from symcomm.problems.problem import Item as ProblemItem
 from symcomm.problems.solve import following, picture_of
+from symcomm.records import dataclass
 from symcomm.render.document import Answer, Heading, LayerTable, Only, Prose
 from symcomm.render.prose import InlinePiece, convert
 from symcomm.text.table import Table
@@ -97,6 +98,7 @@ class _Prose:
     def __init__(self) -> None:
         self.wanted: dict[InlinePiece, str] = {}
         self.sentences: dict[Hashable, str] = {}
+        self.wrong: dict[Hashable, tuple[KnownWrong, tuple[_ToldWrong, ...]]] = {}
         self.tables: dict[int, str] = {}
 
     def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
@@ -236,20 +238,22 @@ def _part(
     value, unit, units = shown_in(quantity, ask.answer.unit) if quantity is not None else (None, "", ())
     scale = quantity.value / value if quantity is not None and value else Fraction(1)
     known, values = kept.wrong(problem, asked, answer)
-    wrong, form = [], known.right
+    form = known.right
+    every = _all_wrong(known, ask, problem, prose)
     symbols = dict.fromkeys(names(form))
-    numbers = numbers_at((one.number for one in known.wrong), values) if quantity is not None else repeat(None)
-    for one, worth in zip(known.wrong, numbers, strict=False):
-        conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
-        credit = credit_of(conventions, mistakes, ask, problem)
-        said = _sentences(one.says, ask, prose, problem)
-        if quantity is None:
-            wrong.append(Recognised(one.names, None, one.form, credit, said))
-        elif worth is not None and one.unit == quantity.unit and _is_near(worth, quantity.value):
-            wrong.append(Recognised(one.names, worth / scale, one.form, credit, said))
-        else:
-            continue
-        symbols |= dict.fromkeys(one.number.names)
+    if quantity is None:
+        apart = [Recognised(one.wrong.names, None, one.wrong.form, one.credit, one.says) for one in every]
+        symbols |= dict.fromkeys(name for one in known.wrong for name in one.number.names)
+    else:
+        fitting = [one for one in known.wrong if one.unit == quantity.unit]
+        found = zip(fitting, numbers_at((one.number for one in fitting), values), strict=True)
+        near = {id(one): worth for one, worth in found if worth is not None and _is_near(worth, quantity.value)}
+        symbols |= dict.fromkeys(name for one in fitting if id(one) in near for name in one.number.names)
+        told = [(one, near[id(one.wrong)]) for one in every if id(one.wrong) in near]
+        apart = [
+            Recognised(one.wrong.names, worth / scale, one.wrong.form, one.credit, one.says)
+            for one, worth in _told_apart(quantity.value, tolerance, told)
+        ]
     options = tuple(
         QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
                _sentences(choice.says, ask, prose, problem))
@@ -271,7 +275,7 @@ def _part(
     return QuestionPart(
         part.id, kind, prose(f"{lead}:", span), part.points, value, unit, units, tolerance, form,
         tuple(dict.fromkeys((*free, *(n for left, right in relations for n in (left, *names(right)))))),
-        _told_apart(value, tolerance, wrong), options, prose(worked, span), relations,
+        tuple(apart), options, prose(worked, span), relations,
     )  # fmt: skip
 
 
@@ -310,27 +314,46 @@ def _sentences(says: tuple[str, ...], ask: Ask, prose: _Prose, problem: Problem)
     return prose.sentences[about]
 
 
-def _told_apart(right: Fraction | None, tolerance: Fraction, wrong: Sequence[Recognised]) -> tuple[Recognised, ...]:
-    """Those that differ from the right number and from one another by more than both may be off; most credit first."""
-    kept: list[Recognised] = []
+@dataclass(frozen=True)
+class _ToldWrong:
+    """An answer that is recognised, with its credit and what is said of it."""
+
+    wrong: Wrong
+    credit: Fraction
+    says: str
+
+
+def _all_wrong(known: KnownWrong, ask: Ask, problem: Problem, prose: _Prose) -> tuple[_ToldWrong, ...]:
+    """What is recognised of a question, most credit first; told once for some papers."""
+    about = id(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
+    if about not in prose.wrong:
+        made = []
+        for one in known.wrong:
+            conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
+            credit = credit_of(conventions, mistakes, ask, problem)
+            made.append(_ToldWrong(one, credit, _sentences(one.says, ask, prose, problem)))
+        prose.wrong[about] = known, tuple(sorted(made, key=lambda one: -one.credit))
+    return prose.wrong[about][1]
+
+
+def _told_apart(
+    right: Fraction, tolerance: Fraction, wrong: Sequence[tuple[_ToldWrong, Fraction]]
+) -> Iterator[tuple[_ToldWrong, Fraction]]:
+    """Those that differ from the right number and from one another by more than both may be off."""
     apart, alike = float(tolerance) + 1e-9, float(tolerance) - 1e-9
-    others = [] if right is None else [(right, _rough(right))]
-    for one in sorted(wrong, key=lambda w: -w.credit):
-        if one.value is not None:
-            a, x = one.value, _rough(one.value)
-            size = abs(x)
-            for b, y in others:
-                gap, spread = abs(x - y), size + abs(y)
-                if gap > apart * spread:
-                    continue
-                if gap < alike * spread or abs(a - b) <= tolerance * (abs(a) + abs(b)):  # floats are too near
-                    break
-            else:
-                others.append((a, x))
-                kept.append(one)
+    others = [(right, _rough(right))]
+    for one, a in wrong:
+        x = _rough(a)
+        size = abs(x)
+        for b, y in others:
+            gap, spread = abs(x - y), size + abs(y)
+            if gap > apart * spread:
+                continue
+            if gap < alike * spread or abs(a - b) <= tolerance * (abs(a) + abs(b)):  # floats are too near
+                break
         else:
-            kept.append(one)
-    return tuple(kept)
+            others.append((a, x))
+            yield one, a
 
 
 def _rough(number: Fraction) -> float:

@@ -32,8 +32,7 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
 def _row(item: Item, part: QuestionPart) -> list[str]:
     if part.kind == "numeric":
         assert part.answer is not None
-        spread = part.spread(part.answer)
-        answer, tolerance = part.text, number_text(spread, spread)
+        answer, tolerance = part.text, part.spread_text(part.answer)
     elif part.kind == "choice":
         answer, tolerance = plain_text(next(o.text for o in part.options if o.right)), ""
     else:

@@ -77,12 +77,32 @@ class QuestionPart:
     def number(self, value: Fraction | None) -> str:
         """A number in the unit of the answer."""
         assert value is not None
-        return number_text(value, self.spread(value))
+        return _decimal(value.numerator, value.denominator, *self._off(value))
 
     def spread(self, value: Fraction | None) -> Fraction:
         """How far a number may be off; at least a little, so that a rounded number is never missed."""
         assert value is not None
-        return abs(value) * self.tolerance or Fraction(1, 10**9)
+        return Fraction(*self._off(value))
+
+    def spread_text(self, value: Fraction | None) -> str:
+        """The same as a decimal."""
+        assert value is not None
+        off = self._off(value)
+        return _decimal(*off, *off)
+
+    def bounds(self, value: Fraction | None) -> tuple[str, str]:
+        """The numbers between which one lies that is not off by more."""
+        assert value is not None
+        over, under = self._off(value)
+        middle, below = value.numerator * under, value.denominator * under
+        off = over * value.denominator
+        return _decimal(middle - off, below, over, under), _decimal(middle + off, below, over, under)
+
+    def _off(self, value: Fraction) -> tuple[int, int]:
+        """The spread, above and below the line: whole numbers that are not cancelled."""
+        share = self.tolerance
+        over = abs(value.numerator) * share.numerator
+        return (over, value.denominator * share.denominator) if over else (1, 10**9)
 
 
 @dataclass(frozen=True)
@@ -165,24 +185,30 @@ def identifier(name: str) -> str:
     return kept if kept == name else f"{kept}_{sha256(name.encode(errors='surrogatepass')).hexdigest()[:6]}"
 
 
-@lru_cache(maxsize=65_536)  # exporters and their checks ask again
 def number_text(value: Fraction, spread: Fraction) -> str:
     """A decimal that is exact where it is short, and else closer than a hundredth of ``spread``.
 
     >>> number_text(Fraction(1029, 2), Fraction(1, 2)), number_text(Fraction(-1, 3), Fraction(1, 100))
     ('514.5', '-0.3333')
     """
-    top, bottom = abs(value.numerator), value.denominator
-    places = next((p for p in range(10) if 10**p % bottom == 0), 10)
-    if places == 10:
-        places, over, under = 0, spread.numerator, 50 * spread.denominator
+    return _decimal(value.numerator, value.denominator, spread.numerator, spread.denominator)
+
+
+def _decimal(top: int, bottom: int, over: int, under: int) -> str:
+    """The same of whole numbers above and below the line, whether cancelled or not: a class has a hundred thousand."""
+    if bottom == 1:
+        return str(top)
+    places = 9
+    scaled, rest = divmod(abs(top) * 10**9, bottom)
+    if rest:
+        places, under = 0, 50 * under
         while places < 400 and over < under:
             places, over = places + 1, over * 10
-    scaled, rest = divmod(top * 10**places, bottom)
-    scaled += 2 * rest > bottom or (2 * rest == bottom and scaled % 2)
+        scaled, rest = divmod(abs(top) * 10**places, bottom)
+        scaled += 2 * rest > bottom or (2 * rest == bottom and scaled % 2)
     digits = str(scaled).zfill(places + 1)
     text = f"{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".") if places else digits
-    return f"-{text}" if value < 0 and scaled else text
+    return f"-{text}" if top < 0 and scaled else text
 
 
 def shown_in(quantity: Quantity, wanted: str = "") -> tuple[Fraction, str, tuple[tuple[str, Fraction], ...]]:

@@ -120,11 +120,9 @@ def without_gaps(text: str) -> str:
 def _numerical(item: Item, part: QuestionPart) -> Element:
     made = head(item, text_of(item), worked(item), "numerical")
     for one in (Recognised((), part.answer, None, Fraction(1), ""), *part.recognised):
-        assert one.value is not None
-        spread = part.spread(one.value)
         made.append(element(
             "answer", element("text", part.number(one.value)),
-            element("tolerance", number_text(spread, spread)), _feedback(one.feedback),
+            element("tolerance", part.spread_text(one.value)), _feedback(one.feedback),
             fraction=fraction(one.credit, item), format="moodle_auto_format",
         ))  # fmt: skip
     made.append(element("answer", element("text", "*"), element("tolerance", "0"), _feedback(""),
@@ -183,9 +181,7 @@ def _gap(part: QuestionPart, item: Item) -> str:
 
 
 def _number(one: Recognised, part: QuestionPart, item: Item) -> str:
-    assert one.value is not None
-    spread = part.spread(one.value)
-    said = f"{part.number(one.value)}:{number_text(spread, spread)}"
+    said = f"{part.number(one.value)}:{part.spread_text(one.value)}"
     return _share(one.credit, item) + said + _because(one.feedback)
 
 

@@ -182,9 +182,7 @@ def _shows(condition: Element, name: str) -> Element:
 def _numbers(part: QuestionPart) -> Iterator[Element]:
     """The numbers that earn all points: the exact one, or what lies around it."""
     for value in (part.answer, *(one.value for one in part.recognised if one.credit == 1)):
-        assert value is not None
-        spread = part.spread(value)
-        low, high = (number_text(bound, spread) for bound in (value - spread, value + spread))
+        low, high = part.bounds(value)
         around = element("and", element("vargte", low, respident="response1"),
                          element("varlte", high, respident="response1"))  # fmt: skip
         yield element("or", _equals(part.number(value)), around)

@@ -195,7 +195,5 @@ def _tests(part: QuestionPart, n: int) -> Iterator[tuple[str, Fraction, str]]:
 
 def _around(part: QuestionPart, value: Fraction | None, given: str) -> str:
     """Between two bounds: not every engine knows the tolerance of ``equal``."""
-    assert value is not None
-    spread = part.spread(value)
-    low, high = (_value("float", number_text(bound, spread)) for bound in (value - spread, value + spread))
-    return f"<and><gte>{given}{low}</gte><lte>{given}{high}</lte></and>"
+    low, high = part.bounds(value)
+    return f"<and><gte>{given}{_value('float', low)}</gte><lte>{given}{_value('float', high)}</lte></and>"
