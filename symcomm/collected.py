@@ -6,7 +6,7 @@ ceiling, the inverse of a sum) is a node with a name of its own, so that a monom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import TypeVar
@@ -84,23 +84,26 @@ class Collected:
 
     def at(self, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
         """The exact number of every sum. Raises ``ValuesError`` where there is none."""
-        return self.worked_out(in_whole_numbers(values))
+        made = self.worked_out(in_whole_numbers(values))
+        return {name: _fraction(*number) for (name, _), number in zip(self.sums, made, strict=True)}
 
-    def worked_out(self, known: Mapping[str, WholeNumbers]) -> dict[str, Fraction]:
-        """The same, of numbers that are above and below a line each; there may be more of them."""
-        nodes, sums = self._whole
+    def worked_out(self, known: Mapping[str, WholeNumbers]) -> list[WholeNumbers]:
+        """The same in order, in whole numbers that are not cancelled; ``known`` may have more names."""
+        nodes, monomials, sums = self._whole
         if nodes:
             known = dict(known)
-            for name, shape, parts in nodes:
-                worth = forms.evaluate(shape, {str(n): _added_up(part, known) for n, part in enumerate(parts)})
+            for name, shape, inside, parts in nodes:
+                every = _multiplied_out(inside, known)
+                worth = forms.evaluate(shape, {str(n): _fraction(*_added_up(p, every)) for n, p in enumerate(parts)})
                 known[name] = worth.numerator, worth.denominator
-        return {name: _added_up(terms, known) for name, terms in sums}
+        every = _multiplied_out(monomials, known)
+        return [_added_up(terms, every) for terms in sums]
 
     @cached_property
-    def _whole(self) -> tuple[list[tuple[str, Form, list[_Whole]]], list[tuple[str, _Whole]]]:
-        """The nodes and the sums in whole numbers."""
-        nodes = [(name, node.shape, [_in_whole_numbers(part) for part in node.parts]) for name, node in self.nodes]
-        return nodes, [(name, _in_whole_numbers(terms)) for name, terms in self.sums]
+    def _whole(self) -> tuple[list[tuple[str, Form, list[_Powers], list[_Sum]]], list[_Powers], list[_Sum]]:
+        """The nodes and the sums in whole numbers; sums that are worked out together share their monomials."""
+        nodes = [(name, node.shape, *_in_whole_numbers(node.parts)) for name, node in self.nodes]
+        return nodes, *_in_whole_numbers([terms for _, terms in self.sums])
 
     def evaluated(
         self,
@@ -115,8 +118,8 @@ class Collected:
         return {name: add_up(terms, known) for name, terms in self.sums}
 
 
-# Monomials in whole numbers: above and below the line a number, and names with their powers.
-_Whole = list[tuple[int, int, list[tuple[str, int]], list[tuple[str, int]]]]
+_Powers = tuple[list[tuple[str, int]], list[tuple[str, int]]]  # of a monomial, above and below the line
+_Sum = list[tuple[int, int, int]]  # a coefficient, above and below the line, and the place of its monomial
 
 
 def in_whole_numbers(values: Mapping[str, Fraction]) -> dict[str, WholeNumbers]:
@@ -124,11 +127,12 @@ def in_whole_numbers(values: Mapping[str, Fraction]) -> dict[str, WholeNumbers]:
     return {name: (value.numerator, value.denominator) for name, value in values.items()}
 
 
-def _in_whole_numbers(terms: Terms) -> _Whole:
-    return [
-        (c.numerator, c.denominator, [(n, p) for n, p in monomial if p > 0], [(n, -p) for n, p in monomial if p < 0])
-        for monomial, c in terms.items()
+def _in_whole_numbers(sums: Iterable[Terms]) -> tuple[list[_Powers], list[_Sum]]:
+    places: dict[Monomial, int] = {}
+    found = [
+        [(c.numerator, c.denominator, places.setdefault(m, len(places))) for m, c in terms.items()] for terms in sums
     ]
+    return [([(n, p) for n, p in m if p > 0], [(n, -p) for n, p in m if p < 0]) for m in places], found
 
 
 def exactly(terms: Terms, values: Mapping[str, Fraction]) -> Fraction:
@@ -137,12 +141,14 @@ def exactly(terms: Terms, values: Mapping[str, Fraction]) -> Fraction:
     Raises ``ValuesError`` for a division by zero.
     """
     used = {name for monomial in terms for name, _ in monomial}
-    return _added_up(_in_whole_numbers(terms), in_whole_numbers({n: values[n] for n in used}))
+    monomials, [found] = _in_whole_numbers([terms])
+    return _fraction(*_added_up(found, _multiplied_out(monomials, in_whole_numbers({n: values[n] for n in used}))))
 
 
-def _added_up(terms: _Whole, known: Mapping[str, WholeNumbers]) -> Fraction:
-    found: dict[int, int] = {}
-    for top, bottom, above, below in terms:
+def _multiplied_out(monomials: Iterable[_Powers], known: Mapping[str, WholeNumbers]) -> list[WholeNumbers]:
+    found = []
+    for above, below in monomials:
+        top = bottom = 1
         for name, power in above:
             over, under = known[name]
             top *= over if power == 1 else over**power
@@ -155,11 +161,29 @@ def _added_up(terms: _Whole, known: Mapping[str, WholeNumbers]) -> Fraction:
                 top *= under if power == 1 else under**power
         if not bottom:
             raise ValuesError("a division by zero")
-        found[bottom] = found.get(bottom, 0) + top
+        found.append((top, bottom))
+    return found
+
+
+def _added_up(terms: _Sum, monomials: Sequence[WholeNumbers]) -> WholeNumbers:
+    if len(terms) == 1:
+        [(over, under, place)] = terms
+        top, bottom = monomials[place]
+        return over * top, under * bottom
+    found: dict[int, int] = {}
+    for over, under, place in terms:
+        top, bottom = monomials[place]
+        bottom *= under
+        found[bottom] = found.get(bottom, 0) + over * top
     if len(found) == 1:
         [(bottom, top)] = found.items()
-        return Fraction(top) if bottom == 1 else Fraction(top, bottom)
-    return sum((Fraction(top, bottom) for bottom, top in found.items()), Fraction(0))
+        return top, bottom
+    added = sum((Fraction(top, bottom) for bottom, top in found.items()), Fraction(0))
+    return added.numerator, added.denominator
+
+
+def _fraction(top: int, bottom: int) -> Fraction:
+    return Fraction(top) if bottom == 1 else Fraction(top, bottom)
 
 
 Shared = dict[int, tuple[Form, Terms]]  # forms that name no step, each with its monomials

@@ -19,6 +19,7 @@ from symcomm.derivation import Derivation, Relations
 from symcomm.errors import SymcommError
 from symcomm.exam.candidates import Wrong
 from symcomm.exam.key import Key, key_of
+from symcomm.exam.numbers import FormNumbers
 from symcomm.form import Form, from_expr, names
 from symcomm.model import Model
 from symcomm.notation import Notation
@@ -71,6 +72,11 @@ class KnownWrong:
         question = key.candidates.question
         named, symbols = tuple(question.named_numbers.items()), frozenset(question.symbols)
         return cls(key.candidates.right, (*key.conventions, *key.mistakes), named, symbols, key.relations)
+
+    @cached_property
+    def numbers(self) -> FormNumbers:
+        """The numbers of those that are recognised besides."""
+        return FormNumbers(tuple(one.number for one in self.wrong))
 
     def values(self, given: Mapping[str, Fraction]) -> dict[str, Fraction]:
         """The numbers of the question, and what the relations imply."""

@@ -5,13 +5,14 @@ Digits can cancel, so that two formulas differ only where intervals that hold th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from symcomm import form as forms
-from symcomm.collected import Collected, collect, in_whole_numbers
+from symcomm.collected import Collected, WholeNumbers, collect, in_whole_numbers
 from symcomm.errors import IrrationalError, SymcommError
 from symcomm.form import (
     Ceiling,
@@ -72,10 +73,6 @@ class FormNumber:
         return forms.names(self.form)
 
     @cached_property
-    def _known(self) -> frozenset[str]:
-        return frozenset(self.names)
-
-    @cached_property
     def _collected(self) -> Collected | None:
         try:
             if _bits(self.form, dict.fromkeys(self.names, Fraction(1 << _USUAL))) < _BITS:
@@ -86,24 +83,48 @@ class FormNumber:
 
     def at(self, values: Mapping[str, Fraction]) -> Fraction | None:
         """What ``number_of`` gives, faster where all numbers are positive and of usual length."""
-        return next(numbers_at([self], values))
-
-
-def numbers_at(several: Iterable[FormNumber], values: Mapping[str, Fraction]) -> Iterator[Fraction | None]:
-    """The numbers of several forms at the same values."""
-    usual = in_whole_numbers({name: value for name, value in values.items() if _is_usual(value)})
-    for one in several:
-        collected = one._collected
-        if collected is not None and one._known <= usual.keys():
+        collected = self._collected
+        if collected is not None and all(name in values and _is_usual(values[name]) for name in self.names):
             try:
-                yield collected.worked_out(usual)["="]
-                continue
+                return collected.at({name: values[name] for name in self.names})["="]
             except IrrationalError:
-                yield _near(one.form, values)
-                continue
+                return _near(self.form, values)
             except SymcommError:  # there is none
                 pass
-        yield number_of(one.form, values)
+        return number_of(self.form, values)
+
+
+@dataclass(frozen=True)
+class FormNumbers:
+    """Several forms whose numbers are wanted at the same values: what they have in common is worked out once.
+
+    >>> FormNumbers((FormNumber(Sym("a")), FormNumber(Ratio(Sym("a"), Sym("b"))))).at({"a": Fraction(3)})
+    [(3, 1), None]
+    """
+
+    several: tuple[FormNumber, ...]
+
+    @cached_property
+    def together(self) -> tuple[Collected, frozenset[str]] | None:
+        """All of them collected, with their names; None where one cannot be."""
+        if any(one._collected is None for one in self.several):
+            return None
+        try:
+            made = collect([(f"={n}", one.form) for n, one in enumerate(self.several)],
+                           [f"={n}" for n in range(len(self.several))])  # fmt: skip
+        except (SymcommError, TypeError, ArithmeticError):
+            return None
+        return made, frozenset(name for one in self.several for name in one.names)
+
+    def at(self, values: Mapping[str, Fraction]) -> list[WholeNumbers | None]:
+        """What each gives alone, above and below a line and perhaps not cancelled; None where there is none."""
+        if self.together is not None:
+            collected, names = self.together
+            if all(name in values and _is_usual(values[name]) for name in names):
+                with suppress(SymcommError):  # of one of them
+                    return [*collected.worked_out(in_whole_numbers({name: values[name] for name in names}))]
+        found = [one.at(values) for one in self.several]
+        return [None if number is None else (number.numerator, number.denominator) for number in found]
 
 
 def _is_usual(number: Fraction) -> bool:

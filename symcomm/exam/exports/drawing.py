@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from symcomm.collected import WholeNumbers
 from symcomm.editions import ONLY
 from symcomm.errors import DocumentError, Span
 from symcomm.exam.candidates import Wrong
@@ -22,7 +23,6 @@ from symcomm.exam.exports.item import (
 )
 from symcomm.exam.exports.markup import element, plain_text
 from symcomm.exam.kept_answers import KeptAnswers, KnownWrong
-from symcomm.exam.numbers import numbers_at
 from symcomm.exam.papers import Exam, Paper, PaperPart, check_prose, without_number
 from symcomm.exam.roster import numbered
 from symcomm.exam.rubric import credit_of
@@ -245,14 +245,17 @@ def _part(
         apart = [Recognised(one.wrong.names, None, one.wrong.form, one.credit, one.says) for one in every]
         symbols |= dict.fromkeys(name for one in known.wrong for name in one.number.names)
     else:
-        fitting = [one for one in known.wrong if one.unit == quantity.unit]
-        found = zip(fitting, numbers_at((one.number for one in fitting), values), strict=True)
-        near = {id(one): worth for one, worth in found if worth is not None and _is_near(worth, quantity.value)}
-        symbols |= dict.fromkeys(name for one in fitting if id(one) in near for name in one.number.names)
+        found = zip(known.wrong, known.numbers.at(values), strict=True)
+        near = {
+            id(one): worth for one, worth in found
+            if worth is not None and one.unit == quantity.unit and _is_near(worth, quantity.value)
+        }  # fmt: skip
+        symbols |= dict.fromkeys(name for one in known.wrong if id(one) in near for name in one.number.names)
         told = [(one, near[id(one.wrong)]) for one in every if id(one.wrong) in near]
+        over, under = scale.numerator, scale.denominator
         apart = [
-            Recognised(one.wrong.names, worth / scale, one.wrong.form, one.credit, one.says)
-            for one, worth in _told_apart(quantity.value, tolerance, told)
+            Recognised(one.wrong.names, Fraction(top * under, bottom * over), one.wrong.form, one.credit, one.says)
+            for one, (top, bottom) in _told_apart(quantity.value, tolerance, told)
         ]
     options = tuple(
         QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
@@ -288,8 +291,8 @@ def _related(equations: Sequence[tuple[str, Form]], symbols: Sequence[str]) -> I
     yield from ((left, right) for left, right in equations if left in reached)
 
 
-def _is_near(wrong: Fraction, right: Fraction) -> bool:
-    above, below = abs(wrong.numerator * right.denominator), abs(right.numerator * wrong.denominator)
+def _is_near(wrong: WholeNumbers, right: Fraction) -> bool:
+    above, below = abs(wrong[0] * right.denominator), abs(right.numerator * wrong[1])
     return not above or not below or (below < _NEAR * above and above < _NEAR * below)
 
 
@@ -337,11 +340,12 @@ def _all_wrong(known: KnownWrong, ask: Ask, problem: Problem, prose: _Prose) -> 
 
 
 def _told_apart(
-    right: Fraction, tolerance: Fraction, wrong: Sequence[tuple[_ToldWrong, Fraction]]
-) -> Iterator[tuple[_ToldWrong, Fraction]]:
+    right: Fraction, tolerance: Fraction, wrong: Sequence[tuple[_ToldWrong, WholeNumbers]]
+) -> Iterator[tuple[_ToldWrong, WholeNumbers]]:
     """Those that differ from the right number and from one another by more than both may be off."""
     apart, alike = float(tolerance) + 1e-9, float(tolerance) - 1e-9
-    others = [(right, _rough(right))]
+    first = right.numerator, right.denominator
+    others = [(first, _rough(first))]
     for one, a in wrong:
         x = _rough(a)
         size = abs(x)
@@ -349,15 +353,19 @@ def _told_apart(
             gap, spread = abs(x - y), size + abs(y)
             if gap > apart * spread:
                 continue
-            if gap < alike * spread or abs(a - b) <= tolerance * (abs(a) + abs(b)):  # floats are too near
+            if gap < alike * spread or _are_near(Fraction(*a), Fraction(*b), tolerance):  # floats are too near
                 break
         else:
             others.append((a, x))
             yield one, a
 
 
-def _rough(number: Fraction) -> float:
+def _are_near(a: Fraction, b: Fraction, tolerance: Fraction) -> bool:
+    return abs(a - b) <= tolerance * (abs(a) + abs(b))
+
+
+def _rough(number: WholeNumbers) -> float:
     try:
-        return float(number)
+        return number[0] / number[1]
     except OverflowError:
         return float("nan")  # compares with nothing: exact numbers decide

@@ -208,7 +208,7 @@ def _learned(wanted: tuple[Settled, int]) -> Learned:
         asked = following(one.ask, found)
         answer = exam.kept.answer(paper.problem, asked)
         found[one.id] = answer.quantity
-    exam.kept.wrong(paper.problem, asked, answer)
+    _ = exam.kept.wrong(paper.problem, asked, answer)[0].numbers.together
     now, known = exam.kept.learned
     return (
         {about: entry for about, entry in now.items() if about not in entries},
