@@ -93,7 +93,7 @@ class KeptAnswers:
     def __init__(self) -> None:
         self._models: dict[Hashable, Model] = {}
         self._loaded: dict[int, tuple[ModelBlock, Model]] = {}
-        self._reads: dict[tuple[int, int], _Read] = {}  # by identity: what is read stays alive
+        self._reads: dict[tuple[int, ...], _Read] = {}
         self._entries: dict[tuple[Hashable, Hashable], _Entry] = {}
         self._agreed: Counter[Hashable] = Counter()  # how often both ways were the same, by question
         self._derived: dict[Hashable, Answer] = {}
@@ -206,13 +206,14 @@ class KeptAnswers:
 
     def _read(self, problem: Problem, ask: Ask) -> _Read:
         """What is known to a question of a paper, which is asked several times."""
-        at = id(problem), id(ask)
+        of = problem.models.get(ask.model), problem.values, problem.conventions
+        at = id(ask), *map(id, of)
         if at not in self._reads:
             if len(self._reads) > _READ:
                 self._reads.clear()
             known = self._known(problem, ask)
             options, numbers = _options(ask)
-            self._reads[at] = _Read(problem, ask, known, numbers, (self._about(problem, ask, known), options))
+            self._reads[at] = _Read((ask, *of), known, numbers, (self._about(problem, ask, known), options))
         return self._reads[at]
 
     def _about(self, problem: Problem, ask: Ask, known: Iterable[Known]) -> Hashable:
@@ -314,13 +315,12 @@ class _Number:
 
 @dataclass(frozen=True)
 class _Read:
-    """A question of one paper: the numbers that are known, those that its options are, and what else it depends on.
+    """A question of a paper: the numbers that are known, those that its options are, and what else it depends on.
 
-    ``answers`` are without pages and with them.
+    ``of`` stays alive as long as this is known by its identity. ``answers`` are without pages and with them.
     """
 
-    problem: Problem
-    ask: Ask
+    of: tuple[object, ...]
     known: tuple[Known, ...]
     numbers: tuple[_Number, ...]
     same: tuple[Hashable, Hashable]

@@ -173,15 +173,23 @@ class Exam:
         """The paper of one attempt. Raises ``DrawAgainError`` where it breaks a bound."""
         draws = self.template.draws
         drawn = draws.draw(self.seed, student.id, attempt)
-        chosen = self._chosen(Stream(draws.digest, self.seed, student.id, str(attempt), "", "questions"))
-        unread = self._unread(chosen)
-        problem, numbers = self._arranged(self.template.problem(drawn, unread), chosen, bool(unread))
         words = (draws.digest, self.seed, student.id, str(attempt))
+        chosen = self._chosen(Stream(*words, "", "questions"))
+        deciding = tuple(at for at in chosen if at in self._bounded)
+        if self._unread(deciding) > self._unread(chosen):  # a draw that is not taken is not read as a whole
+            problem, numbers = self._read(drawn, deciding)
+            self._parts(problem, numbers, Stream(*words, "", "options"))
+        problem, numbers = self._read(drawn, chosen)
         code = hashlib.sha256("\0".join(words).encode()).hexdigest()[:8]
         used = frozenset().union(*(self._names[n] for n in (-1, *chosen)))
         told = tuple(drawn[name].text for name in drawn if name in used)
         parts = self._parts(problem, numbers, Stream(*words, "", "options"))
         return Paper(student, self.seed, attempt, code, drawn, problem, parts, (told, *sorted(chosen)))
+
+    def _read(self, drawn: Drawn, chosen: tuple[int, ...]) -> tuple[Problem, dict[int, str]]:
+        """The problem with some questions and drawn values, and the number of each ask on the page."""
+        unread = self._unread(chosen)
+        return self._arranged(self.template.problem(drawn, unread), chosen, bool(unread))
 
     # -- which questions, in which order -------------------------------------------------------
 
@@ -254,12 +262,30 @@ class Exam:
             found = {at: mine.union(*(found[other] for other in mine)) for at, mine in found.items()}
         return {at: frozenset(mine) for at, mine in found.items()}
 
+    @cached_property
+    def _bounded(self) -> frozenset[int]:
+        """The questions whose answers decide whether a draw is taken, and those that these follow from."""
+        owner = {name: at for at, ids in self._ids.items() for name in ids}
+        asks = dict(zip(self.example.ids, self.example.asks, strict=True))
+        found: set[str] = set()
+        new = {name for name, ask in asks.items() if _decides(ask)}
+        while new - found:
+            found |= new
+            new = {name for one in found for _, name, _ in asks[one].exam.follows if name in asks}
+        return frozenset(owner[name] for name in found)
+
     def _unread(self, chosen: tuple[int, ...]) -> frozenset[int]:
         """The numbers of the document's parts that a paper with these questions does not depend on."""
         if self._needs is None:
             return frozenset()
-        needed = frozenset[int]().union(*(self._needs[at] for at in (-1, *chosen)))
-        return frozenset(number for number, at in self._own if at not in needed)
+        if chosen not in self._unneeded:
+            needed = frozenset[int]().union(*(self._needs[at] for at in (-1, *chosen)))
+            self._unneeded[chosen] = frozenset(number for number, at in self._own if at not in needed)
+        return self._unneeded[chosen]
+
+    @cached_property
+    def _unneeded(self) -> dict[tuple[int, ...], frozenset[int]]:
+        return {}
 
     @cached_property
     def _own(self) -> tuple[tuple[int, int], ...]:
@@ -295,7 +321,7 @@ class Exam:
             ids = dict(zip(map(id, problem.asks), problem.ids, strict=True))
 
         def named(item: Item) -> Item:
-            return replace(item, exam=replace(item.exam, id=ids[id(item)])) if isinstance(item, Ask) else item
+            return self._named(item, ids[id(item)]) if isinstance(item, Ask) else item
 
         if self.whole or (not settings.questions and not settings.shuffle):
             problem = replace(problem, items=tuple(named(item) for item in problem.items))
@@ -322,11 +348,26 @@ class Exam:
             items += mine
         return replace(problem, items=tuple(items)), numbers
 
+    def _named(self, ask: Ask, name: str) -> Ask:
+        """An ask with its name in the document; one that several papers share stays one."""
+        if ask.exam.id == name:
+            return ask
+        about = id(ask), name
+        if about not in self._with_names:
+            if len(self._with_names) > ATTEMPTS * 100:
+                self._with_names.clear()
+            self._with_names[about] = ask, replace(ask, exam=replace(ask.exam, id=name))
+        return self._with_names[about][1]
+
+    @cached_property
+    def _with_names(self) -> dict[tuple[int, str], tuple[Ask, Ask]]:
+        return {}
+
     # -- what is answered ----------------------------------------------------------------------
 
     def _parts(self, problem: Problem, numbers: Mapping[int, str], options: Stream) -> tuple[PaperPart, ...]:
         worth = points_of(problem)
-        bounded = {ask.exam.id for ask in problem.asks if ask.exam.bounds != Bounds() or ask.exam.choices}
+        bounded = {ask.exam.id for ask in problem.asks if _decides(ask)}
         for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
             bounded |= {name for _, name, _ in ask.exam.follows if ask.exam.id in bounded}
         found: dict[str, Quantity | None] = {}
@@ -354,6 +395,11 @@ class Exam:
             found[part.id] = answer.quantity
             made.append(answer)
         return tuple(made)
+
+
+def _decides(ask: Ask) -> bool:
+    """Whether the answer to a question decides whether a draw is taken."""
+    return ask.exam.bounds != Bounds() or bool(ask.exam.choices)
 
 
 def keep_bounds(ask: Ask, answer: Answer) -> None:

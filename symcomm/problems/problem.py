@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
@@ -289,8 +290,8 @@ class Template:
         return frozenset(number for number, part in enumerate(self.parts) if "{{" not in repr(part))
 
     @cached_property
-    def _kept(self) -> _KeptAsks:
-        return _KeptAsks()
+    def _kept(self) -> _KeptItems:
+        return _KeptItems()
 
     @cached_property
     def _head(self) -> Section:
@@ -336,7 +337,7 @@ def parse_template(text: str, file: str = "<text>") -> Template:
     return Template(file, head, parts, hashlib.sha256(text.encode()).hexdigest())
 
 
-_ASKS_KEPT = 20_000  # of a class and its draws that are not taken
+_ITEMS_KEPT = 20_000  # of a class and its draws that are not taken
 PIECES = (pieces.ProsePiece, pieces.HeadingPiece, pieces.TablePiece, pieces.BlockPiece, pieces.OnlyPiece)
 
 
@@ -367,12 +368,32 @@ def _read_block(piece: pieces.Piece) -> pieces.Piece | Value:
     return blocks.read(piece.yaml, piece.source, "this block")
 
 
-class _KeptAsks:
-    """Questions that were read, by what they depend on: papers of one document share most of them."""
+@dataclass(frozen=True)
+class _Head:
+    """What the front matter says, and the drawn texts that it depends on."""
+
+    about: tuple[str, ...]
+    filled: Section
+    notation: Notation
+    values: tuple[Known, ...]
+    conventions: tuple[tuple[str, str], ...]
+    exam: ExamSettings
+
+    @classmethod
+    def read(cls, head: Section, drawn: Mapping[str, Told], about: tuple[str, ...]) -> _Head:
+        """That of a section."""
+        filled = blocks.filled(head, of_values(drawn, final=True))
+        assert isinstance(filled, Section)
+        return cls(about, filled, *read_symbols(filled, Notation()), read_conventions(filled), read_settings(filled))
+
+
+class _KeptItems:
+    """What was read, by what it depends on: papers of one document share much of it."""
 
     def __init__(self) -> None:
-        self.asks: dict[Hashable, Ask] = {}
+        self.items: dict[Hashable, tuple[tuple[Item, ...], tuple[Table, ...]]] = {}
         self._names: dict[int, tuple[Value, frozenset[str]]] = {}
+        self._head: _Head | None = None
 
     def names(self, value: Value) -> frozenset[str]:
         """The names of values that a block refers to."""
@@ -380,10 +401,19 @@ class _KeptAsks:
             self._names[id(value)] = value, frozenset(_referred(value))
         return self._names[id(value)][1]
 
-    def keep(self, about: Hashable, ask: Ask) -> None:
-        if len(self.asks) >= _ASKS_KEPT:
-            self.asks.clear()
-        self.asks[about] = ask
+    def head(self, section: Section, drawn: Mapping[str, Told]) -> _Head:
+        """What the front matter says; it seldom has drawn values."""
+        names = self.names(section)
+        about = tuple(drawn[name].text for name in sorted(names) if name in drawn)
+        if self._head is None or len(about) < len(names) or self._head.about != about:
+            self._head = _Head.read(section, drawn, about)
+        return self._head
+
+    def keep(self, about: Hashable, made: tuple[Item, ...], tables: tuple[Table, ...]) -> None:
+        """Keeps the items that a block came to below some tables."""
+        if len(self.items) >= _ITEMS_KEPT:
+            self.items.clear()
+        self.items[about] = made, tables
 
 
 def _referred(value: Value) -> Iterator[str]:
@@ -399,22 +429,18 @@ def _referred(value: Value) -> Iterator[str]:
 class _Reader:
     """Reads the pieces of one file in order; a block may refer to the tables and models before it."""
 
-    def __init__(self, file: str, head: Section, drawn: Mapping[str, Told], kept: _KeptAsks) -> None:
-        self.kept = kept
-        filled = blocks.filled(head, of_values(drawn, final=True))
-        assert isinstance(filled, Section)
-        self.file, self.head, self.drawn = file, filled, drawn
-        head = filled
+    def __init__(self, file: str, head: Section, drawn: Mapping[str, Told], kept: _KeptItems) -> None:
+        self.kept, self.above = kept, kept.head(head, drawn)
+        self.file, self.head, self.drawn = file, self.above.filled, drawn
         self.items: list[Item] = []
         self.inside: Only | None = None
         self.tables: list[Table] = []
         self.models: dict[str, ModelBlock] = {}
-        self.notation, self.values = read_symbols(head, Notation())
-        self.conventions = read_conventions(head)
-        self.exam = read_settings(head)
+        self.notation, self.values = self.above.notation, self.above.values
+        self.conventions, self.exam = self.above.conventions, self.above.exam
         self.required: tuple[Ask, ...] = ()
         self.mistakes: tuple[SaidMistake, ...] = ()
-        self.dtype = head.text("dtype")
+        self.dtype = self.head.text("dtype")
 
     def take(self, piece: pieces.Piece | Value, refers: bool = True) -> None:
         """Adds one piece, in which the values known so far stand for its references, if it ``refers`` to any."""
@@ -489,26 +515,46 @@ class _Reader:
         return [told(item) for item in self.items]
 
     def entry(self, value: Value, refers: bool) -> None:
-        """Adds what a block says; a question that was read with the same drawn values is not read again."""
+        """Adds what a block says; one that was read with the same drawn values is not read again."""
         names = self.kept.names(value) if refers else frozenset[str]()
         if not names <= self.drawn.keys():  # it hangs on values that stand before it
             self.block(blocks.filled(value, self.known()))
         elif isinstance(value, Listing) and not any(isinstance(item, Listing) for item in value.items):
             for item in value.items:
                 self.entry(item, refers)
-        elif not isinstance(value, Section) or "ask" not in value or {"figure", "mistake"} & {*value.keys}:
+        elif not isinstance(value, Section) or not self.may_be_kept(value):
             self.block(blocks.filled(value, self.known()) if names else value)
         else:
-            about = value.span, tuple(self.drawn[name].text for name in sorted(names)), (*self.models,)
-            ask = self.kept.asks.get(about) if self.inside is None else None
-            if ask is not None:
-                self.given(ask.model, ask.given)
-                self.items.append(ask)
+            about = (
+                value.span,
+                tuple(self.drawn[name].text for name in sorted(names)),
+                (*self.models,),
+                self.above.about,
+            )
+            tables: tuple[Table, ...] = () if "ask" in value else tuple(self.tables)
+            kept, below = self.kept.items.get(about, ((), ()))
+            if kept and len(tables) == len(below) and all(map(operator.is_, tables, below)):
+                self.again(kept)
                 return
+            before = len(self.items)
             self.block(blocks.filled(value, self.known()) if names else value)
-            made = self.items[-1]
-            if isinstance(made, Ask) and made.divided_by is None:
-                self.kept.keep(about, made)
+            made = tuple(self.items[before:])
+            if not any(isinstance(item, Ask) and item.divided_by for item in made):
+                self.kept.keep(about, made, tables)
+
+    def may_be_kept(self, section: Section) -> bool:
+        """Whether all that a question or a model depends on is known: its own values, the tables and names above it."""
+        keys = {*section.keys}
+        return self.inside is None and bool({"ask", "model"} & keys) and not {"figure", "mistake", "parts"} & keys
+
+    def again(self, made: Iterable[Item]) -> None:
+        """Adds what was read before."""
+        for item in made:
+            if isinstance(item, Ask):
+                self.given(item.model, item.given)
+            elif isinstance(item, ModelBlock):
+                self.models[item.name] = item
+            self.items.append(item)
 
     def given(self, model: str, given: tuple[Known, ...]) -> None:
         """Raises ``ValuesError`` where numbers that a question gives contradict those of its model."""
