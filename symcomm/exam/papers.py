@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -176,14 +176,18 @@ class Exam:
         words = (draws.digest, self.seed, student.id, str(attempt))
         chosen = self._chosen(Stream(*words, "", "questions"))
         deciding = tuple(at for at in chosen if at in self._bounded)
-        if self._unread(deciding) > self._unread(chosen):  # a draw that is not taken is not read as a whole
-            problem, numbers = self._read(drawn, deciding)
-            self._parts(problem, numbers, Stream(*words, "", "options"))
+        options: dict[str, tuple[OfferedAnswer, ...]] = {}
+        if deciding or self.example.required:  # a draw that is not taken is not read as a whole
+            options = self._options(self._read(drawn, deciding)[0], Stream(*words, "", "options"))
         problem, numbers = self._read(drawn, chosen)
         code = hashlib.sha256("\0".join(words).encode()).hexdigest()[:8]
         used = frozenset().union(*(self._names[n] for n in (-1, *chosen)))
         told = tuple(drawn[name].text for name in drawn if name in used)
-        parts = self._parts(problem, numbers, Stream(*words, "", "options"))
+        worth = points_of(problem)
+        parts = tuple(
+            PaperPart(numbers[id(ask)], ask.exam.id, ask, worth[id(ask)], options.get(ask.exam.id, ()))
+            for ask in problem.asks
+        )
         return Paper(student, self.seed, attempt, code, drawn, problem, parts, (told, *sorted(chosen)))
 
     def _read(self, drawn: Drawn, chosen: tuple[int, ...]) -> tuple[Problem, dict[int, str]]:
@@ -365,26 +369,24 @@ class Exam:
 
     # -- what is answered ----------------------------------------------------------------------
 
-    def _parts(self, problem: Problem, numbers: Mapping[int, str], options: Stream) -> tuple[PaperPart, ...]:
-        worth = points_of(problem)
+    def _options(self, problem: Problem, stream: Stream) -> dict[str, tuple[OfferedAnswer, ...]]:
+        """The options that questions offer, by their ids. Raises ``DrawAgainError`` where a paper breaks a bound."""
         bounded = {ask.exam.id for ask in problem.asks if _decides(ask)}
         for ask in reversed(problem.asks):  # what a bounded answer follows from has to be known, too
             bounded |= {name for _, name, _ in ask.exam.follows if ask.exam.id in bounded}
         found: dict[str, Quantity | None] = {}
-        made = []
+        made: dict[str, tuple[OfferedAnswer, ...]] = {}
         for ask in problem.asks:
-            choices: tuple[OfferedAnswer, ...] = ()
             if ask.exam.id in bounded:
                 asked = following(ask, found)
                 answer = self.kept.answer(problem, asked)
                 found[ask.exam.id] = answer.quantity
                 keep_bounds(ask, answer)
                 if ask.exam.choices:
-                    choices = choices_of(self.kept.key(problem, asked), answer, ask, options)
-            made.append(PaperPart(numbers[id(ask)], ask.exam.id, ask, worth[id(ask)], choices))
+                    made[ask.exam.id] = choices_of(self.kept.key(problem, asked), answer, ask, stream)
         for ask in problem.required:
             keep_bounds(ask, self.kept.answer(problem, ask))
-        return tuple(made)
+        return made
 
     def answers(self, paper: Paper, pages: bool = False) -> tuple[Answer, ...]:
         """The answers of a paper, in order; with ``pages`` as a solution shows them."""

@@ -486,6 +486,8 @@ class _Reader:
 
         Raises ``DocumentError`` for a value that is told in prose and not the same everywhere.
         """
+        if not any(isinstance(item, (Prose, Heading)) and "{{" in item.markdown for item in self.items):
+            return [*self.items]
         said: dict[str, Told] = {}
         models = [item.values for item in self.items if isinstance(item, ModelBlock)]
         asks = [item.given for item in self.items if isinstance(item, Ask)]

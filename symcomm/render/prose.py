@@ -30,8 +30,8 @@ MISSING = 'install it with: pip install "symcomm[pdf]"'
 _READER = "commonmark+tex_math_dollars+pipe_tables+strikeout+smart+footnotes+autolink_bare_uris+task_lists"
 _TIMEOUT = 60  # seconds; a usual document takes a tenth of one
 
-# A whole number that Markdown and TeX take as it stands, unlike those of \\frac12, x^12, [^1] and &#12;
-_NUMBER = re.compile(r"(?<![\w^~'#@\\])[0-9]+")
+# A number that Markdown and TeX take as it stands, unlike those of \\frac12, x^12, [^1] and &#12;
+_NUMBER = re.compile(r"(?<![\w^~'#@\\])[0-9]+(?:\.[0-9]+)?")
 _STANDS = "73101"  # begins what stands for a number, which is longer than those that are written
 _STANDING = re.compile(f"{_STANDS}([0-9]{{3}})")
 
@@ -59,6 +59,7 @@ class InlinePiece:
 Key = tuple[str, str, bool]
 _written: dict[Key, str] = {}  # conversions of this process; the variants of an exam share most of their prose
 _kinds: dict[Key, str | None] = {}  # those of texts that differ in numbers only; None where the numbers matter
+_once: dict[Key, tuple[InlinePiece, list[str]]] = {}  # texts of which none was met yet that differs in numbers only
 _KEPT = 8192
 _AT_ONCE = 400  # pieces that pandoc converts at a time
 
@@ -69,7 +70,7 @@ def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, 
     Raises ``RenderError`` naming the construct and its place where a piece holds what no format can show.
     """
     wanted: dict[Key, InlinePiece] = {(target, p.markdown, p.inline): p for p in reversed(pieces)}
-    for kept in (_written, _kinds):
+    for kept in (_written, _kinds, _once):
         if len(kept) > _KEPT:
             kept.clear()
     alike: dict[Key, dict[Key, list[str]]] = {}
@@ -77,13 +78,19 @@ def convert(pieces: Sequence[InlinePiece], target: Target) -> dict[InlinePiece, 
         if key not in _written:
             text, numbers = _without_numbers(piece)
             alike.setdefault((target, text, piece.inline), {})[key] = numbers
-    examples = (key for kind, some in alike.items() if kind not in _kinds for key in [*some][:2])
-    _convert_new([wanted[key] for key in examples], target)
+    for kind in [kind for kind in alike if kind not in _kinds and kind in _once]:
+        piece, numbers = _once.pop(kind)
+        key = (target, piece.markdown, piece.inline)
+        wanted[key], alike[kind] = piece, {key: numbers} | alike[kind]
+    examples = [key for kind, some in alike.items() if kind not in _kinds for key in [*some][:2]]
+    _convert_new([wanted[key] for key in examples if key not in _written], target)
     _learn({kind: some for kind, some in alike.items() if kind not in _kinds and len(some) > 1}, wanted, target)
     for kind, some in alike.items():
         known = _kinds.get(kind)
         if known is not None:
             _written.update((key, with_numbers(known, numbers)) for key, numbers in some.items())
+        elif kind not in _kinds:
+            _once[kind] = next((wanted[key], numbers) for key, numbers in some.items())
     _convert_new([wanted[key] for some in alike.values() for key in some if key not in _written], target)
     return {p: _written[(target, p.markdown, p.inline)] for p in pieces}
 

@@ -9,7 +9,8 @@ import base64
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from symcomm.records import dataclass
 from symcomm.render.prose import with_numbers, without_numbers
 
 if TYPE_CHECKING:
@@ -47,7 +49,12 @@ def element(tag: str, *inside: Element | str, **attributes: str) -> Element:
 
 def xml(root: Element) -> bytes:
     """An element as a file."""
-    return f"<?xml version='1.0' encoding='utf-8'?>\n{as_text(root)}\n".encode()
+    return xml_text(root).encode()
+
+
+def xml_text(root: Element) -> str:
+    """The text of that file."""
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{as_text(root)}\n"
 
 
 def file_of(tag: str, inside: Iterable[str]) -> bytes:
@@ -224,12 +231,44 @@ def unpacked(pieces: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
     return {name: base64.b64decode(data) for piece in pieces for name, data in piece["media"].items()}
 
 
-def zipped(files: Mapping[str, bytes]) -> bytes:
+@dataclass(frozen=True)
+class Packed:
+    """A file as it stands in a zip file: its bytes deflated, how many there were, and their checksum."""
+
+    data: bytes
+    size: int
+    checksum: int
+
+    @classmethod
+    def of(cls, data: bytes) -> Packed:
+        """A file that is packed."""
+        deflate = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -zlib.MAX_WBITS)
+        return cls(deflate.compress(data) + deflate.flush(), len(data), zlib.crc32(data))
+
+    @classmethod
+    def told(cls, said: Sequence[Any]) -> Packed:
+        """One that was told in JSON."""
+        return cls(base64.b64decode(said[0]), *said[1:])
+
+    @property
+    def telling(self) -> list[Any]:
+        """The same for JSON."""
+        return [base64.b64encode(self.data).decode("ascii"), self.size, self.checksum]
+
+
+def zipped(files: Mapping[str, bytes | Packed]) -> bytes:
     """A zip file: entries in order, with one date, so that the same files give the same bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
-            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry, data = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), files[name]
             entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-            archive.writestr(entry, files[name])
+            if isinstance(data, bytes):
+                archive.writestr(entry, data)
+                continue
+            entry.CRC, entry.compress_size, entry.file_size = data.checksum, len(data.data), data.size
+            entry.header_offset = out.tell()
+            out.write(entry.FileHeader() + data.data)
+            archive.filelist.append(entry)
+            archive.start_dir = out.tell()
     return out.getvalue()

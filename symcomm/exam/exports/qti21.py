@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from symcomm.exam.exports.item import Item, Medium, QuestionPart, number_text
-from symcomm.exam.exports.markup import as_text, carried, element, ready, unpacked, with_mathml, xml, zipped
+from symcomm.exam.exports.markup import Packed, as_text, carried, element, ready, unpacked, with_mathml, xml, zipped
 from symcomm.render.prose import with_numbers, without_numbers
 
 _SPACE = "http://www.imsglobal.org/xsd/imsqti_v2p1"
@@ -26,7 +26,7 @@ _TYPES = {"numeric": "float", "choice": "identifier", "symbolic": "string"}
 
 def piece(title: str, item: Item) -> dict[str, Any]:
     """The file of an item, and what the manifest and the test say of it."""
-    return {"id": item.id, "variant": item.variant, "title": item.title, "file": xml(_item(item)).decode(),
+    return {"id": item.id, "variant": item.variant, "title": item.title, "file": Packed.of(xml(_item(item))).telling,
             "media": carried(item)}  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def whole(title: str, pieces: Sequence[dict[str, Any]]) -> dict[str, bytes]:
         Item(one["id"], one["variant"], one["title"], (), tuple(Medium(name, media[name], "") for name in one["media"]))
         for one in pieces
     ]
-    made = {f"items/{item.name}.xml": one["file"].encode() for item, one in zip(items, pieces, strict=True)}
+    made = {f"items/{item.name}.xml": Packed.told(one["file"]) for item, one in zip(items, pieces, strict=True)}
     told = {"imsmanifest.xml": xml(_manifest(items)), "test.xml": xml(_test(title, items))}
     return {"qti21.zip": zipped({**told, **made, **{f"media/{name}": data for name, data in media.items()}})}
 

@@ -24,6 +24,7 @@ from symcomm.exam.papers import Exam, Settled
 from symcomm.exam.processes import Pool, exam_here
 from symcomm.exam.roster import Student, numbered
 from symcomm.files import write_files
+from symcomm.garbage import uncollected
 from symcomm.problems.problem import Template
 from symcomm.problems.solve import following
 from symcomm.records import dataclass
@@ -163,6 +164,8 @@ def _made(
         missing = [piece for piece in pieces if not read(piece)]
         if pool.forks and len(missing) > 1:
             _derive_first(exam, pool, [student for piece in missing for student in piece.students][:_FIRST])
+            make(missing[:1])  # all processes know what was met with it
+            missing = missing[1:]
         make(missing)
         first = [
             Settled(student, attempt, signature)
@@ -217,6 +220,11 @@ def _learned(wanted: tuple[Settled, int]) -> Learned:
 
 
 def _write_piece(piece: _SomeVariants, order: _Order) -> tuple[_SomeVariants, Line]:
+    with uncollected():
+        return _written_piece(piece, order)
+
+
+def _written_piece(piece: _SomeVariants, order: _Order) -> tuple[_SomeVariants, Line]:
     exam = exam_here()
     attempts = piece.attempts or (None,) * len(piece.students)
     papers = [
