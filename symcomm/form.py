@@ -397,7 +397,8 @@ def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
             case Sym(name):
                 if name not in values:
                     raise ValuesError(f"no value is given for {name}")
-                return Fraction(values[name])
+                found = values[name]
+                return found if type(found) is Fraction else Fraction(found)
             case Total(terms):
                 return sum((go(t) for t in terms), Fraction(0))
             case Product(factors):

@@ -377,6 +377,8 @@ class Quantity:
         '10 800 s = 10.8 ks'
         """
         scale, unit = _based(self.unit)
+        if scale == 1 and unit == self.unit and type(self) is Quantity:
+            return self
         return Quantity(self.value * scale, unit)
 
     def within(self, unit: Unit) -> Quantity:

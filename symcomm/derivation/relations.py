@@ -117,6 +117,8 @@ def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
     >>> exact("1.41 GHz"), exact(3), exact("2 ms", "t", Unit.parse("second"))
     (Fraction(1410000000, 1), Fraction(3, 1), Fraction(1, 500))
     """
+    if type(value) is Fraction:
+        return value
     if isinstance(value, bool):
         raise ValuesError(f"{name} is {value}: a number is needed")
     if isinstance(value, Rational):  # NumPy's integers, too

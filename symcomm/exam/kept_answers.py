@@ -51,6 +51,7 @@ class _Entry:
     same_pages: bool = True
     names: frozenset[str] = frozenset()
     whole: bool = True
+    quantities: dict[tuple[Fraction, ...], Quantity] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -376,5 +377,12 @@ def _refilled(
         units = ((one, Quantity(one.value, d.symbol_unit(one.symbol))) for one in numbers)
         every = (*known, *(Known(one.symbol, quantity, ask.span) for one, quantity in units))
         told = used(d, every, [item.name for item in ask.given])
-    quantity = d.at(**values) if entry.whole else None
+    quantity = None
+    if entry.whole:
+        at = tuple(values.values())  # of the same names: these are part of what the entry is of
+        if at not in entry.quantities:
+            if len(entry.quantities) > _KEPT:
+                entry.quantities.clear()
+            entry.quantities[at] = d.at(**values)
+        quantity = entry.quantities[at]
     return Answer(ask.label, d, told, quantity, ask.span, ask.quantity, points=ask.points)

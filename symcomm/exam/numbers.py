@@ -5,7 +5,7 @@ Digits can cancel, so that two formulas differ only where intervals that hold th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -41,7 +41,7 @@ _EXPONENT = 40_000  # of two, in a number to 50 digits
 _USUAL = 128  # bits of a given number, as sizes, rates and times have them at most
 
 
-def number_of(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
+def number_of(form: Form, values: Mapping[str, Fraction], near: _Near | None = None) -> Fraction | None:
     """The number of a form, to 50 digits where it is irrational or long; None where there is none.
 
     >>> number_of(Root(Num(Fraction(9))), {}), number_of(Ratio(Num(Fraction(1)), Num(Fraction(0))), {})
@@ -54,7 +54,7 @@ def number_of(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
         pass
     except (SymcommError, KeyError, OverflowError):
         return None
-    return _near(form, values)
+    return _near(form, values, near)
 
 
 @dataclass(frozen=True)
@@ -81,17 +81,20 @@ class FormNumber:
             pass
         return None
 
-    def at(self, values: Mapping[str, Fraction]) -> Fraction | None:
-        """What ``number_of`` gives, faster where all numbers are positive and of usual length."""
+    def at(self, values: Mapping[str, Fraction], near: _Near | None = None) -> Fraction | None:
+        """What ``number_of`` gives, faster where all numbers are positive and of usual length.
+
+        ``near`` knows pieces of other forms at the same values.
+        """
         collected = self._collected
         if collected is not None and all(name in values and _is_usual(values[name]) for name in self.names):
             try:
                 return collected.at({name: values[name] for name in self.names})["="]
             except IrrationalError:
-                return _near(self.form, values)
+                return _near(self.form, values, near)
             except SymcommError:  # there is none
                 pass
-        return number_of(self.form, values)
+        return number_of(self.form, values, near)
 
 
 @dataclass(frozen=True)
@@ -105,26 +108,48 @@ class FormNumbers:
     several: tuple[FormNumber, ...]
 
     @cached_property
-    def together(self) -> tuple[Collected, frozenset[str]] | None:
-        """All of them collected, with their names; None where one cannot be."""
-        if any(one._collected is None for one in self.several):
-            return None
-        try:
-            made = collect([(f"={n}", one.form) for n, one in enumerate(self.several)],
-                           [f"={n}" for n in range(len(self.several))])  # fmt: skip
-        except (SymcommError, TypeError, ArithmeticError):
-            return None
-        return made, frozenset(name for one in self.several for name in one.names)
+    def names(self) -> tuple[str, ...]:
+        """The names in them, in order."""
+        return tuple(dict.fromkeys(name for one in self.several for name in one.names))
+
+    @cached_property
+    def _collected(self) -> dict[frozenset[str], _Together]:
+        """By the names that have usual numbers: what is worked out at once."""
+        return {}
+
+    def together(self, known: Iterable[str]) -> _Together:
+        """What is worked out at once where some names have usual numbers: all that needs no others."""
+        names = frozenset(known)
+        if names not in self._collected:
+            places = [n for n, one in enumerate(self.several) if names.issuperset(one.names) and one._collected]
+            try:
+                made = collect([(f"={n}", self.several[n].form) for n in places], [f"={n}" for n in places])
+            except (SymcommError, TypeError, ArithmeticError):
+                places, made = [], Collected((), ())
+            self._collected[names] = _Together(tuple(places), made)
+        return self._collected[names]
 
     def at(self, values: Mapping[str, Fraction]) -> list[WholeNumbers | None]:
         """What each gives alone, above and below a line and perhaps not cancelled; None where there is none."""
-        if self.together is not None:
-            collected, names = self.together
-            if all(name in values and _is_usual(values[name]) for name in names):
-                with suppress(SymcommError):  # of one of them
-                    return [*collected.worked_out(in_whole_numbers({name: values[name] for name in names}))]
-        found = [one.at(values) for one in self.several]
-        return [None if number is None else (number.numerator, number.denominator) for number in found]
+        known = {name: values[name] for name in self.names if name in values and _is_usual(values[name])}
+        together = self.together(known)
+        found: dict[int, WholeNumbers | None] = {}
+        with suppress(SymcommError):  # of one of them
+            found.update(zip(together.places, together.made.worked_out(in_whole_numbers(known)), strict=True))
+        near = _Near(_digits(), values)
+        for n, one in enumerate(self.several):
+            if n not in found:
+                number = one.at(values, near)
+                found[n] = None if number is None else (number.numerator, number.denominator)
+        return [found[n] for n in range(len(self.several))]
+
+
+@dataclass(frozen=True)
+class _Together:
+    """Some of several forms, by their places, collected."""
+
+    places: tuple[int, ...]
+    made: Collected
 
 
 def _is_usual(number: Fraction) -> bool:
@@ -169,10 +194,10 @@ def _digits() -> MPContext:
     return context
 
 
-def _near(form: Form, values: Mapping[str, Fraction]) -> Fraction | None:
+def _near(form: Form, values: Mapping[str, Fraction], near: _Near | None = None) -> Fraction | None:
     context = _digits()
     try:
-        found = _Near(context, values).go(form)
+        found = (near or _Near(context, values)).go(form)
     except (ArithmeticError, ValueError, TypeError, KeyError, SymcommError):
         return None
     if not context.isfinite(found) or isinstance(found, context.mpc):
@@ -213,8 +238,14 @@ class _Near:
     def __init__(self, context: MPContext, values: Mapping[str, Fraction]) -> None:
         self.mp: Any = context
         self.values = values
+        self._known: dict[int, tuple[Form, Any]] = {}  # pieces that several forms have, by identity
 
     def go(self, form: Form) -> Any:
+        if id(form) not in self._known:
+            self._known[id(form)] = form, self._worked_out(form)
+        return self._known[id(form)][1]
+
+    def _worked_out(self, form: Form) -> Any:
         mp, go = self.mp, self.go
         match form:
             case Num(number):
@@ -261,7 +292,7 @@ class _Near:
 class _Certain(_Near):
     """Works a form out in intervals that hold its number; raises ``ValueError`` where none is known."""
 
-    def go(self, form: Form) -> Any:
+    def _worked_out(self, form: Form) -> Any:
         mp, go = self.mp, self.go
         match form:
             case Total(terms):
@@ -286,7 +317,7 @@ class _Certain(_Near):
                 if not worth.a > 0:
                     raise ValueError("no logarithm")
                 return mp.log(worth) / mp.log(mp.mpf(base)) if base else mp.log(worth)
-        return super().go(form)
+        return super()._worked_out(form)
 
     def _floor(self, inside: Any) -> Any:
         from mpmath import mpf, workprec

@@ -120,7 +120,7 @@ def merge(*groups: Iterable[Known]) -> tuple[Known, ...]:
     for group in groups:
         for item in group:
             before = found.setdefault(item.name, item)
-            if before.quantity != item.quantity:
+            if before is not item and before.quantity != item.quantity:
                 raise ValuesError(
                     f"{item.name} is {item.span.word or item.quantity} here, but "
                     f"{before.span.word or before.quantity} in {before.span.place}",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 from symcomm.collected import WholeNumbers
 from symcomm.editions import ONLY
@@ -33,11 +34,12 @@ from symcomm.problems.figures import Figure
 from symcomm.problems.problem import Ask, Problem, Template, letters
 from symcomm.problems.problem import Item as ProblemItem
 from symcomm.problems.solve import following, picture_of
+from symcomm.program.program import Same
 from symcomm.records import dataclass
 from symcomm.render.document import Answer, Heading, LayerTable, Only, Prose
 from symcomm.render.prose import InlinePiece, convert
 from symcomm.text.table import Table
-from symcomm.units import Quantity
+from symcomm.units import Quantity, Unit
 
 TOLERANCE = Fraction(1, 1000)  # of a number, where nothing else is said
 _NEAR = 10**9  # of the right number: what is further off than this many times, nobody types
@@ -96,19 +98,21 @@ class _Prose:
     """Markdown that becomes XHTML: gathered first, since much of it is converted at once; a mark keeps its place."""
 
     def __init__(self) -> None:
-        self.wanted: dict[InlinePiece, str] = {}
+        self.wanted: dict[tuple[str, bool], tuple[str, InlinePiece]] = {}
         self.sentences: dict[Hashable, str] = {}
         self.wrong: dict[Hashable, tuple[KnownWrong, tuple[_ToldWrong, ...]]] = {}
         self.tables: dict[int, str] = {}
 
     def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
-        piece = InlinePiece(markdown, span, inline)
-        return self.wanted.setdefault(piece, f"{_MARK}{len(self.wanted)}{_MARK}")
+        about = markdown, inline
+        if about not in self.wanted:
+            self.wanted[about] = f"{_MARK}{len(self.wanted)}{_MARK}", InlinePiece(markdown, span, inline)
+        return self.wanted[about][0]
 
     def converted(self) -> dict[str, str]:
         """What each mark stands for."""
-        done = convert([*self.wanted], "html")
-        return {mark: done[piece] for piece, mark in self.wanted.items()}
+        done = convert([piece for _, piece in self.wanted.values()], "html")
+        return {mark: done[piece] for mark, piece in self.wanted.values()}
 
 
 def _settled(item: Item, done: Mapping[str, str]) -> Item:
@@ -243,20 +247,17 @@ def _part(
     symbols = dict.fromkeys(names(form))
     if quantity is None:
         apart = [Recognised(one.wrong.names, None, one.wrong.form, one.credit, one.says) for one in every]
-        symbols |= dict.fromkeys(name for one in known.wrong for name in one.number.names)
+        symbols |= dict.fromkeys(known.numbers.names)
     else:
-        found = zip(known.wrong, known.numbers.at(values), strict=True)
-        near = {
-            id(one): worth for one, worth in found
-            if worth is not None and one.unit == quantity.unit and _is_near(worth, quantity.value)
-        }  # fmt: skip
-        symbols |= dict.fromkeys(name for one in known.wrong if id(one) in near for name in one.number.names)
-        told = [(one, near[id(one.wrong)]) for one in every if id(one.wrong) in near]
-        over, under = scale.numerator, scale.denominator
+        at = tuple(values.get(name) for name in known.numbers.names)
+        order = tuple(one.place for one in every)
+        used, found = _told_apart(Same(known), order, at, quantity.value, quantity.unit, scale, tolerance)
+        symbols |= dict.fromkeys(used)
+        told = {one.place: one for one in every}
         apart = [
-            Recognised(one.wrong.names, Fraction(top * under, bottom * over), one.wrong.form, one.credit, one.says)
-            for one, (top, bottom) in _told_apart(quantity.value, tolerance, told)
-        ]
+            Recognised(told[n].wrong.names, worth, told[n].wrong.form, told[n].credit, told[n].says)
+            for n, worth in found
+        ]  # fmt: skip
     options = tuple(
         QuestionOption(prose(markdown_text(choice.text), span), choice.right, Fraction(choice.right),
                _sentences(choice.says, ask, prose, problem))
@@ -322,6 +323,7 @@ class _ToldWrong:
     """An answer that is recognised, with its credit and what is said of it."""
 
     wrong: Wrong
+    place: int
     credit: Fraction
     says: str
 
@@ -331,22 +333,36 @@ def _all_wrong(known: KnownWrong, ask: Ask, problem: Problem, prose: _Prose) -> 
     about = id(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
     if about not in prose.wrong:
         made = []
-        for one in known.wrong:
+        for n, one in enumerate(known.wrong):
             conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
             credit = credit_of(conventions, mistakes, ask, problem)
-            made.append(_ToldWrong(one, credit, _sentences(one.says, ask, prose, problem)))
+            made.append(_ToldWrong(one, n, credit, _sentences(one.says, ask, prose, problem)))
         prose.wrong[about] = known, tuple(sorted(made, key=lambda one: -one.credit))
     return prose.wrong[about][1]
 
 
+@lru_cache(maxsize=16_384)  # papers often have the numbers of a question in common
 def _told_apart(
-    right: Fraction, tolerance: Fraction, wrong: Sequence[tuple[_ToldWrong, WholeNumbers]]
-) -> Iterator[tuple[_ToldWrong, WholeNumbers]]:
-    """Those that differ from the right number and from one another by more than both may be off."""
+    known: Same[KnownWrong], order: Sequence[int], at: Sequence[Fraction | None], right: Fraction, unit: Unit,
+    scale: Fraction, tolerance: Fraction,
+) -> tuple[tuple[str, ...], tuple[tuple[int, Fraction], ...]]:  # fmt: skip
+    """The names in what is near the right number, and those that differ from it and from one another.
+
+    They do by more than both may be off: their places and numbers, divided by ``scale``.
+    """
+    values = {name: number for name, number in zip(known.it.numbers.names, at, strict=True) if number is not None}
+    near = {
+        n: worth for n, (one, worth) in enumerate(zip(known.it.wrong, known.it.numbers.at(values), strict=True))
+        if worth is not None and one.unit == unit and _is_near(worth, right)
+    }  # fmt: skip
     apart, alike = float(tolerance) + 1e-9, float(tolerance) - 1e-9
     first = right.numerator, right.denominator
     others = [(first, _rough(first))]
-    for one, a in wrong:
+    found = []
+    for n in order:
+        if n not in near:
+            continue
+        a = near[n]
         x = _rough(a)
         size = abs(x)
         for b, y in others:
@@ -357,7 +373,8 @@ def _told_apart(
                 break
         else:
             others.append((a, x))
-            yield one, a
+            found.append((n, Fraction(a[0] * scale.denominator, a[1] * scale.numerator)))
+    return tuple(dict.fromkeys(name for n in near for name in known.it.wrong[n].number.names)), tuple(found)
 
 
 def _are_near(a: Fraction, b: Fraction, tolerance: Fraction) -> bool:

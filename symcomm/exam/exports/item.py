@@ -19,7 +19,7 @@ from symcomm.records import dataclass
 from symcomm.units import BINARY, DECIMAL, Quantity, Unit
 
 Kind = Literal["numeric", "choice", "symbolic"]
-LEAST, MOST = Fraction(1, 1000), Fraction(100_000)  # numbers of answers lie between: Canvas makes 0 of smaller ones
+LEAST, MOST = Fraction(1, 1000), 100_000  # numbers of answers lie between: Canvas makes 0 of smaller ones
 # What XML cannot hold, and a noncharacter that we mark places with.
 _REFUSED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
@@ -223,10 +223,11 @@ def shown_in(quantity: Quantity, wanted: str = "") -> tuple[Fraction, str, tuple
     value, unit = quantity.value, quantity.unit
     names, lead = _spellings(unit, wanted)
     top, bottom = abs(value.numerator), value.denominator
-    fitting = {
-        name: Fraction(top * scale.denominator, bottom * scale.numerator) for name, scale in names.items()
-        if not top or LEAST <= Fraction(top * scale.denominator, bottom * scale.numerator) < MOST
-    }  # fmt: skip
+    fitting = {}
+    for name, scale in names.items():
+        over, under = top * scale.denominator, bottom * scale.numerator
+        if not top or (LEAST.numerator * under <= LEAST.denominator * over and over < MOST * under):
+            fitting[name] = Fraction(over, under)
     if not fitting:  # a count, or a number beyond all prefixes
         power = 0
         while abs(value) >= Fraction(10) ** (power + 3):

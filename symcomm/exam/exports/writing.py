@@ -205,13 +205,14 @@ def _learned(wanted: tuple[Settled, int]) -> Learned:
     exam, (settled, number) = exam_here(), wanted
     paper = exam.exactly(settled.student, settled.attempt)
     entries, wrong = exam.kept.learned
-    part, found = paper.parts[number], dict[str, Quantity | None]()
+    part, answers = paper.parts[number], dict[str, Quantity | None]()
     before = {name for _, name, _ in part.ask.exam.follows}
     for one in (*(one for one in paper.parts[:number] if one.id in before), part):
-        asked = following(one.ask, found)
+        asked = following(one.ask, answers)
         answer = exam.kept.answer(paper.problem, asked)
-        found[one.id] = answer.quantity
-    _ = exam.kept.wrong(paper.problem, asked, answer)[0].numbers.together
+        answers[one.id] = answer.quantity
+    found, values = exam.kept.wrong(paper.problem, asked, answer)
+    found.numbers.at(values)
     now, known = exam.kept.learned
     return (
         {about: entry for about, entry in now.items() if about not in entries},
