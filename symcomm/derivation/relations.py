@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from numbers import Rational
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,11 @@ class Relations:
     """
 
     equations: tuple[tuple[str, Form], ...] = ()
+
+    @cached_property
+    def _names(self) -> tuple[tuple[str, ...], ...]:
+        """The names in each equation."""
+        return tuple((name, *forms.names(right)) for name, right in self.equations)
 
     def expand(self, expr: Expr) -> Expr:
         """The expression without the eliminated symbols."""
@@ -67,15 +73,11 @@ class Relations:
 
     def complete(self, values: Mapping[str, Fraction]) -> dict[str, Fraction]:
         """The values with what the equations imply; raises ``ValuesError`` where they contradict one another."""
-        import sympy as sp
-
-        from symcomm.notation import symbol
-
         known = dict(values)
         for _ in range(len(self.equations) + 1):
             before = len(known)
-            for name, right in self.equations:
-                unknown = [n for n in (name, *forms.names(right)) if n not in known]
+            for (name, right), names in zip(self.equations, self._names, strict=True):
+                unknown = [n for n in names if n not in known]
                 if not unknown:
                     given = forms.evaluate(right, known)
                     if given != known[name]:
@@ -88,6 +90,10 @@ class Relations:
                 elif unknown == [name]:
                     known[name] = forms.evaluate(right, known)
                 elif len(unknown) == 1:
+                    import sympy as sp
+
+                    from symcomm.notation import symbol
+
                     x = symbol(unknown[0])
                     equation = forms.value(right, {n: rational(known[n]) for n in forms.names(right) if n in known})
                     solved = sp.solve(equation - rational(known[name]), x) if equation.has(x) else []

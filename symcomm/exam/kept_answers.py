@@ -75,6 +75,11 @@ class KnownWrong:
         return cls(key.candidates.right, (*key.conventions, *key.mistakes), named, symbols, key.relations)
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names in the right answer."""
+        return names(self.right)
+
+    @cached_property
     def numbers(self) -> FormNumbers:
         """The numbers of those that are recognised besides."""
         return FormNumbers(tuple(one.number for one in self.wrong))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -88,7 +88,7 @@ def items_of(exam: Exam, papers: Sequence[tuple[int, Paper]], tolerance: Fractio
     prose = _Prose()
     drawn = [item for n, paper in papers for item in _items(exam, paper, n, tolerance, prose)]
     done = prose.converted()
-    made = [_settled(item, done) for item in drawn]
+    made = [_settled(item, done) for item in drawn]  # texts of several items are put together once
     for item in made:
         item.check()
     return made
@@ -100,7 +100,7 @@ class _Prose:
     def __init__(self) -> None:
         self.wanted: dict[tuple[str, bool], tuple[str, InlinePiece]] = {}
         self.sentences: dict[Hashable, str] = {}
-        self.wrong: dict[Hashable, tuple[KnownWrong, tuple[_ToldWrong, ...]]] = {}
+        self.wrong: dict[Hashable, tuple[KnownWrong, dict[int, _ToldWrong]]] = {}
         self.tables: dict[int, str] = {}
 
     def __call__(self, markdown: str, span: Span, inline: bool = True) -> str:
@@ -115,13 +115,13 @@ class _Prose:
         return {mark: done[piece] for mark, piece in self.wanted.values()}
 
 
-def _settled(item: Item, done: Mapping[str, str]) -> Item:
+def _settled(item: Item, done: dict[str, str]) -> Item:
     """An item with its prose in the place of the marks; a title is plain text."""
 
     def text(marked: str) -> str:
-        if _MARK not in marked:
-            return marked
-        return done[marked] if marked in done else _MARKED.sub(lambda found: done[found[0]], marked)
+        if marked not in done:
+            done[marked] = _MARKED.sub(lambda found: done[found[0]], marked) if _MARK in marked else marked
+        return done[marked]
 
     def part(one: QuestionPart) -> QuestionPart:
         wrong = tuple(Recognised(w.names, w.value, w.form, w.credit, text(w.feedback)) for w in one.recognised)
@@ -244,18 +244,16 @@ def _part(
     known, values = kept.wrong(problem, asked, answer)
     form = known.right
     every = _all_wrong(known, ask, problem, prose)
-    symbols = dict.fromkeys(names(form))
+    symbols = dict.fromkeys(known.names)
     if quantity is None:
-        apart = [Recognised(one.wrong.names, None, one.wrong.form, one.credit, one.says) for one in every]
+        apart = [Recognised(one.wrong.names, None, one.wrong.form, one.credit, one.says) for one in every.values()]
         symbols |= dict.fromkeys(known.numbers.names)
     else:
         at = tuple(values.get(name) for name in known.numbers.names)
-        order = tuple(one.place for one in every)
-        used, found = _told_apart(Same(known), order, at, quantity.value, quantity.unit, scale, tolerance)
+        used, found = _told_apart(Same(known), tuple(every), at, quantity.value, quantity.unit, scale, tolerance)
         symbols |= dict.fromkeys(used)
-        told = {one.place: one for one in every}
         apart = [
-            Recognised(told[n].wrong.names, worth, told[n].wrong.form, told[n].credit, told[n].says)
+            Recognised(every[n].wrong.names, worth, every[n].wrong.form, every[n].credit, every[n].says)
             for n, worth in found
         ]  # fmt: skip
     options = tuple(
@@ -323,21 +321,20 @@ class _ToldWrong:
     """An answer that is recognised, with its credit and what is said of it."""
 
     wrong: Wrong
-    place: int
     credit: Fraction
     says: str
 
 
-def _all_wrong(known: KnownWrong, ask: Ask, problem: Problem, prose: _Prose) -> tuple[_ToldWrong, ...]:
-    """What is recognised of a question, most credit first; told once for some papers."""
+def _all_wrong(known: KnownWrong, ask: Ask, problem: Problem, prose: _Prose) -> dict[int, _ToldWrong]:
+    """What is recognised of a question by its place, most credit first; told once for some papers."""
     about = id(known), ask.exam.id, ask.exam.credit, problem.exam.credit, (*problem.notation.latex.items(),)
     if about not in prose.wrong:
-        made = []
+        made = {}
         for n, one in enumerate(known.wrong):
             conventions, mistakes = (one.names, ()) if one.convention else ((), one.names)
             credit = credit_of(conventions, mistakes, ask, problem)
-            made.append(_ToldWrong(one, n, credit, _sentences(one.says, ask, prose, problem)))
-        prose.wrong[about] = known, tuple(sorted(made, key=lambda one: -one.credit))
+            made[n] = _ToldWrong(one, credit, _sentences(one.says, ask, prose, problem))
+        prose.wrong[about] = known, dict(sorted(made.items(), key=lambda one: -one[1].credit))
     return prose.wrong[about][1]
 
 

@@ -120,23 +120,31 @@ def without_gaps(text: str) -> str:
 def _numerical(item: Item, part: QuestionPart) -> Element:
     made = head(item, text_of(item), worked(item), "numerical")
     for one in (Recognised((), part.answer, None, Fraction(1), ""), *part.recognised):
-        made.append(element(
-            "answer", element("text", part.number(one.value)),
-            element("tolerance", part.spread_text(one.value)), _feedback(one.feedback),
-            fraction=fraction(one.credit, item), format="moodle_auto_format",
-        ))  # fmt: skip
-    made.append(element("answer", element("text", "*"), element("tolerance", "0"), _feedback(""),
-                        fraction="0", format="moodle_auto_format"))  # fmt: skip
+        made.append(
+            _answer(fraction(one.credit, item), part.number(one.value), part.spread_text(one.value), one.feedback)
+        )
+    made.append(_answer("0", "*", "0", ""))
     if part.units:
-        units = element("units")
-        for name, times in part.units:
-            units.append(element("unit", element("multiplier", number_text(times, times / 10**7)),
-                                 element("unit_name", name)))  # fmt: skip
-        made.append(units)
+        made.append(ready(_units(part.units)))
     for tag, said in (("unitgradingtype", "1" if part.units else "0"), ("unitpenalty", _WRONG_UNIT),
                       ("showunits", "0" if part.units else "3"), ("unitsleft", "0")):  # fmt: skip
         made.append(element(tag, said))
     return made
+
+
+def _answer(share: str, number: str, spread: str, feedback: str) -> Element:
+    """An answer with its feedback, written down: of numbers, there are hundreds in a variant."""
+    return ready(f'<answer fraction="{share}" format="moodle_auto_format"><text>{number}</text>'
+                 f"<tolerance>{spread}</tolerance>{_feedback(feedback).text}</answer>")  # fmt: skip
+
+
+@lru_cache(256)
+def _units(units: tuple[tuple[str, Fraction], ...]) -> str:
+    """The units of an answer with what its number is multiplied by."""
+    return as_text(element("units", *(
+        element("unit", element("multiplier", number_text(times, times / 10**7)), element("unit_name", name))
+        for name, times in units
+    )))  # fmt: skip
 
 
 def _multichoice(item: Item, part: QuestionPart) -> Element:

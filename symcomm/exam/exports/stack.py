@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from xml.etree.ElementTree import Element
 
-from symcomm.exam.exports.item import Item, QuestionPart, number_text
+from symcomm.exam.exports.item import Item, Kind, QuestionPart, number_text
 from symcomm.exam.exports.markup import as_text, element, flat, ready, with_tex
 from symcomm.exam.exports.moodle import PICTURE, category, head, quiz, worked
 from symcomm.exam.exports.spelled import maxima, stands_for, without_relations
@@ -50,7 +50,7 @@ def _question(item: Item) -> Element:
     for tag, said in _OPTIONS:
         made.append(element(tag, said))
     for n, part in enumerate(item.parts, start=1):
-        made.append(_input(part, n))
+        made.append(ready(_input(part.kind, n)))
     for n, part in enumerate(item.parts, start=1):
         made.append(_tree(part, n, item))
     for seed in ("1",):  # a variant draws nothing more
@@ -101,15 +101,17 @@ def _right(part: QuestionPart, item: Item) -> str:
     return f"[{','.join(rows)}]"
 
 
-def _input(part: QuestionPart, n: int) -> Element:
-    kind = {"symbolic": "algebraic", "numeric": "numerical", "choice": "radio"}[part.kind]
-    told = (("name", f"ans{n}"), ("type", kind), ("tans", f"ta{n}"), ("boxsize", "20"), ("strictsyntax", "1"),
-            ("insertstars", "1" if kind == "algebraic" else "0"), ("syntaxhint", ""), ("syntaxattribute", "0"),
-            ("forbidwords", ""), ("allowwords", ""), ("forbidfloat", "1" if kind == "algebraic" else "0"),
-            ("requirelowestterms", "0"), ("checkanswertype", "1" if kind == "algebraic" else "0"),
-            ("mustverify", "0" if kind == "radio" else "1"), ("showvalidation", "0" if kind == "radio" else "1"),
+@lru_cache(256)  # variants have the same ones
+def _input(kind: Kind, n: int) -> str:
+    shown = {"symbolic": "algebraic", "numeric": "numerical", "choice": "radio"}[kind]
+    algebraic, radio = shown == "algebraic", shown == "radio"
+    told = (("name", f"ans{n}"), ("type", shown), ("tans", f"ta{n}"), ("boxsize", "20"), ("strictsyntax", "1"),
+            ("insertstars", "1" if algebraic else "0"), ("syntaxhint", ""), ("syntaxattribute", "0"),
+            ("forbidwords", ""), ("allowwords", ""), ("forbidfloat", "1" if algebraic else "0"),
+            ("requirelowestterms", "0"), ("checkanswertype", "1" if algebraic else "0"),
+            ("mustverify", "0" if radio else "1"), ("showvalidation", "0" if radio else "1"),
             ("options", ""))  # fmt: skip
-    return element("input", *(element(tag, said) for tag, said in told))
+    return f"<input>{flat(*told)}</input>"
 
 
 def _answers(part: QuestionPart, item: Item, plain: bool = False) -> Iterator[tuple[str, str, Fraction, str]]:
@@ -152,20 +154,31 @@ def _tree(part: QuestionPart, n: int, item: Item) -> Element:
         element("feedbackvariables", element("text", variables)),
     )  # fmt: skip
     for at, (name, told, credit, feedback) in enumerate(answers):
-        following = str(at + 1) if at + 1 < len(answers) else "-1"
-        before = flat(
-            ("name", str(at)), ("description", name), ("answertest", test), ("sans", given), ("tans", told),
-            ("testoptions", options), ("quiet", "1"), ("truescoremode", "="), ("truescore", _score(credit)),
-            ("truepenalty", "" if credit == 1 else "0"), ("truenextnode", "-1"),
-            ("trueanswernote", f"prt{n}-{at + 1}-T"),
-        )  # fmt: skip
-        after = flat(
-            ("falsescoremode", "="), ("falsescore", "0"), ("falsepenalty", ""), ("falsenextnode", following),
-            ("falseanswernote", f"prt{n}-{at + 1}-F"),
-        )  # fmt: skip
-        made.append(ready(f"<node>{before}{_feedback('truefeedback', feedback)}{after}"
-                          f"{_feedback('falsefeedback', '')}</node>"))  # fmt: skip
+        before, after = _node(n, at, name, test, given, options, _score(credit), credit == 1)
+        made.append(ready(f"<node>{before}{flat(('tans', told))}{after}{_feedback('truefeedback', feedback)}"
+                          f"{_otherwise(n, at, at + 1 == len(answers))}</node>"))  # fmt: skip
     return made
+
+
+@lru_cache(4096)  # variants have the same ones
+def _node(n: int, at: int, name: str, test: str, given: str, options: str, score: str, right: bool) -> tuple[str, str]:
+    """What stands in a node before the answer that it compares with, and what follows up to the feedback."""
+    before = flat(("name", str(at)), ("description", name), ("answertest", test), ("sans", given))
+    after = flat(
+        ("testoptions", options), ("quiet", "1"), ("truescoremode", "="), ("truescore", score),
+        ("truepenalty", "" if right else "0"), ("truenextnode", "-1"), ("trueanswernote", f"prt{n}-{at + 1}-T"),
+    )  # fmt: skip
+    return before, after
+
+
+@lru_cache(4096)
+def _otherwise(n: int, at: int, last: bool) -> str:
+    """What a node does with another answer."""
+    told = flat(
+        ("falsescoremode", "="), ("falsescore", "0"), ("falsepenalty", ""),
+        ("falsenextnode", "-1" if last else str(at + 1)), ("falseanswernote", f"prt{n}-{at + 1}-F"),
+    )  # fmt: skip
+    return told + _feedback("falsefeedback", "")
 
 
 def _tests(item: Item) -> Iterator[Element]:
@@ -176,14 +189,23 @@ def _tests(item: Item) -> Iterator[Element]:
         tuple(at if n == place else 0 for n in range(len(every)))
         for place, answers in enumerate(every) for at in range(1, len(answers))
     ]  # fmt: skip
+    given = [
+        [f"<testinput>{flat(('name', f'ans{n}'), ('value', text))}</testinput>" for _, text, _, _ in answers]
+        for n, answers in enumerate(every, start=1)
+    ]
+    expected = [
+        [_expected(n, at, _score(credit)) for at, (_, _, credit, _) in enumerate(answers)]
+        for n, answers in enumerate(every, start=1)
+    ]
     for number, case in enumerate(cases, start=1):
-        told = [answers[at] for answers, at in zip(every, case, strict=True)]
-        described = flat(("testcase", str(number)), ("description", "; ".join(name for name, *_ in told)))
-        given = "".join(f"<testinput>{flat(('name', f'ans{n}'), ('value', text))}</testinput>"
-                        for n, (_, text, _, _) in enumerate(told, start=1))  # fmt: skip
-        expected = "".join(
-            "<expected>" + flat(("name", f"prt{n}"), ("expectedscore", _score(credit)), ("expectedpenalty", "0"),
-                                ("expectedanswernote", f"prt{n}-{at + 1}-T")) + "</expected>"
-            for n, ((_, _, credit, _), at) in enumerate(zip(told, case, strict=True), start=1)
-        )  # fmt: skip
-        yield ready(f"<qtest>{described}{given}{expected}</qtest>")
+        names = "; ".join([answers[at][0] for answers, at in zip(every, case, strict=True)])
+        described = flat(("testcase", str(number)), ("description", names))
+        told = "".join([texts[at] for texts, at in (*zip(given, case, strict=True), *zip(expected, case, strict=True))])
+        yield ready(f"<qtest>{described}{told}</qtest>")
+
+
+@lru_cache(4096)  # variants have the same ones
+def _expected(n: int, at: int, score: str) -> str:
+    told = flat(("name", f"prt{n}"), ("expectedscore", score), ("expectedpenalty", "0"),
+                ("expectedanswernote", f"prt{n}-{at + 1}-T"))  # fmt: skip
+    return f"<expected>{told}</expected>"

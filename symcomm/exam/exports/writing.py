@@ -31,7 +31,7 @@ from symcomm.records import dataclass
 from symcomm.units import Quantity
 
 _CHUNK = 20  # variants in a piece
-_FIRST = 60  # variants whose questions are derived before the others
+_FIRST = 40  # variants whose questions are derived before the others
 _PIECES = ".pieces"
 Progress = Callable[[int, int, str], None]
 
