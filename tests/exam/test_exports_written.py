@@ -10,7 +10,7 @@ import pytest
 from symcomm.errors import DocumentError
 from symcomm.exam.exports import EXPORTERS, Exporter, writing
 from symcomm.exam.exports.drawing import draw_items
-from symcomm.exam.exports.markup import as_text, element, ready
+from symcomm.exam.exports.markup import Packed, as_text, element, ready, zipped
 from symcomm.problems.problem import Template, parse_template
 
 FORMATS = ("moodle", "stack", "qti12", "qti12-mathjax", "qti21", "prairielearn", "gradescope")
@@ -175,3 +175,9 @@ def test_elements_are_written_as_the_standard_library_writes_them():
     assert as_text(element("p", "a", ready("<b>1 &lt; 2</b>"), "c")) == as_text(
         element("p", "a", element("b", "1 < 2"), "c")
     )
+
+
+def test_a_file_that_a_process_packed_stands_in_the_zip_file_as_if_it_were_packed_there():
+    files = {"b/two.xml": b"<a>" + b"word 7 " * 9000 + b"</a>", "a.xml": b"", "c.svg": bytes(range(256)) * 3}
+    packed = {name: Packed.told(Packed.of(data).telling) for name, data in files.items()}
+    assert zipped(packed) == zipped(files) == zipped({**files, "a.xml": packed["a.xml"]})

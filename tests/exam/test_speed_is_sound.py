@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from symcomm.exam.exports import drawing
+from symcomm.exam.exports.drawing import TOLERANCE, exam_of, items_of
+from symcomm.exam.exports.item import QuestionPart, number_text
 from symcomm.exam.grading import grade
-from symcomm.exam.numbers import FormNumber, number_of
+from symcomm.exam.numbers import FormNumber, FormNumbers, number_of
 from symcomm.exam.papers import Exam
-from symcomm.exam.roster import Student, read_roster
+from symcomm.exam.roster import Student, numbered, read_roster
 from symcomm.exam.self_test import self_test
 from symcomm.exam.sheets import read_sheets
 from symcomm.form import Ceiling, Form, Largest, Num, Power, Product, Ratio, Root, Sym, Total
@@ -44,6 +47,148 @@ def test_a_form_that_was_collected_has_the_number_that_its_pieces_give(form, at,
     if missing:
         del values["b"]
     assert FormNumber(form).at(values) == number_of(form, values)
+
+
+@given(
+    st.lists(st.recursive(leaves, _built, max_leaves=6), min_size=1, max_size=4),
+    st.tuples(*[st.fractions(0, 9, max_denominator=4)] * 3), st.booleans(),
+)  # fmt: skip
+def test_forms_that_are_worked_out_together_have_the_numbers_of_each_alone(several, at, missing):
+    values = dict(zip("abc", at, strict=True))
+    if missing:
+        del values["b"]
+    together = FormNumbers(tuple(map(FormNumber, several))).at(values)
+    found = [None if number is None else Fraction(*number) for number in together]
+    assert found == [number_of(form, values) for form in several]
+
+
+def test_a_digit_that_cancels_within_one_form_is_no_number_of_another():
+    half = FormNumber(Ratio(Sym("a"), Sym("b")))
+    irrational = FormNumber(Product((Num(Fraction(3)), Root(Sym("a")))))
+    none = FormNumber(Ratio(Sym("a"), Total((Sym("a"), Product((Num(Fraction(-1)), Sym("a")))))))
+    values = {"a": Fraction(2), "b": Fraction(4)}
+    exact, near, missing = FormNumbers((half, irrational, none)).at(values)
+    assert Fraction(*exact) == Fraction(1, 2)
+    assert abs(Fraction(*near) ** 2 - 18) < Fraction(1, 10**40)
+    assert missing is None
+
+
+@given(st.fractions(-(10**6), 10**6, max_denominator=10**4), st.sampled_from([Fraction(1, 1000), Fraction(1, 30)]))
+def test_the_bounds_of_a_number_are_written_as_their_fractions_are(value, tolerance):
+    part = QuestionPart("q", "numeric", "", Fraction(1), value, "", (), tolerance, Num(value), (), (), (), "")
+    spread = abs(value) * tolerance or Fraction(1, 10**9)
+    assert part.spread(value) == spread
+    assert part.bounds(value) == (number_text(value - spread, spread), number_text(value + spread, spread))
+    assert (part.number(value), part.spread_text(value)) == (number_text(value, spread), number_text(spread, spread))
+
+
+STRUCTURES = r"""---
+title: Structures
+exam: {alike: yes}
+draw:
+  t: {powers_of: 2, from: 2, to: 16}
+  s: {powers_of: 2, from: 1, to: 4}
+  N: {multiples_of: 8, from: 8, to: 32}
+  D: {multiples_of: 256, from: 256, to: 2048}
+  B: {multiples_of: 16, from: 16, to: 64}
+  w: {from: 1.5, to: 9.5, step: 0.5, unit: GB/s}
+symbols: {B: batch size, L: sequence length, D: model dimension, N: number of layers}
+---
+
+A stack of {{ N }} layers with $D = {{ D }}$ and batches of {{ B }}, and links of {{ w }}.
+
+| Computation | Input | Output |
+|---|---|---|
+| $h = x W^1$ | $x \in \mathbb{R}^{B \times L \times D}, W^1 \in \mathbb{R}^{D \times 4D}$ | $h \in \mathbb{R}^{B \times L \times 4D}$ |
+| $y = h W^2$ | $h \in \mathbb{R}^{B \times L \times 4D}, W^2 \in \mathbb{R}^{4D \times D}$ | $y \in \mathbb{R}^{B \times L \times D}$ |
+
+```symcomm
+model: mlp
+repeat: N
+dtype: fp16
+values: {N: {{ N }}, B: {{ B }}, L: 512, D: {{ D }}}
+```
+
+# Tensor parallelism (10 points)
+
+```symcomm
+ask: communication
+id: tp
+model: mlp
+strategy: "tensor({{ t }})"
+collective: all-reduce
+bounds: {at_most: 800 MB}
+```
+
+# Layers a stage (4 points)
+
+```symcomm
+{ask: communication, id: pp, model: mlp, strategy: {pipeline: {layers_per_stage: {{ s }}}}, phase: forward, choices: 4}
+```
+
+# Buckets (5 points)
+
+```symcomm
+{ask: buckets, id: buckets, want: size, given: {s: {{ t }} GB, w: {{ w }}, o: 100 µs}}
+```
+"""  # noqa: E501
+
+
+def _class(seed: str, count: int):
+    """The exam with what it learned from some papers, and the items of the next ones."""
+    exam = exam_of(parse_template(STRUCTURES, "t.md"), seed)
+    students = numbered(count + 8)
+    items_of(exam, [*enumerate(map(exam.paper, students[:8]), start=1)], TOLERANCE)
+    return exam, students[8:]
+
+
+def _each_alone(exam, students):
+    """Whether the items of each paper are those of an exam that knows no other paper."""
+    papers = [*enumerate(map(exam.paper, students), start=9)]
+    together = items_of(exam, papers, TOLERANCE)
+    for n, paper in papers:
+        alone = exam_of(parse_template(STRUCTURES, "t.md"), exam.seed)
+        assert alone.paper(paper.student).attempt == paper.attempt
+        yield [item for item in together if item.variant == n] == items_of(
+            alone, [(n, alone.exactly(paper.student, paper.attempt))], TOLERANCE
+        )
+
+
+@pytest.mark.parametrize("seed", ["1", *(pytest.param(str(n), marks=pytest.mark.long) for n in range(2, 12))])
+def test_a_variant_is_the_one_that_is_derived_alone(seed):
+    assert all(_each_alone(*_class(seed, 4)))
+
+
+def test_a_number_that_is_kept_for_other_values_is_seen():
+    exam, students = _class("1", 2)
+    for entry in exam.kept._entries.values():
+        wrong = next(iter(entry.quantities.values()), None)
+
+        class OfAnyPaper(dict):
+            def __contains__(self, key, wrong=wrong):
+                return wrong is not None
+
+            def __getitem__(self, key, wrong=wrong):
+                return wrong
+
+        entry.quantities = OfAnyPaper()
+    assert not all(_each_alone(exam, students))
+
+
+def test_recognised_answers_that_are_kept_for_other_values_are_seen(monkeypatch):
+    kept = {}
+    told = drawing._told_apart
+    monkeypatch.setattr(drawing, "_told_apart", lambda known, *about: kept.setdefault(known, told(known, *about)))
+    assert not all(_each_alone(*_class("1", 2)))
+
+
+def test_a_draw_that_is_not_taken_is_the_same_whether_it_is_read_as_a_whole_or_not():
+    partly, whole = (exam_of(parse_template(STRUCTURES, "t.md"), "5") for _ in range(2))
+    whole.__dict__["_bounded"] = frozenset(range(3))
+    papers = [(partly.paper(s).settled, whole.paper(s).settled) for s in numbered(12)]
+    assert [a for a, _ in papers] == [b for _, b in papers]
+    assert any(one.attempt for one, _ in papers), "some draws break the bound"
+    assert partly._bounded == {0, 1}
 
 
 def _fresh(template, exam, students):
