@@ -1,7 +1,6 @@
 """What a program is made of: instructions in their places, in the order in which they run.
 
-The instructions of one region in one phase are a loop, run as often as the region stands: a turn names its region, and
-whoever adds up a program asks how often a rank has it.
+A turn names its region and phase; ``loops`` puts the turns of a rank into the loops that repeat them.
 """
 
 from __future__ import annotations

@@ -232,8 +232,12 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         _activations(Same(question))[key] = activations
         touched += activations.touched
         held = pipeline.held(setting.graph, cut, number, setting.values)
-        mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
-        stages.append(SearchStage(mine, before))
+        mine = [(regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions]
+        for name in made.first:  # the model's first layer is timed by itself
+            tag = regions[name]
+            mine = [(t, Total((n, num(-1))) if t == tag else n) for t, n in mine]
+            mine.append((f"{tag},first" if tag else "_first", num(1)))
+        stages.append(SearchStage(tuple(mine), before))
         states, fields = _states(
             Same(model.graph), kept, question.recipe, question.frozen, number, before + STATES, layers, adds,
             question.accounting,

@@ -183,7 +183,7 @@ def _calls(case: RunCase) -> list[CallEntry]:
     found: list[CallEntry] = []
     others = case.ranks // case.stages  # of a pipeline, each weight is on one stage
     for c in calls(case.setting, case.inside) if case.strategy.mesh else ():
-        times = int(case.known[c.region.times] if c.region.times else 1) - (not c.every_layer)
+        times = int(evaluate(c.layers, case.known))
         if prod(case.mesh[m] for m in c.meshes) == 1 or not times:
             continue
         group = "+".join(m for m in case.mesh if m in c.meshes)

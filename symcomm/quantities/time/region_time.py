@@ -21,7 +21,7 @@ class RegionTime:
     ``work`` are those of the pieces of work that are timed apart: a whole microbatch (``""``), or its forward ``F`` and
     its backward ``D``, or ``B`` and ``W``, the gradients of the input and of the weights. ``alone`` are those without
     collectives, ``network`` those of the calls. ``last`` is the time of the last piece of work where the reduction of
-    gradients runs beside it.
+    gradients runs beside it. ``first`` are the times of the model's first layer, where it does less than all others.
     """
 
     region: Region
@@ -31,6 +31,7 @@ class RegionTime:
     end: Form | None = None
     last: Form | None = None
     end_network: Form | None = None
+    first: RegionTime | None = None
 
 
 WORK = {
@@ -54,35 +55,50 @@ def _piece(inner: Load, letter: str) -> Load:
     return replace(back, ops=ops, calls=back.calls if letter == "B" else ())
 
 
-def region_time(writer: TimeWriter, every: Load, region: Region, letters: str, parts: bool) -> RegionTime:
-    """The steps to the times of one repetition of a region."""
-    work, lone = writer.work, len(every.regions) == 1
-    mine = every.region(region.name)
-    end = mine.of("end")
-    label = "" if lone else mark(region)
+def region_time(writer: TimeWriter, every: Load, region: Region, letters: str, parts: bool, begins: bool) -> RegionTime:
+    """The steps to the times of one repetition of a region, and of the model's first layer where that does less.
+
+    ``begins`` says that the rank has the model's first layer.
+    """
+    mine, label = every.region(region.name), "" if len(every.regions) == 1 else mark(region)
     what = "One layer and microbatch" if region.times else f"The {region.name}, one microbatch"
-    times: dict[str, Form] = {}
+    beside = writer.setting.accounting.gradient_sync == "with_backward" and bool(every.of("end").calls)
+    made = _passes(writer, mine, RegionTime(region, {}, {}, {}), label, what, letters, parts, beside)
+    if begins and region.times and mine.first != mine:
+        said, name = "The first layer, one microbatch", f"{label},first" if label else "first"
+        made = replace(made, first=_passes(writer, mine.first, made, name, said, letters, parts, beside))
+    if beside:
+        return made
+    ends = writer.terms(mine.of("end"), f"_end,{label}" if label else "_end")
+    whose = "one layer" if region.times else f"the {region.name}"
+    end = writer.time(f"t_end,{label}" if label else "t_end", ends, f"The end of the batch, {whose}")
+    first = made.first and replace(made.first, end=end, end_network=ends.network)
+    return replace(made, end=end, end_network=ends.network, first=first)
+
+
+def _passes(
+    writer: TimeWriter, mine: Load, made: RegionTime, label: str, what: str, letters: str, parts: bool, beside: bool
+) -> RegionTime:
+    """The times of the passes of one repetition; the last one with the reduction of gradients ``beside`` it."""
+    work: dict[str, Form] = {}
     alone: dict[str, Form] = {}
     network: dict[str, Form] = {}
-    terms = Terms()
+    terms, tag = Terms(), ""
     for letter in letters or ("",):
         tag = f"_{','.join(filter(None, (letter, label)))}" if letter or label else ""
         terms = writer.terms(_piece(mine, letter), tag)
         one = writer.time(f"t{tag or '_layer'}", terms, f"{what}, {WORK[letter]}")
         local = writer.local(f"t_alone{tag}", terms, f"{what} without its collectives") if parts else None
-        for found, form in ((times, one), (alone, local), (network, terms.network)):
+        for found, form in ((work, one), (alone, local), (network, terms.network)):
             if form is not None:
                 found[letter] = form
-    if writer.setting.accounting.gradient_sync == "with_backward" and bool(every.of("end").calls):
-        beside = writer.terms(replace(mine, ops=(), calls=end.calls), f"_sync{label}")
-        together = joined(work, terms, beside)
-        last = writer.time(f"t_last{tag}", together, "The last microbatch, with the reduction of the gradients")
-        return RegionTime(region, times, alone, network, None, last, beside.network)
-    ends = writer.terms(end, f"_end{label}" if lone else f"_end,{label}")
-    whose = "one layer" if region.times else f"the {region.name}"
-    name = "t_end" if lone else f"t_end,{label}"
-    return RegionTime(region, times, alone, network, writer.time(name, ends, f"The end of the batch, {whose}"),
-                      end_network=ends.network)  # fmt: skip
+    made = replace(made, work=work, alone=alone, network=network)
+    if not beside:
+        return made
+    sync = writer.terms(replace(mine, ops=(), calls=mine.of("end").calls), f"_sync,{label}" if label else "_sync")
+    together = joined(writer.work, terms, sync)
+    last = writer.time(f"t_last{tag}", together, "The last microbatch, with the reduction of the gradients")
+    return replace(made, last=last, end_network=sync.network)
 
 
 def joined(work: Work, terms: Terms, beside: Terms) -> Terms:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from operator import attrgetter
 
 from symcomm.derivation import Condition, Numbers, Witness
 from symcomm.form import Form, Largest, Num, Ratio, Smallest, Total, names, negative, num, product
-from symcomm.graph.graph import Region
 from symcomm.program import pipeline
 from symcomm.program.closed_forms import ClosedForm
 from symcomm.program.schedules import find
@@ -67,17 +67,26 @@ class Pipe:
 
     # -- one stage -------------------------------------------------------------------------------
 
-    def together(self, name: str, kind: str, forms_of: Sequence[tuple[Region, Form | None]], text: str) -> Form | None:
+    def repetitions(self, kind: str, what: Callable[[RegionTime], Form | None]) -> list[tuple[Form, Form]]:
+        """What a stage does, in the loops over its layers: how often, and how long it takes each time."""
+        found: list[tuple[Form, Form]] = []
+        held, chunks = self.kinds[kind], bool(self.run.letters) and self.run.share != num(1)
+        for one in self.found:
+            if kind != "only" and one.region.name not in held.regions:
+                continue
+            count, form, region = held.times(one.region), what(one), one.region
+            if chunks:
+                count = Ratio(count, self.run.share) if region.times else num(1)
+            first = what(one.first) if one.first is not None else form
+            if first is not None and first != form:
+                found.append((num(1), first))
+                count = Total((count, num(-1)))
+            found += [(count, form)] if form is not None else []
+        return found
+
+    def together(self, name: str, kind: str, what: Callable[[RegionTime], Form | None], text: str) -> Form | None:
         """What the regions of a stage take one after the other, each as often as it stands there."""
-        held = self.kinds[kind]
-        mine = [(held.times(region), form) for region, form in forms_of if form is not None
-                and (kind == "only" or region.name in held.regions)]  # fmt: skip
-        if self.run.letters and self.run.share != num(1):
-            repeated = {region.name for region, _ in forms_of if region.times}
-            mine = [
-                (Ratio(held.times(region), self.run.share) if region.name in repeated else num(1), form)
-                for region, form in forms_of if form is not None and (kind == "only" or region.name in held.regions)
-            ]  # fmt: skip
+        mine = self.repetitions(kind, what)
         terms = [product(count, form) for count, form in mine]
         if len(terms) == 1 and mine[0][0] == num(1) and kind == "only":
             return terms[0]
@@ -98,8 +107,7 @@ class Pipe:
 
     def ends(self, name: str, what: str) -> Form | None:
         """The end of the batch: of the stage that it takes longest, and what stages add up between them."""
-        of = [(one.region, getattr(one, what)) for one in self.found]
-        each = [self.together(f"{name},{kind}" if len(self.kinds) > 1 else name, kind, of,
+        each = [self.together(f"{name},{kind}" if len(self.kinds) > 1 else name, kind, attrgetter(what),
                               "The end of the batch, all that a stage holds.") for kind in self.kinds]  # fmt: skip
         known = list(dict.fromkeys(form for form in each if form is not None))
         tie = [] if self.tie is None else [self.tie]
@@ -120,8 +128,7 @@ class Pipe:
     def even(self) -> list[Form]:
         """The slots of stages that are alike."""
         work, run, v = self.work, self.run, self.run.sizes["v"]
-        of = [(one.region, one.work.get("")) for one in self.found]
-        slot = self.together("t_stage", "only", of, "All layers of a rank, one microbatch.")
+        slot = self.together("t_stage", "only", lambda one: one.work.get(""), "All layers of a rank, one microbatch.")
         assert slot is not None
         if run.slots is not None:
             self.where += run.slots.said(run.sizes).conditions
@@ -140,8 +147,8 @@ class Pipe:
                 return [product(self.slots, whole)]
             ends = [self.slot(f"t_slot,{way}", slot, self.sent.get(way)) for way in "FD"]  # on the first, on the last
             return [*([] if self.slots == num(2) else [product(Total((self.slots, num(-2))), whole)]), *ends]
-        of = [(one.region, one.last or one.work.get("")) for one in self.found]
-        stage = self.together("t_stage,last", "only", of, "All layers of a rank, the last microbatch.")
+        stage = self.together("t_stage,last", "only", lambda one: one.last or one.work.get(""),
+                              "All layers of a rank, the last microbatch.")  # fmt: skip
         assert stage is not None
         last = self.slot("t_slot,last", stage, self.between)
         return [*([product(Total((self.slots, num(-1))), whole)] if self.slots != num(1) else []), last]
@@ -167,10 +174,10 @@ class Pipe:
         """The time of each piece of work on each kind of stage, first of those that send what they make."""
         found: dict[tuple[str, str, bool], Form] = {}
         for letter in self.run.letters:
-            of = [(one.region, getattr(one, what).get(letter)) for one in self.found]
             for kind in self.kinds:
                 text = f"{_stage_said(kind)}, one microbatch, {WORK[letter]}."
-                form = self.together(f"{name}{letter},{kind}", kind, of, text) or Num(Fraction(0), SECOND)
+                form = self.together(f"{name}{letter},{kind}", kind, _piece(what, letter), text)
+                form = form or Num(Fraction(0), SECOND)
                 sent = self.sent.get(letter) if messages and (letter, kind) not in self.never else None
                 slot = self.slot(f"{name}slot,{letter},{kind}", form, sent) if what != "network" else (
                     form if sent is None else Total((form, sent)))  # fmt: skip
@@ -193,9 +200,11 @@ class Pipe:
         letter, times = self.run.letters[-1], self.times("t_", "work", True)
         tails: list[Form] = []
         if any(one.last is not None for one in self.found):
-            of = [(one.region, one.last or one.work.get(letter)) for one in self.found]
             for kind in self.kinds:
-                last = self.together(f"t_{letter},{kind},last", kind, of, f"{_stage_said(kind)}, the last microbatch.")
+                text = f"{_stage_said(kind)}, the last microbatch."
+                last = self.together(
+                    f"t_{letter},{kind},last", kind, lambda one: one.last or one.work.get(letter), text
+                )
                 assert last is not None
                 alone = (letter, kind) in self.never
                 sent = None if alone else self.sent.get(letter)
@@ -254,10 +263,9 @@ class Pipe:
             else:
                 v = self.run.sizes["v"]
                 rounds = self.slots if v == num(1) else Ratio(self.slots, v)
-                held = self.kinds["only"]
-                parts = [(held.times(one.region), getattr(one, what).get("")) for one in self.found]
-                terms = [product(product(rounds, count), form) for count, form in parts if form is not None]
+                parts = self.repetitions("only", _piece(what, ""))
                 busy = [(product(rounds, count), form) for count, form in parts]
+                terms = [product(count, form) for count, form in busy]
                 apart = sent and v == num(1) and not any(one.last for one in self.found)
                 often = Total((self.slots, num(-2))) if apart else self.slots
                 more = [(often, self.between)] if sent and self.between is not None and often != num(0) else []
@@ -278,9 +286,14 @@ def _longer(last: Form, usual: Form) -> Witness:
     return lambda numbers: number(last, numbers) - number(usual, numbers)
 
 
-def _repeated(parts: Iterable[tuple[Form, Form | None]]) -> Witness:
+def _piece(what: str, letter: str) -> Callable[[RegionTime], Form | None]:
+    """The time of a piece of work: ``work``, ``alone`` or ``network``."""
+    return lambda one: getattr(one, what).get(letter)
+
+
+def _repeated(parts: Iterable[tuple[Form, Form]]) -> Witness:
     """Times that follow one another, each so many times."""
-    several = [(count, form) for count, form in parts if form is not None]
+    several = [*parts]
     return lambda numbers: sum((number(n, numbers) * number(form, numbers) for n, form in several), Fraction(0))
 
 

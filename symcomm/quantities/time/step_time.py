@@ -47,7 +47,10 @@ ANSWERS = ("step", "exposed", "hidden", "network")
 
 @dataclass(frozen=True)
 class StepTime:
-    """What the steps of a step's time have settled, for what is derived from it."""
+    """What the steps of a step's time have settled, for what is derived from it.
+
+    ``first`` are the regions whose first layer is timed by itself.
+    """
 
     setting: Setting
     strategy: Strategy
@@ -60,6 +63,7 @@ class StepTime:
     load: Load
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
+    first: tuple[str, ...] = ()
 
 
 def placed(strategy: Strategy | str | None) -> Strategy:
@@ -102,7 +106,8 @@ def write(
     kinds: Mapping[str, pipeline.Held] = pipeline.kinds(setting.graph, cut, setting.values)
     run = _run(setting, kinds, schedule, chunks, {"p": stages[0] if stages else num(1), "m": m}, every,
                any(c.kind == "send" for _, c in between))  # fmt: skip
-    found = [region_time(writer, every, region, run.letters, parts) for region in every.regions]
+    begins = run.sizes["p"] == num(1)
+    found = [region_time(writer, every, region, run.letters, parts, begins) for region in every.regions]
     if not any(one.work for one in found):
         need(None, "a training step")
     p = work.called("p", stages[0], ONE, "stages", "The number of stages.") if stages else num(1)
@@ -114,9 +119,25 @@ def write(
     often = setting.accounting.accumulation != Accounting.accumulation  # then one microbatch, too, reduces earlier
     if (m != num(1) or often) and any(c.accumulates for _, c in every.calls):
         fields.append("accumulation")
+    first = tuple(one.region.name for one in found if one.first is not None)
+    if first:
+        fields.append("input_gradient")
+    elif every.first != every:
+        pipe.notes.append("The first layer is timed as all others are.")
     alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
     return StepTime(
-        setting, chosen, work, writer, time, alone, network, tuple(fields), every, tuple(pipe.notes), tuple(pipe.where)
+        setting,
+        chosen,
+        work,
+        writer,
+        time,
+        alone,
+        network,
+        tuple(fields),
+        every,
+        tuple(pipe.notes),
+        tuple(pipe.where),
+        first,
     )
 
 
