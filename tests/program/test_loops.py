@@ -31,9 +31,12 @@ def test_each_instruction_runs_as_often_as_in_the_unrolled_loops(step: list[tupl
             for count, mine, spared in body:
                 for layer in range(count):
                     run += mine if layer else mine[spared:]
-    made = [(often, [Loop("layer", num(n), (*mine,), first=(*mine[k:],)) for n, mine, k in body]) for often, body in step]
     counted = dict.fromkeys("abcdef", Fraction(0))
-    for name, around in repeats(Loop("microbatch", num(often), tuple(body)) for often, body in made):
+    made = [
+        Loop("microbatch", num(often), tuple(Loop("layer", num(n), (*a,), first=(*a[k:],)) for n, a, k in body))
+        for often, body in step
+    ]
+    for name, around in repeats(made):
         counted[name] += prod(forms.evaluate(count, {}) for _, count in around)
     assert counted == {name: run.count(name) for name in "abcdef"}
 

@@ -22,6 +22,8 @@ class RegionTime:
     its backward ``D``, or ``B`` and ``W``, the gradients of the input and of the weights. ``alone`` are those without
     collectives, ``network`` those of the calls. ``last`` is the time of the last piece of work where the reduction of
     gradients runs beside it. ``first`` are the times of the model's first layer, where it does less than all others.
+    Where gradients are reduced in buckets, ``backward`` is the time of a backward pass and ``reduced`` that of the
+    transfer of gradients.
     """
 
     region: Region
@@ -32,6 +34,8 @@ class RegionTime:
     last: Form | None = None
     end_network: Form | None = None
     first: RegionTime | None = None
+    backward: Form | None = None
+    reduced: Form | None = None
 
 
 WORK = {
@@ -55,10 +59,12 @@ def _piece(inner: Load, letter: str) -> Load:
     return replace(back, ops=ops, calls=back.calls if letter == "B" else ())
 
 
-def region_time(writer: TimeWriter, every: Load, region: Region, letters: str, parts: bool, begins: bool) -> RegionTime:
+def region_time(
+    writer: TimeWriter, every: Load, region: Region, letters: str, parts: bool, begins: bool, bucketed: bool
+) -> RegionTime:
     """The steps to the times of one repetition of a region, and of the model's first layer where that does less.
 
-    ``begins`` says that the rank has the model's first layer.
+    ``begins`` says that the rank has the model's first layer, ``bucketed`` that gradients are reduced in buckets.
     """
     mine, label = every.region(region.name), "" if len(every.regions) == 1 else mark(region)
     what = "One layer and microbatch" if region.times else f"The {region.name}, one microbatch"
@@ -69,8 +75,13 @@ def region_time(writer: TimeWriter, every: Load, region: Region, letters: str, p
         made = replace(made, first=_passes(writer, mine.first, made, name, said, letters, parts, beside))
     if beside:
         return made
-    ends = writer.terms(mine.of("end"), f"_end,{label}" if label else "_end")
-    whose = "one layer" if region.times else f"the {region.name}"
+    whose, last = "one layer" if region.times else f"the {region.name}", mine.of("end")
+    if bucketed:
+        sums = replace(last, calls=tuple((p, c) for p, c in last.calls if c.accumulates))
+        last = replace(last, calls=tuple((p, c) for p, c in last.calls if not c.accumulates))
+        back = writer.time("t_back", writer.terms(_piece(mine, "D"), "_back"), f"The backward pass of {whose}")
+        made = replace(made, backward=back, reduced=writer.transfer("t_reduce", sums))
+    ends = writer.terms(last, f"_end,{label}" if label else "_end")
     end = writer.time(f"t_end,{label}" if label else "t_end", ends, f"The end of the batch, {whose}")
     first = made.first and replace(made.first, end=end, end_network=ends.network)
     return replace(made, end=end, end_network=ends.network, first=first)

@@ -13,6 +13,7 @@ from symcomm.program import pipeline
 from symcomm.program.closed_forms import ClosedForm
 from symcomm.program.schedules import find
 from symcomm.program.uneven import APART, WHOLE, Makespan, makespan
+from symcomm.quantities.communication import buckets
 from symcomm.quantities.counting.load import Load
 from symcomm.quantities.time.region_time import WORK, RegionTime
 from symcomm.quantities.time.term_texts import need
@@ -45,7 +46,7 @@ class Pipe:
 
     def __init__(
         self, writer: TimeWriter, found: Sequence[RegionTime], kinds: Mapping[str, pipeline.Held], run: Run, p: Form,
-        between: Load,
+        between: Load, buckets: Form | None = None,
     ) -> None:  # fmt: skip
         self.writer, self.work, self.found, self.kinds, self.run = writer, writer.work, found, kinds, run
         self.shown = {**run.sizes, "p": p}  # the sizes as they are written
@@ -53,6 +54,8 @@ class Pipe:
         self.notes: list[str] = []
         self.slots: Form = run.sizes["m"]
         self.ordered = False
+        self.buckets = buckets
+        self.reducing: Form | None = None  # the calls of all buckets
         ties = replace(between, calls=tuple((p, c) for p, c in between.calls if c.kind != "send"))
         sends = replace(between, calls=tuple((p, c) for p, c in between.calls if c.kind == "send"))
         back = "DB"[run.letters == APART]
@@ -120,10 +123,32 @@ class Pipe:
         """The time of a step; ``ordered`` says that no stage holds more than the first one and the last one do."""
         self.ordered = ordered
         total = self.apart() if self.run.letters else self.even()
+        total += [self.left(self.buckets)] if self.buckets is not None else []
         end = self.ends("t_ends", "end")
         total += [end] if end is not None else []
         text = "All microbatches" + (", then the end of the batch." if end is not None else ".")
         return self.work.define("T_step", add_times(total), SECOND, "add", text, witness=together(total))
+
+    def left(self, count: Form) -> Form:
+        """What is left of the reduction of gradients, in so many buckets, when the last backward pass has ended."""
+        work, overhead = self.work, self.writer.machine.call_overhead
+        backward = self.together("t_backward", "only", attrgetter("backward"), "The last backward pass of a rank.")
+        transfer = self.together("t_transfer", "only", attrgetter("reduced"), "The transfer of a rank's gradients.")
+        assert backward is not None
+        assert transfer is not None
+        assert overhead is not None
+        text = "A bucket holds its share of the gradients, and its call costs an overhead."
+        call = work.define("t_call", Total((overhead, Ratio(transfer, count))), SECOND, "buckets", text,
+                           witness=lambda n: number(overhead, n) + number(transfer, n) / number(count, n))  # fmt: skip
+        each = work.define("t_bucket", Ratio(backward, count), SECOND, "buckets",
+                           "The gradients of a bucket are there after its share of the last backward pass.",
+                           witness=over(backward, count))  # fmt: skip
+        self.reducing = product(count, call)
+        return work.define(
+            "t_left", Total((buckets.last_end(count, each, backward, call), negative(backward))), SECOND, "buckets",
+            f"What is left of it after that pass. {buckets.SERIAL}",
+            witness=lambda n: buckets.queued(int(number(count, n)), number(each, n), number(call, n)),
+        )  # fmt: skip
 
     def even(self) -> list[Form]:
         """The slots of stages that are alike."""
@@ -272,6 +297,8 @@ class Pipe:
                 more += [(num(1), form) for form in sent.values() if apart]
                 terms += [product(count, form) for count, form in more]
                 witness = _repeated([*busy, *more])
+        if what == "network" and self.reducing is not None:
+            end = self.reducing if end is None else Total((self.reducing, end))
         terms += [end] if end is not None else []
         counted = _one_by_one(witness, end)
         return self.work.define(name, add_times(terms), SECOND, rule, text, witness=counted) if terms else None

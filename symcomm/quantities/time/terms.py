@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -207,6 +208,12 @@ class TimeWriter:
                 sent.append(Sent(link, through, dtype, rounds))
         return sent, words
 
+    def transfer(self, name: str, load: Load) -> Form | None:
+        """The time of calls without their latencies."""
+        self.load = load
+        sent = [replace(one, link=replace(one.link, latency=None)) for one in self.calls(load.calls)[0]]
+        return self.network(sent, name, name[1:], [c for _, c in load.calls])[0]
+
     def over(self, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
         """The links that a call goes over, and what it costs on each of them."""
         found = levels(self.machine, self.strategy, call.meshes)
@@ -347,7 +354,7 @@ class TimeWriter:
         for c in calls:
             k = c.ranks(self.strategy)
             for mine, cost in self.over(c, k) if k != num(1) else ():
-                if mine != link:
+                if mine.name != link.name:
                     continue
                 ranks = number(k, numbers)
                 alone = len(self.over(c, k)) == 1
