@@ -155,8 +155,6 @@ class DerivedQuantities:
         rounding: Literal["requests", "blocks", "none"] = "none",
         update_copies: int | str = 0,
         tables: Literal["shared", "per_layer"] = "shared",
-        units: Literal["layer", "model"] = "layer",
-        buckets: Literal["none", "copy"] = "none",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 import symcomm as sc
-from symcomm.errors import StrategyError, ValuesError
+from symcomm.errors import ValuesError
 
 T, D, N, K = 8, 256, 6, 4
 WEIGHTS, BYTES = 2 * D * D + D, 4
@@ -45,20 +45,21 @@ def test_weights_that_are_gathered_at_once_are_gathered_once_for_all_microbatche
 
 
 @pytest.mark.parametrize("options", [
-    {"units": "model"}, {"accounting": {"gathered_weights": "at_once"}}, {"units": "model", "microbatches": 2},
+    {}, {"microbatches": 2},
 ])  # fmt: skip
 def test_weights_that_are_gathered_at_once_are_whole_for_the_whole_step_and_so_are_gradients(options):
     """A quarter is kept, all of it is gathered, and at the end of backward all gradients are whole. Of a second
     microbatch the gradient of a matrix is there before it is added.
     """
-    one = layers().peak_memory(f"fsdp({K})", recipe="fp32_sgd", **options).at().value
+    one = layers().peak_memory(f"fsdp({K})", recipe="fp32_sgd", accounting="at_once", **options).at().value
     weights = BYTES * N * WEIGHTS
     tokens = BYTES * 6 * T * D + BYTES * D * D * ("microbatches" in options)
     assert weights * (Fraction(1, K) + 2) <= one <= weights * (Fraction(1, K) + 2) + tokens
 
 
 def test_a_pipeline_of_models_that_are_gathered_at_once_holds_those_of_its_stage():
-    one = layers().peak_memory(f"fsdp({K}) + pipeline(2, microbatches=2)", recipe="fp32_sgd", units="model").at().value
+    strategy = f"fsdp({K}) + pipeline(2, microbatches=2)"
+    one = layers().peak_memory(strategy, recipe="fp32_sgd", accounting="at_once").at().value
     weights = BYTES * N // 2 * WEIGHTS
     assert weights * (Fraction(1, K) + 2) <= one <= weights * (Fraction(1, K) + 2) + BYTES * (12 * T * D + D * D)
 
@@ -120,18 +121,15 @@ def test_a_search_fits_more_where_states_are_on_the_host():
 
 def test_buckets_are_copies_of_the_gradients_that_replicas_reduce():
     for strategy, share in (("data(4)", 1), ("zero-1(4)", 1), ("data(2) + tensor(2)", Fraction(1, 2))):
-        made = layers().peak_memory(strategy, recipe="fp32_sgd", buckets="copy").at().value
+        made = layers().peak_memory(strategy, recipe="fp32_sgd", accounting="copied")
         none = layers().peak_memory(strategy, recipe="fp32_sgd").at().value
-        assert made - none == BYTES * N * WEIGHTS * share, strategy
-        said = layers().peak_memory(strategy, recipe="fp32_sgd", accounting={"gradient_buckets": "copied"})
-        assert said.at().value == made
-        assert "gradient_buckets" in said.touched
+        assert made.at().value - none == BYTES * N * WEIGHTS * share, strategy
+        assert "gradient_buckets" in made.touched
     for strategy in ("fsdp(4)", "tensor(4)"):
-        with pytest.raises(StrategyError, match="'buckets: copy' belongs to data parallelism"):
-            layers().peak_memory(strategy, buckets="copy")
-    for strategy in ("data(4)", "tensor(4)"):
-        with pytest.raises(StrategyError, match="'units: model' belongs to data parallelism"):
-            layers().peak_memory(strategy, units="model")
+        made = layers().peak_memory(strategy, accounting="copied")
+        assert "`gradient_buckets: copied` was asked for; nothing here depends on it." in made.notes
+    made = layers().peak_memory("data(4)", accounting="at_once")
+    assert "`gathered_weights: at_once` was asked for; nothing here depends on it." in made.notes
 
 
 def test_a_time_refuses_what_it_would_not_time_and_a_search_says_so():
