@@ -255,8 +255,7 @@ def without_dropout(graph: Graph) -> Graph:
 
 def derived_saved(case: RunCase, graph: Graph) -> Fraction:
     """The bytes that eager PyTorch keeps for backward on a rank."""
-    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations,
-            "gradient_buckets": "copied" if case.method.name == "ddp" else "in_place"}  # fmt: skip
+    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
     model = replace(case.model, graph=graph, dtype="fp32", values={})
     made = model.derive("activation_memory", accounting=said, strategy=case.inside if case.strategy.mesh else None)
     needed = {*map(str, made.expr.free_symbols)}
@@ -282,7 +281,8 @@ def cut_classes(case: RunCase) -> bool:
 
 def derived_peak(case: RunCase) -> Fraction:
     """The most bytes that are alive at once on a rank in the backward pass of eager PyTorch."""
-    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
+    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations,
+            "gradient_buckets": "copied" if case.method.name == "ddp" else "in_place"}  # fmt: skip
     model = replace(case.model, graph=without_dropout(case.graph), dtype="fp32", values=case.known)
     strategy = case.inside if case.strategy.mesh else None
     made = model.derive("peak_memory", accounting=said, strategy=strategy, recipe="fp32_sgd", step="backward")
