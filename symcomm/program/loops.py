@@ -61,7 +61,7 @@ def _takes_part(made: Program, turn: Turn, held: Held, weights: set[str]) -> boo
 
 
 def _part(turn: Turn) -> str:
-    return "early" if turn.early else "late" if turn.once else "pass"
+    return "early" if turn.early else "late" if turn.once or turn.phase == "update" else "pass"
 
 
 def _layers(held: Held, turns: Iterable[Turn]) -> Iterator[Turn | Loop[Turn]]:

@@ -328,7 +328,7 @@ def _check_known(steps: Iterable[tuple[str, Form]], missing: Iterable[str]) -> N
 
 
 def _where(name: str) -> str:
-    rates = {"R": "peak", "R_8bit": "peak", "W_mem": "memory", "W_net": "network"}
+    rates = {"R": "peak", "R_8bit": "peak", "W_mem": "memory", "W_net": "network", "W_host": "links: host=32 GB/s"}
     return f"name a device, or give {rates[name]}" if name in rates else f"for instance {name}=8"
 
 

@@ -109,14 +109,59 @@ def test_what_is_sent_between_ranks_does_not_hang_on_the_host():
     assert any("`offloading: states_on_host` was asked for; nothing here depends on it" in note for note in made.notes)
 
 
-def test_a_search_fits_more_where_states_are_on_the_host():
+RATES = {"peak": "1 TFLOP/s", "memory": "1 TB/s", "network": "1 GB/s"}
+HELD = {"capacity": "1 TB", "capacity_is": "usable", "microbatches": "1", "recomputation": "none"}
+
+
+def test_a_search_fits_more_where_states_are_on_the_host_and_times_what_goes_there():
     found = [
-        sc.search(layers(), devices=2, strategies="data", capacity="1 TB", capacity_is="usable", peak="1 TFLOP/s",
-                  memory="1 TB/s", network="1 GB/s", microbatches="1", recomputation="none", accounting=how).top[0]
-        for how in ("on_device", "states_on_host")
-    ]  # fmt: skip
+        sc.search(layers(), devices=2, strategies="data", accounting=how, links=links, **RATES, **HELD).top[0]
+        for how, links in (("on_device", None), ("states_on_host", "host=2 GB/s"))
+    ]
     assert found[0].memory.value - found[1].memory.value == 12 * N * WEIGHTS
-    assert found[0].time == found[1].time
+    assert found[1].time.value - found[0].time.value == Fraction(2 * BYTES * N * WEIGHTS, 2 * 10**9)
+    copies = {"copy of weight gradients over host", "copy of updated weights over host"}
+    assert copies <= {call.what for call in found[1].calls}
+    with pytest.raises(ValuesError, match="needs a value for W_host\nhint: name a device, or give links: host=32 GB/s"):
+        sc.search(layers(), devices=2, strategies="data", accounting="states_on_host", **RATES, **HELD)
+
+
+@pytest.mark.parametrize(("strategy", "copied"), [
+    (None, Fraction(1)), ("data(4)", Fraction(1)), ("zero-1(4)", Fraction(1, 4)), ("zero-2(4)", Fraction(1, 4)),
+    ("fsdp(4)", Fraction(1, 4)), ("data(2) + pipeline(2, microbatches=2)", Fraction(1, 2)),
+])  # fmt: skip
+def test_each_rank_copies_the_gradients_that_it_updates_and_gets_the_new_weights_back(strategy, copied):
+    """Two bytes a weight, four a gradient; of a pipeline the weights of one stage."""
+    model = sc.load(ROWS, repeat="N", dtype="fp16", values={"T": T, "D": D, "F": D, "N": N})
+    asked = {**RATES, "strategy": strategy, "gradient_dtype": "fp32"}
+    here = model.step_time(**asked, accounting="serial").at().value
+    there = model.step_time(**asked, accounting=sc.Accounting.of("serial", "states_on_host"), links="host=1 GB/s").at()
+    assert there.value - here == copied * 6 * N * WEIGHTS / 10**9
+
+
+def test_what_is_frozen_goes_nowhere_and_the_device_says_how_fast_its_host_is():
+    times = [
+        layers().step_time("data(4)", frozen=frozen, device="H100-SXM", dtype="fp16", of="network",
+                           accounting=sc.Accounting.of("serial", how)).at().value
+        for frozen in (None, "W") for how in ("on_device", "states_on_host")
+    ]  # fmt: skip
+    assert times[1] - times[0] == Fraction(2 * 2 * N * WEIGHTS, 64 * 10**9)
+    assert times[3] - times[2] == Fraction(2 * 2 * N * (WEIGHTS - D * D), 64 * 10**9)
+
+
+def test_the_copies_of_a_whole_model_are_of_all_its_parameters_and_of_a_shared_one_once():
+    config = {"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2, "vocab_size": 12, "n_positions": 4}
+    model = sc.load(config).at(B=2, L=4)
+    how = sc.Accounting.of("serial", "states_on_host")
+    asked = {"of": "network", "dtype": "fp16", **RATES, "links": "host=1 GB/s"}
+    one = model.step_time("data(1)", accounting=how, **asked).at().value
+    assert one == Fraction(2 * 2 * model.parameters().at().value, 10**9)
+
+
+def test_the_times_of_copies_hold_against_their_witnesses():
+    layers().step_time("zero-1(4)", microbatches=2, accounting="states_on_host").check(deep=True)
+    made = layers().time("fsdp(4)", phase="end_of_batch", accounting="states_on_host", links="host=1 GB/s @ 3 us")
+    made.check(deep=True)
 
 
 def test_buckets_are_copies_of_the_gradients_that_replicas_reduce():
@@ -132,11 +177,9 @@ def test_buckets_are_copies_of_the_gradients_that_replicas_reduce():
     assert "`gathered_weights: at_once` was asked for; nothing here depends on it." in made.notes
 
 
-def test_a_time_refuses_what_it_would_not_time_and_a_search_says_so():
-    for quantity in ("step_time", "throughput"):
+def test_other_times_refuse_what_goes_to_the_host():
+    for quantity in ("compute_bound", "roofline"):
         with pytest.raises(sc.SymcommError, match=f"{quantity} does not time what goes to the host and comes back"):
-            layers().derive(quantity, strategy="data(4)", peak="1 TFLOP/s", memory="1 TB/s", network="1 GB/s",
-                            accounting="states_on_host")  # fmt: skip
-    found = sc.search(layers(), devices=2, strategies="data", capacity="1 TB", capacity_is="usable", peak="1 TFLOP/s",
-                      memory="1 TB/s", network="1 GB/s", accounting="states_on_host")  # fmt: skip
-    assert any(c.statement.endswith("The time of that is not counted.") for c in found.conventions)
+            layers().derive(quantity, accounting="states_on_host", **{"strategy": "data(4)"} if "_" in quantity else {})
+    told = layers().step_time("data(4)", links="host=1 GB/s").notes
+    assert "Nothing in this answer is sent to the host: `links` changes nothing there." in told

@@ -57,6 +57,17 @@ def test_a_search_with_buckets_tells_the_time_that_step_time_derives() -> None:
         assert step.at(B=8).value == c.time.value
 
 
+@pytest.mark.parametrize("examples", [1, 40])
+def test_only_the_sums_of_gradients_run_beside_the_last_backward_pass(examples: int) -> None:
+    """What gathers the updated weights of ZeRO-1 comes behind it, however fast the network is."""
+    made = MODEL.step_time("zero-1(2)", accounting="with_backward", **RATES).at(B=2 * examples)
+    layer = Fraction(3 * 2 * 2 * WIDE * WIDE * examples, FLOPS)  # two products forward, four backward
+    half = Fraction(2 * WIDE * WIDE * 2, 2 * BANDWIDTH)  # a reduce-scatter of two matrices, and so an all-gather
+    assert made.value == LAYERS * (max(layer, half) + half)
+    sent = MODEL.step_time("zero-1(2)", accounting="with_backward", of="network", **RATES).at(B=2 * examples)
+    assert sent.value == LAYERS * 2 * half
+
+
 def test_the_steps_of_buckets_hold_against_their_witnesses() -> None:
     MODEL.step_time("data(4)", microbatches=2, buckets="n_b").check(deep=True)
     MODEL.step_time("data(2) + tensor(2)", buckets=5, of="network").check(deep=True)

@@ -10,7 +10,7 @@ from symcomm.form import Form, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel.placement import PARTIAL, Collective, Compute
 from symcomm.parallel.strategy import Strategy
-from symcomm.program.instructions import BETWEEN_STAGES, Program, Send, Turn
+from symcomm.program.instructions import BETWEEN_STAGES, HOST, Program, Send, Turn
 from symcomm.program.loops import ONCE, repeats, training_step
 from symcomm.program.pipeline import Held, kinds
 from symcomm.program.program import program
@@ -60,8 +60,8 @@ class Call:
         return self.layers if self.microbatches == ONCE else product(self.microbatches, self.layers)
 
     def ranks(self, strategy: Strategy) -> Form:
-        """The ranks between which it runs: those of a group of the mesh, or the two stages of a pipeline."""
-        return num(2) if self.meshes == BETWEEN_STAGES else strategy.ranks(self.meshes)
+        """The ranks between which it runs: of a group of the mesh, two stages of a pipeline, a rank and its host."""
+        return num(2) if self.meshes in (BETWEEN_STAGES, HOST) else strategy.ranks(self.meshes)
 
 
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
@@ -74,14 +74,17 @@ def joint(meshes: tuple[str, ...]) -> str:
 
 def calls(
     setting: Setting, strategy: Strategy, gradient_dtype: str | None = None, held: Held | None = None,
-    microbatches: Form = ONCE,
+    microbatches: Form = ONCE, copies: bool = False,
 ) -> tuple[Call, ...]:  # fmt: skip
-    """Every call of the training step of a rank, by what it holds of the model; what runs again behind the rest."""
+    """Every call of the training step of a rank, by what it holds of the model; what runs again behind the rest.
+
+    ``copies`` between a rank and its host are no calls between ranks; with it they are there, too.
+    """
     made = program(setting.graph, strategy, setting.accounting, setting.frozen)
     held = held or kinds(setting.graph, None)["only"]
     found = [_counted(made, turn, turn.work, dict(loops), held, gradient_dtype, setting.dtype)
              for turn, loops in repeats(training_step(made, held, microbatches))
-             if not isinstance(turn.work, Compute)]  # fmt: skip
+             if not isinstance(turn.work, Compute) and (copies or turn.work.meshes != HOST)]  # fmt: skip
     return tuple(sorted(found, key=lambda call: 2 if call.meshes == BETWEEN_STAGES else call.phase == "recompute"))
 
 
@@ -92,7 +95,7 @@ def _counted(
     tensor = made.tensor(work)
     of = made.graph.tensors.get(tensor.of, tensor)
     what = {"gradient": "gradient of ", "weight": "weight ", "activation": "activation "}.get(tensor.role, "input ")
-    if isinstance(work, Send):
+    if isinstance(work, Send) and work.meshes == BETWEEN_STAGES:
         what = "gradient of " if work.phase == "backward" else "activation "
     elif tensor.name.startswith("new("):
         what = "updated weight "

@@ -143,7 +143,7 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     ops = tuple(replace(o, every=False) if o.op.output in spared else o for o in ops) if spared else ops
     again = (replace(o, phase="backward", again=True) for o in ops if o.phase == "forward" and o.op.output in names)
     phases = {"recompute": "backward"}
-    every = calls(setting, strategy, gradient_dtype)
+    every = calls(setting, strategy, gradient_dtype, copies=True)
     timed = tuple(("end" if c.once else phases.get(c.phase, c.phase), c) for c in every)
     return Load(graph, strategy, (*ops, *again), timed)
 

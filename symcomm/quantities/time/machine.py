@@ -197,6 +197,20 @@ def machine(
                    call_overhead=made["call_overhead"])  # fmt: skip
 
 
+def host_bandwidth(name: object, link: str) -> Quantity | str:
+    """The bandwidth between a device of the hardware table and its host; a symbol's where it is not known.
+
+    >>> str(host_bandwidth("A100-80GB-SXM", "full_duplex"))
+    '32 000 000 000 B/s = 32 GB/s'
+    """
+    from symcomm.hardware.devices import Device, device
+
+    found = None if name is None else device(name if isinstance(name, Device) else str(name))
+    if found is None or "PCIe" not in found.links:
+        return ""
+    return found.link("PCIe").bandwidth("both" if link == "bidirectional" else "one")
+
+
 def device_rates(name: object, dtype: str, rate: str, link: str) -> dict[str, object]:
     """The rates of a device of the hardware table, for a number format; its first link is the network.
 

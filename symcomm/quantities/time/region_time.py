@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from symcomm.accounting import Accounting
 from symcomm.form import Form, Total
 from symcomm.graph.graph import Region
 from symcomm.quantities.counting.load import Load, OpLoad
@@ -68,28 +69,37 @@ def region_time(
     """
     mine, label = every.region(region.name), "" if len(every.regions) == 1 else mark(region)
     what = "One layer and microbatch" if region.times else f"The {region.name}, one microbatch"
-    beside = writer.setting.accounting.gradient_sync == "with_backward" and bool(every.of("end").calls)
+    last = mine.of("end")
+    sums = replace(last, calls=tuple((p, c) for p, c in last.calls if c.accumulates))
+    beside = sums if beside_backward(writer.setting.accounting, every) else None
+    if beside is not None or bucketed:
+        last = replace(last, calls=tuple((p, c) for p, c in last.calls if not c.accumulates))
     made = _passes(writer, mine, RegionTime(region, {}, {}, {}), label, what, letters, parts, beside)
     if begins and region.times and mine.first != mine:
         said, name = "The first layer, one microbatch", f"{label},first" if label else "first"
         made = replace(made, first=_passes(writer, mine.first, made, name, said, letters, parts, beside))
-    if beside:
-        return made
-    whose, last = "one layer" if region.times else f"the {region.name}", mine.of("end")
+    whose = "one layer" if region.times else f"the {region.name}"
     if bucketed:
-        sums = replace(last, calls=tuple((p, c) for p, c in last.calls if c.accumulates))
-        last = replace(last, calls=tuple((p, c) for p, c in last.calls if not c.accumulates))
         back = writer.time("t_back", writer.terms(_piece(mine, "D"), "_back"), f"The backward pass of {whose}")
         made = replace(made, backward=back, reduced=writer.transfer("t_reduce", sums))
     ends = writer.terms(last, f"_end,{label}" if label else "_end")
     end = writer.time(f"t_end,{label}" if label else "t_end", ends, f"The end of the batch, {whose}")
-    first = made.first and replace(made.first, end=end, end_network=ends.network)
-    return replace(made, end=end, end_network=ends.network, first=first)
+    both = [one for one in (made.end_network, ends.network) if one is not None]
+    name = f"t_network,{label}" if label else "t_network,both"
+    network = writer.total(name, both, SECOND, "add", "Beside the last backward pass, and at the end of the batch.")
+    first = made.first and replace(made.first, end=end, end_network=network)
+    return replace(made, end=end, end_network=network, first=first)
+
+
+def beside_backward(accounting: Accounting, every: Load) -> bool:
+    """Whether gradients are reduced beside the last backward pass."""
+    return accounting.gradient_sync == "with_backward" and any(c.accumulates for _, c in every.of("end").calls)
 
 
 def _passes(
-    writer: TimeWriter, mine: Load, made: RegionTime, label: str, what: str, letters: str, parts: bool, beside: bool
-) -> RegionTime:
+    writer: TimeWriter, mine: Load, made: RegionTime, label: str, what: str, letters: str, parts: bool,
+    beside: Load | None,
+) -> RegionTime:  # fmt: skip
     """The times of the passes of one repetition; the last one with the reduction of gradients ``beside`` it."""
     work: dict[str, Form] = {}
     alone: dict[str, Form] = {}
@@ -104,9 +114,9 @@ def _passes(
             if form is not None:
                 found[letter] = form
     made = replace(made, work=work, alone=alone, network=network)
-    if not beside:
+    if beside is None:
         return made
-    sync = writer.terms(replace(mine, ops=(), calls=mine.of("end").calls), f"_sync,{label}" if label else "_sync")
+    sync = writer.terms(replace(beside, ops=()), f"_sync,{label}" if label else "_sync")
     together = joined(writer.work, terms, sync)
     last = writer.time(f"t_last{tag}", together, "The last microbatch, with the reduction of the gradients")
     return replace(made, last=last, end_network=sync.network)

@@ -34,7 +34,7 @@ from symcomm.quantities.options import (
     StrategyOption,
 )
 from symcomm.quantities.time.links import linked
-from symcomm.quantities.time.region_time import region_time
+from symcomm.quantities.time.region_time import beside_backward, region_time
 from symcomm.quantities.time.slots import Pipe, Run
 from symcomm.quantities.time.term_texts import exhibit, need, touched
 from symcomm.quantities.time.terms import SECOND, TimeWriter
@@ -128,7 +128,8 @@ def write(
         kinds = _layers_named(work, setting.graph, cut, kinds, p)
     pipe = Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
     time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
-    fields = [*touched(micro, every), *(["gradient_sync"] if every.of("end").calls else [])]
+    reduced = any(c.accumulates for _, c in every.of("end").calls)
+    fields = [*touched(micro, every), *(["gradient_sync"] if reduced else [])]
     often = setting.accounting.accumulation != Accounting.accumulation  # then one microbatch, too, reduces earlier
     if (m != num(1) or often) and any(c.accumulates for _, c in every.calls):
         fields.append("accumulation")
@@ -180,7 +181,7 @@ def _run(
     # Where messages add up with the work, forwards and backwards are apart: the ends send in one direction alone.
     added = sends and setting.accounting.time != "overlap"
     passes = slots_of(record) if "only" in kinds and not added else None
-    beside = setting.accounting.gradient_sync == "with_backward" and bool(every.of("end").calls)
+    beside = beside_backward(setting.accounting, every)
     if passes is not None and not (beside and v != num(1)):
         return Run(said, sizes, "", passes, share)
     return Run(said, sizes, APART if "B" in record.kinds else WHOLE, None, share)

@@ -12,6 +12,7 @@ from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.form import Form, Largest, Ratio, Total, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel.strategy import Strategy
+from symcomm.program.instructions import HOST
 from symcomm.quantities.communication.call import SHORT, Call, joint
 from symcomm.quantities.communication.wire import Wire, two_levels, wire
 from symcomm.quantities.counting.flops import each_entry, looped, shown
@@ -25,6 +26,7 @@ from symcomm.setting import Setting, Work, slug, times
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 SECOND = Unit.parse("second")
+COPIED = "Each rank copies its part."
 TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
 
 
@@ -182,7 +184,7 @@ class TimeWriter:
                 continue
             over = self.over(members[0], k)
             sizes = tuple(self.setting.written(c.elements) for c in members)
-            name = f"{SHORT[kind]},{TAGS[phase]}"
+            name = f"{SHORT.get(kind, kind)},{TAGS[phase]}"
             if f"n_{name}" in self.work.known:
                 name += f",{joint(meshes)}"
             n = self.work.define(
@@ -225,6 +227,8 @@ class TimeWriter:
                 costs = two_levels(call.kind, k, g, rings)
                 return list(zip((inside, between), costs, strict=True))
             algorithm = "ring"  # one level of the hierarchy
+        if call.meshes == HOST:  # it goes one way, once
+            return [(found[0][0], replace(wire("send", algorithm, k), moved=num(1), how=COPIED))]
         return [(slowest(link for link, _ in found), wire(call.kind, algorithm, k, rings, how.torus))]
 
     def network(
