@@ -113,11 +113,11 @@ class FormNumbers:
         return tuple(dict.fromkeys(name for one in self.several for name in one.names))
 
     @cached_property
-    def _collected(self) -> dict[frozenset[str], _Together]:
+    def _collected(self) -> dict[frozenset[str], _AtOnce]:
         """By the names that have usual numbers: what is worked out at once."""
         return {}
 
-    def together(self, known: Iterable[str]) -> _Together:
+    def together(self, known: Iterable[str]) -> _AtOnce:
         """What is worked out at once where some names have usual numbers: all that needs no others."""
         names = frozenset(known)
         if names not in self._collected:
@@ -126,7 +126,7 @@ class FormNumbers:
                 made = collect([(f"={n}", self.several[n].form) for n in places], [f"={n}" for n in places])
             except (SymcommError, TypeError, ArithmeticError):
                 places, made = [], Collected((), ())
-            self._collected[names] = _Together(tuple(places), made)
+            self._collected[names] = _AtOnce(tuple(places), made)
         return self._collected[names]
 
     def at(self, values: Mapping[str, Fraction]) -> list[WholeNumbers | None]:
@@ -145,7 +145,7 @@ class FormNumbers:
 
 
 @dataclass(frozen=True)
-class _Together:
+class _AtOnce:
     """Some of several forms, by their places, collected."""
 
     places: tuple[int, ...]

@@ -177,7 +177,7 @@ class Exam:
         chosen = self._chosen(Stream(*words, "", "questions"))
         deciding = tuple(at for at in chosen if at in self._bounded)
         options: dict[str, tuple[OfferedAnswer, ...]] = {}
-        if deciding or self.example.required:  # a draw that is not taken is not read as a whole
+        if deciding or -1 in self._bounded or self.example.required:  # a draw that is not taken is not read as a whole
             options = self._options(self._read(drawn, deciding)[0], Stream(*words, "", "options"))
         problem, numbers = self._read(drawn, chosen)
         code = hashlib.sha256("\0".join(words).encode()).hexdigest()[:8]

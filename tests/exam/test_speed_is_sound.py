@@ -265,3 +265,18 @@ def test_the_class_of_the_midterm_gets_the_points_that_were_looked_at():
     with GRADES.open(encoding="utf-8", newline="") as file:
         kept = {(row[0], row[1]): tuple(row[2:]) for row in csv.reader(file)}
     assert found == kept
+
+
+def test_bounds_decide_on_a_draw_wherever_their_question_stands():
+    text = """---
+draw: {f: {from: 1.1, to: 2.4, step: 0.1, unit: GHz}}
+---
+
+```symcomm
+{ask: peak_rate, id: peak, given: {f: {{ f }}, n_SM: 10 SM, n_FMA: 512 FMA/clock/SM}, bounds: {at_least: 18 TFLOP/s}}
+```
+"""
+    for above in ("", "# Peak\n\n", "# Peak (3 points)\n\n"):
+        exam = Exam(parse_template(text.replace("```symcomm", f"{above}```symcomm"), "t.md"), "1", whole=True)
+        rates = [exam.answers(exam.paper(student))[0].quantity.value for student in numbered(8)]
+        assert min(rates) >= 18 * 10**12, above
