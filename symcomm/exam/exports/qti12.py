@@ -8,12 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from symcomm.exam.exports.item import Item, QuestionPart, number_text
-from symcomm.exam.exports.markup import MARK, as_text, carried, element, equation_image, unpacked, with_tex, xml, zipped
+from symcomm.exam.exports.markup import (
+    MARK,
+    as_text,
+    carried,
+    element,
+    equation_image,
+    escaped,
+    ready,
+    unpacked,
+    with_tex,
+    xml,
+    zipped,
+)
 
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _ID = "symcomm_quiz"
@@ -150,14 +163,14 @@ def _item(item: Item, n: int, mathjax: bool) -> Element:
         right = [*_numbers(part)] if part.kind == "numeric" else []
         if part.kind == "numeric" and part.recognised:
             feedback["general_incorrect_fb"] = _explained(part)
-    conditions += [_shows(element("other"), name) for name in feedback if name.startswith("general")]
+    conditions += [ready(_otherwise(name)) for name in feedback if name.startswith("general")]
     for one in right:
         score = element("setvar", "100", action="Set", varname="SCORE")
         conditions.append(element("respcondition", element("conditionvar", one), score, continue_="No"))
     if part.kind == "symbolic":
         conditions.append(element("respcondition", element("conditionvar", element("other")), continue_="No"))
     scores = element("decvar", maxvalue="100", minvalue="0", varname="SCORE", vartype="Decimal")
-    metadata = element("itemmetadata", element("qtimetadata", *(_field("qtimetadatafield", *f) for f in fields)))
+    metadata = ready(_metadata(tuple(fields)))
     return element(
         "item", metadata, presentation, element("resprocessing", element("outcomes", scores), *conditions),
         *(element("itemfeedback", element("flow_mat", material(said)), ident=name) for name, said in feedback.items()),
@@ -166,8 +179,23 @@ def _item(item: Item, n: int, mathjax: bool) -> Element:
 
 
 def _material(pieces: Sequence[str], mathjax: bool) -> Element:
-    html = "".join(with_tex(piece, _PICTURE, None if mathjax else equation_image) for piece in pieces)
-    return element("material", element("mattext", html, texttype="text/html"))
+    html = "".join([with_tex(piece, _PICTURE, None if mathjax else equation_image) for piece in pieces])
+    return ready(f'<material><mattext texttype="text/html">{escaped(html)}</mattext></material>' if html else _EMPTY)
+
+
+_EMPTY = '<material><mattext texttype="text/html" /></material>'
+
+
+@lru_cache(1024)  # variants have the same ones
+def _metadata(fields: tuple[tuple[str, str], ...]) -> str:
+    made = (_field("qtimetadatafield", *field) for field in fields)
+    return as_text(element("itemmetadata", element("qtimetadata", *made)))
+
+
+@lru_cache(64)
+def _otherwise(name: str) -> str:
+    """What shows feedback whatever is answered."""
+    return as_text(_shows(element("other"), name))
 
 
 def _equals(text: str) -> Element:
@@ -183,9 +211,9 @@ def _numbers(part: QuestionPart) -> Iterator[Element]:
     """The numbers that earn all points: the exact one, or what lies around it."""
     for value in (part.answer, *(one.value for one in part.recognised if one.credit == 1)):
         low, high = part.bounds(value)
-        around = element("and", element("vargte", low, respident="response1"),
-                         element("varlte", high, respident="response1"))  # fmt: skip
-        yield element("or", _equals(part.number(value)), around)
+        around = f'<vargte respident="response1">{low}</vargte><varlte respident="response1">{high}</varlte>'
+        exact = f'<varequal respident="response1">{part.number(value)}</varequal>'
+        yield ready(f"<or>{exact}<and>{around}</and></or>")
 
 
 def _explained(part: QuestionPart) -> str:
