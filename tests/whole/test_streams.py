@@ -4,7 +4,10 @@ import pytest
 
 import symcomm as sc
 
-T5 = {"model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 3, "num_heads": 4, "vocab_size": 96}
+T5 = {
+    "model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 3, "num_heads": 4, "vocab_size": 96,
+    "relative_attention_num_buckets": 8,
+}  # fmt: skip
 FAST = {"peak": "1000000 FLOP/s", "memory": "1000000000000000000 B/s", "network": "1000000000000000000 B/s"}
 
 
