@@ -15,7 +15,7 @@ def test_the_tokens_of_an_encoder_with_a_decoder_are_added():
     model = sc.load(T5, values={"B": 4, "L_enc": 10, "L_dec": 6})
     step, rate = model.step_time("data(4)", **FAST).at().value, model.throughput("data(4)", **FAST).at().value
     assert rate * step == 4 * 10 + 4 * 6  # each sequence is read by one of them and written by the other
-    with pytest.raises(sc.SymcommError, match="count one stream of tokens, and this model has more"):
+    with pytest.raises(sc.SymcommError, match="count one stream of tokens; this model has more"):
         model.throughput("data(4)", of="mfu", accounting="6nd", **FAST)
 
 
@@ -26,5 +26,7 @@ def test_context_parallelism_gathers_keys_and_values_that_come_from_outside():
     for phase, kind in (("forward", "all-gather"), ("backward", "reduce-scatter")):
         moved = attention.communication("context(4)", phase=phase, collective=kind)
         assert moved.at().value == 2 * (3 * 8 * 5) * 2  # K and V, 2 bytes an element
-    tokens = attention.throughput("context(4)", **FAST).at().value * attention.step_time("context(4)", **FAST).at().value
+    tokens = (
+        attention.throughput("context(4)", **FAST).at().value * attention.step_time("context(4)", **FAST).at().value
+    )
     assert tokens == 3 * 8

@@ -53,6 +53,7 @@ class Call:
         return num(2) if self.meshes == BETWEEN_STAGES else strategy.ranks(self.meshes)
 
 
+STATISTICS = "statistics "  # what moves, of rows that are cut
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
 
 
@@ -79,7 +80,7 @@ def _counted(made: Program, turn: Turn, work: Collective | Send, gradient_dtype:
         what = "updated weight "
     wide = (gradient_dtype if made.of_weight(work) else None) or of.dtype or dtype
     if tensor.role == "statistic":
-        of, what, wide = tensor, "statistics ", row_dtype(tensor.dtype or dtype)
+        of, what, wide = tensor, STATISTICS, row_dtype(tensor.dtype or dtype)
     parts = summed_parts(made, tensor.name, work.meshes) if what == "activation " else (of.name,)
     return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region,
                 turn.every, turn.finishes, turn.once, turn.accumulates, tensor.name, parts)  # fmt: skip

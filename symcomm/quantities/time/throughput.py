@@ -73,7 +73,7 @@ def model_flops(setting: Setting, work: Work, count: Form) -> Form:
     """The operations that training one batch needs, as the convention counts them."""
     if setting.accounting.model_flops == "6nd":
         if isinstance(tokens(setting), forms.Total):
-            raise ValuesError("six operations a parameter and token count one stream of tokens, and this model has more",
+            raise ValuesError("six operations a parameter and token count one stream of tokens; this model has more",
                               hint="say model_flops: training_flops, which counts what each token passes")  # fmt: skip
         counted = parameters.derive(setting, "active")
         n = work.define(
