@@ -72,6 +72,7 @@ def search(
 
     Raises ``ValuesError`` or ``StrategyError`` for what cannot be searched, and where it takes more than ``seconds``.
     """
+    model.graph.check_flow("there is no time to search for")
     joblib = _libraries()
     tell = _watched(progress, monotonic() + seconds, seconds)
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
