@@ -222,7 +222,8 @@ class Model(DerivedQuantities):
         if declared.needs_model and said.get("strategy"):
             whole = said["strategy"]
             whole = parse_strategy(whole) if isinstance(whole, str) else whole
-            degrees = {name for _, size in whole.mesh if size is not None for name in names(size)} - known.keys()
+            sizes = [*(size for _, size in whole.mesh), whole.pipeline and whole.pipeline.stages]
+            degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
             if degrees:
                 same = {"accounting": accounting, "asked": asked, **options}
                 again = partial(self._alone, {}, degrees, quantity, same)
