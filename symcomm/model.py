@@ -224,7 +224,8 @@ class Model(DerivedQuantities):
         if declared.needs_model and said.get("strategy"):
             whole = said["strategy"]
             whole = parse_strategy(whole) if isinstance(whole, str) else whole
-            sizes = [*(size for _, size in whole.mesh), whole.pipeline and whole.pipeline.stages]
+            cut = whole.pipeline
+            sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
             if degrees:
                 same = {"accounting": accounting, "asked": asked, **options}
