@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from symcomm.quantities.declared import DeclaredQuantity
 
 
-
 def _whole_ranks(setting: Setting, strategy: object) -> None:
     """Raises ``StrategyError`` where the number of ranks of a mesh axis is given as a fraction."""
     if isinstance(strategy, str) and strategy:
@@ -149,7 +148,9 @@ OF_WEIGHTS = ("parameters", "state_memory", "communication")
 def _shards_only(strategy: object) -> bool:
     """Whether a strategy cuts nothing but the batch and the states of weights."""
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
-    return not isinstance(strategy, Strategy) or all(rule.axis in ("batch", "first") for _, rule in strategy.rules)
+    if not isinstance(strategy, Strategy):
+        return True
+    return strategy.pipeline is None and all(rule.axis in ("batch", "first") for _, rule in strategy.rules)
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,9 @@ class Model(DerivedQuantities):
         if declared.needs_model and said.get("strategy"):
             whole = said["strategy"]
             whole = parse_strategy(whole) if isinstance(whole, str) else whole
-            degrees = {name for _, size in whole.mesh if size is not None for name in names(size)} - known.keys()
+            cut = whole.pipeline
+            sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
+            degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
             if degrees:
                 same = {"accounting": accounting, "asked": asked, **options}
                 again = partial(self._alone, {}, degrees, quantity, same)
@@ -236,13 +239,8 @@ class Model(DerivedQuantities):
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))
             _check_known(declared, chosen, said.get("strategy"))
-            if not self.graph.flow and (quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy"))):
-                raise ValuesError(
-                    f"{quantity} cannot be derived: of {self.name} it is known which weights there are, but not what "
-                    "feeds what",
-                    hint="a layer table, or the config.json of a family that is read, says it; parameters and (fully "
-                    "sharded) data parallelism are known",
-                )  # fmt: skip
+            if quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy")):
+                self.graph.check_flow(f"{quantity} cannot be derived")
         asked = chosen.asked if asked is None else asked
         made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again))
         made.__dict__.setdefault("_origin", (self, quantity, said))  # what an answer is checked against is asked again

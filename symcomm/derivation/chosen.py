@@ -158,7 +158,8 @@ def _once(order: list[ChosenLine], answer: str) -> list[ChosenLine]:
                 first = seen[key]
                 same = replace(first, forms=(("=", Sym(first.name)),))
                 named = replace(same, name=line.name)
-                order = [_put(other, named, False) for other in order if other is not line]
+                others = [other for other in order if other is not line]
+                order = [_put(other, named, False) if line.name in other.names else other for other in others]
                 break
             seen.setdefault(key, line)
         else:
@@ -194,7 +195,7 @@ def _put(line: ChosenLine, what: ChosenLine, reason: bool, known: Collection[str
         said = both if len(both) <= _REASON else said
     if line.forms[0][1] == Sym(what.name):  # only another name of it
         made = [*what.forms, *((r, f) for r, f in line.forms[1:] if f != what.last)]
-    return replace(line, forms=tuple(made), reason=said, steps=(*what.steps, *line.steps))
+    return replace(line, forms=tuple(made), reason=said, steps=(*dict.fromkeys((*what.steps, *line.steps)),))
 
 
 def _without(order: list[ChosenLine], at: int, user: int, reason: bool = True) -> list[ChosenLine]:

@@ -155,7 +155,8 @@ def batch_axes(graph: Graph) -> tuple[str, ...]:
 def sequence_axes(graph: Graph) -> tuple[str, ...]:
     """The positions: an axis of the input that is neither a feature nor the batch.
 
-    Of a model with several streams, such as an encoder and a decoder, those of each that attends to itself.
+    Of a model with several streams, such as an encoder and a decoder, those of each that attends to itself. Keys that
+    come from outside have them under a second name, where they are as many as the queries.
     Raises ``StrategyError`` where there is none, or where two read equally well.
     """
     data, uses = data_tensor(graph), _uses(graph)
@@ -172,8 +173,8 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
     found = next(filter(None, readings), [])
     if found:
         chosen, streams = _chosen(graph, "sequence", found), [q for q, k in graph.attention_pairs if q == k]
-        more = {*streams} - {*chosen} - {*uses.features} if {*chosen} & {*streams} else set()
-        return (*chosen, *sorted(more))
+        more = {*streams} if {*chosen} & {*streams} else {k for q, k in graph.attention_pairs if q in chosen}
+        return (*chosen, *sorted(more - {*chosen} - {*uses.features}))
     raise StrategyError(
         f"{graph.name} has no sequence axis to cut: the axes of {bare(data.name)} are its batch and its features",
         hint=f"the positions are an axis of {bare(data.name)} of their own; say which: axes: {{L: sequence}}",

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, cast
 
 from symcomm.derivation import Relations
-from symcomm.errors import ShapeError, Span
+from symcomm.errors import ShapeError, Span, ValuesError
 from symcomm.notation import AxisRole
 from symcomm.records import dataclass
 
@@ -276,6 +276,15 @@ class Graph:
         }
         axes = {a: self.axes[a] for t in tensors.values() for a in t.axes}
         return replace(self, name=name, axes=axes, tensors=tensors, ops=ops, regions=mine)
+
+    def check_flow(self, why: str) -> None:
+        """Raises ``ValuesError`` where only the weights are known; ``why`` says what cannot be done then."""
+        if not self.flow:
+            raise ValuesError(
+                f"{why}: of {self.name} it is known which weights there are, but not what feeds what",
+                hint="a layer table, or the config.json of a family that is read, says it; parameters and (fully "
+                "sharded) data parallelism are known",
+            )  # fmt: skip
 
     @cached_property
     def producers(self) -> dict[str, Op]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
+from math import gcd
 
 import sympy as sp
 
@@ -18,8 +20,11 @@ def uneven(
     meshes: tuple[str, ...],
     length: Fraction,
     count: Fraction | int,
+    others: Iterable[Fraction] = (),
 ) -> StrategyError:
     """The error for an axis of ``length`` that does not fall into ``count`` equal parts over the ``meshes``.
+
+    ``others`` are the lengths of all axes that they cut: what would work divides each of them.
 
     >>> from symcomm.graph.graph import Axis, Graph, Tensor
     >>> x, batch = Tensor("x", ("B",), "input"), Axis("B", "B", 12)
@@ -43,10 +48,10 @@ def uneven(
             message,
             hint=f"an axis that is always 1 is written as 1 in the table, not as {axis.label}: it is not cut then",
         )
-    fits = [int(d) for d in sp.divisors(int(length))]
+    whole = gcd(int(length), *(int(other) for other in others if other.denominator == 1))
+    fits = [int(d) for d in sp.divisors(whole)]
     near = [*[d for d in fits if d < count][-1:], *[d for d in fits if d > count][:1]]
     named = " × ".join(meshes)
-    return StrategyError(
-        message,
-        hint=f"{named} may be {' or '.join(map(str, near))}, the next that divide{'s' * (len(near) == 1)} {length}",
-    )
+    near_by, s = " or ".join(map(str, near)), "s" * (len(near) == 1)
+    what = str(length) if whole == length else "all that it cuts"
+    return StrategyError(message, hint=f"{named} may be {near_by}, the next that divide{s} {what}")

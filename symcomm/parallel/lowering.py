@@ -6,6 +6,7 @@ own that a cut axis leaves as a partial result; equal ones are shared, also betw
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import cache
@@ -182,7 +183,7 @@ def _said(graph: Graph, reduction: Reduction, operands: Mapping[str, str], resul
     for word, name in names.items():
         made = graph.producers.get(name)
         chosen = f"onehot({made.inputs[0]})" if made is not None and made.kind == "onehot" else name
-        names[word] = chosen.split("·")[0]
+        names[word] = re.sub(r"·[^)]*", "", chosen)
     return f"{reduction.word}({_formula(shown, names)})"
 
 

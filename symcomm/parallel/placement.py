@@ -441,13 +441,13 @@ def check_cuts(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction])
     sizes = strategy.sizes
     if not any({*names(size)} <= values.keys() for size in sizes.values()):
         return
+    known = []
     for tensor, axis, meshes in cut_axes(graph, strategy):
         size = from_expr(axis.size)
-        parts = [sizes[m] for m in meshes]
-        needed = {*names(size), *(n for p in parts for n in names(p))}
-        if not needed <= values.keys():
-            continue
-        length = evaluate(size, values)
-        count = prod(evaluate(p, values) for p in parts)
+        if {*names(size), *(n for m in meshes for n in names(sizes[m]))} <= values.keys():
+            known.append((tensor, axis, meshes, evaluate(size, values)))
+    for tensor, axis, meshes, length in known:
+        count = prod(evaluate(sizes[m], values) for m in meshes)
         if (length / count).denominator != 1:
-            raise uneven(graph, strategy.name, tensor, axis, meshes, length, count)
+            others = [other for _, _, along, other in known if along == meshes]
+            raise uneven(graph, strategy.name, tensor, axis, meshes, length, count, others)

@@ -122,10 +122,14 @@ class Strategy:
         ['data']
         """
         alone = {axis for axis, size in self.mesh if size is not None and _number(size, values) == 1}
-        if not alone:
+        cut = self.pipeline
+        if cut is not None and cut.stages is not None and _number(cut.stages, values) == 1:
+            cut = replace(cut, stages=num(1))
+        if not alone and cut == self.pipeline:
             return self
         rules = tuple((place, rule) for place, rule in self.rules if rule.mesh not in alone)
-        return replace(self, rules=rules, mesh=tuple((axis, size) for axis, size in self.mesh if axis not in alone))
+        mesh = tuple((axis, size) for axis, size in self.mesh if axis not in alone)
+        return replace(self, rules=rules, mesh=mesh, pipeline=cut)
 
     def ranks(self, meshes: Iterable[str]) -> Form:
         """The number of ranks of a group over some axes of the mesh, those of one rank left out."""

@@ -250,6 +250,9 @@ def held(
         mine = found["first" if first else "last" if last else "middle"]
         if first and last:
             mine = replace(mine, regions=mine.regions | found["last"].regions)
+    if count is None and number > 0:  # at fewer stages it is the last one, or there is none
+        least = num(number + 2 if "first" in found else number + 1)
+        mine = replace(mine, where=(*mine.where, Condition(stages, ">=", least)))
     every = [region.name for region in graph.regions]
     if len(every) > 1 and count != 1:
         which = "first" if number == 0 else "last" if last else f"{number + 1}."

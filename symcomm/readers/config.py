@@ -14,9 +14,7 @@ from symcomm.readers.entries import Config, parse_config, shown
 from symcomm.readers.writer import ModelWriter
 
 # Families whose names are a letter away from one that is read; none of them is a misspelling of it.
-_OTHER_FAMILIES = frozenset(
-    {"gemma3n_text", "gpt_neo", "ministral", "mllama", "molmo2", "pixtral", "qwen3_vl_moe"}
-)
+_OTHER_FAMILIES = frozenset({"gemma3n_text", "gpt_neo", "ministral", "mllama", "molmo2", "pixtral", "qwen3_vl_moe"})
 
 
 def read_config(source: str | Config, file: str = "<config>", architecture: str = "", loss: bool = False) -> Blueprint:

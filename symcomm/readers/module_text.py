@@ -22,7 +22,8 @@ MODULE_LIMIT = 20_000
 COUNT_LIMIT = 1_000_000
 # What may repeat gives nothing back, so that blanks without end take no time.
 _START = re.compile(
-    r"\s*+(?:```\w*+[^\S\n]*+\n\s*+)?+(?:>>> [^\n]*+\n\s*+)?+[A-Za-z_]\w*+\([^\S\n]*+(?:\n|$|\([\w.\-]++\):)"
+    r"\s*+(?:```\w*+[^\S\n]*+\n\s*+)?+(?:>>> [^\n]*+\n\s*+)?+(?:"
+    r"[A-Za-z_]\w*+\([^\S\n]*+(?:\n|$|\([\w.\-]++\):)|[A-Z]\w*+\([^\n]*\)\s*+\Z)"
 )
 # From a class alone on its line, a child on the next, to the bracket below it or the end of the fence.
 _TREE = re.compile(

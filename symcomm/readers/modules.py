@@ -148,6 +148,34 @@ def _groupnorm(r: Reading) -> Shapes:
     return (("gamma", (n,)), ("beta", (n,))) if r.flag("affine") else ()
 
 
+def _turned_convolution(r: Reading) -> Shapes:
+    (_, (m, n, *taps)), *bias = _convolution(r)
+    groups = r.size(99, "groups", 1)
+    return (("W", (n * groups, m // groups, *taps)), *bias)
+
+
+def _bilinear(r: Reading) -> Shapes:
+    n, k, m = (r.size(place, name) for place, name in enumerate(("in1_features", "in2_features", "out_features")))
+    return (("W", (m, n, k)), *((("b", (m,)),) if r.flag("bias") else ()))
+
+
+def _slopes(r: Reading) -> Shapes:
+    return (("a", (r.size(0, "num_parameters", 1),)),)
+
+
+def _recurrent(r: Reading) -> Shapes:
+    n, m = r.size(0, "input_size"), r.size(1, "hidden_size")
+    rows, ways = {"LSTM": 4, "GRU": 3}.get(r.module.kind, 1) * m, 1 + r.flag("bidirectional", False)
+    out = r.size(99, "proj_size", m)
+    found: list[tuple[str, tuple[int, ...]]] = []
+    for layer in range(r.size(2, "num_layers", 1)):
+        for way in range(ways):
+            found += [(f"W_{layer}_{way}", (rows, ways * out if layer else n)), (f"U_{layer}_{way}", (rows, out))]
+            found += [(f"{b}_{layer}_{way}", (rows,)) for b in "bc" if r.flag("bias")]
+            found += [(f"P_{layer}_{way}", (out, m))] if "proj_size" in r.named else []
+    return tuple(found)
+
+
 def _nothing(r: Reading) -> Shapes:
     return ()
 
@@ -168,8 +196,13 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf("LayerNorm", _layernorm),
     Leaf("Conv1d", _convolution),
     Leaf("Conv2d", _convolution),
-    Leaf("BatchNorm1d", _batchnorm),
-    Leaf("BatchNorm2d", _batchnorm),
+    Leaf("Conv3d", _convolution),
+    *(Leaf(f"ConvTranspose{n}d", _turned_convolution) for n in (1, 2, 3)),
+    *(Leaf(f"{kind}Norm{n}d", _batchnorm) for kind in ("Batch", "Instance") for n in (1, 2, 3)),
+    *(Leaf(name, _recurrent) for name in ("LSTM", "GRU", "RNN")),
+    Leaf("EmbeddingBag", _embedding),
+    Leaf("Bilinear", _bilinear),
+    Leaf("PReLU", _slopes),
     Leaf("GroupNorm", _groupnorm),
     *(Leaf(name, _nothing) for name in _WITHOUT.split()),
     Leaf("RMSNorm", _rmsnorm, ending=True),

@@ -40,7 +40,9 @@ def read(
         return read_config(Config(dict(source)), architecture=architecture, loss=loss)
     if not isinstance(source, (str, Path)):
         return None
-    if isinstance(source, Path) or ("\n" not in source and len(source) < 1000 and not is_config(source)):
+    if isinstance(source, Path) or (
+        "\n" not in source and len(source) < 1000 and not is_config(source) and not is_module_text(source)
+    ):
         path = Path(source)
         if path.suffix not in (".json", ".txt"):
             return None

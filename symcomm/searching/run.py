@@ -72,6 +72,7 @@ def search(
 
     Raises ``ValuesError`` or ``StrategyError`` for what cannot be searched, and where it takes more than ``seconds``.
     """
+    model.graph.check_flow("there is no time to search for")
     joblib = _libraries()
     tell = _watched(progress, monotonic() + seconds, seconds)
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
@@ -173,7 +174,7 @@ def _derived(
         tasks = (delayed(structures)(question, [draft for draft, _ in family]) for family in wave)
         for family, found in zip(wave, parallel(tasks), strict=True):
             for (draft, g), one in zip(family, found, strict=True):
-                several = [*apart(draft, g, one.mixed)]
+                several = [*apart(draft, g, one.apart)]
                 drafts = [inner for inner, _ in several]
                 each = [one] if drafts == [draft] else structures(question, drafts)
                 varied = tuple((name, name) for name in question.varied)

@@ -28,7 +28,7 @@ from symcomm.parallel.strategy import PipelineCut, Strategy
 from symcomm.program import pipeline
 from symcomm.program.program import Same
 from symcomm.program.rewrites.recomputation import RERUN
-from symcomm.quantities.communication.call import Call, joint
+from symcomm.quantities.communication.call import STATISTICS, Call, joint
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
 from symcomm.quantities.time import step_time
@@ -131,7 +131,7 @@ class Structure:
     ``symbols`` names the symbol of each varied axis, of the microbatches and of the buckets. ``told`` are the steps
     that a reader is told of. ``network`` lists calls: what they are, whether they come at the end of the batch, of
     which region, and their seconds in one repetition. ``stages`` are those of a pipeline that differ, or the only one.
-    ``mixed`` are axes of the mesh that one call goes over and that have different links.
+    ``apart`` are axes of the mesh with which the closed forms are others where they have one rank.
     """
 
     draft: Draft
@@ -142,7 +142,7 @@ class Structure:
     stages: tuple[SearchStage, ...]
     known: tuple[tuple[str, Fraction], ...]
     touched: tuple[str, ...]
-    mixed: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def at(self, values: Mapping[str, int]) -> dict[str, Fraction]:
@@ -265,7 +265,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     )
     return Structure(
         draft, Core(variables, collected, rules), tuple(varied), told, tuple(_network(made, regions)),
-        tuple(stages), tuple(numbers.items()), tuple(dict.fromkeys(touched)), _mixed(made), made.notes,
+        tuple(stages), tuple(numbers.items()), tuple(dict.fromkeys(touched)), _apart(made), made.notes,
     )  # fmt: skip
 
 
@@ -399,12 +399,16 @@ def _network(made: step_time.StepTime, tags: Mapping[str, str]) -> Iterator[tupl
         yield *key, Total(tuple(_seconds(made, calls)))
 
 
-def _mixed(made: step_time.StepTime) -> tuple[str, ...]:
-    """The axes that calls over several links go over: such a call is as slow as the links of those with two ranks."""
+def _apart(made: step_time.StepTime) -> tuple[str, ...]:
+    """The axes whose closed forms do not hold for one rank.
+
+    A call over several links is as slow as the links of the axes with two ranks, and statistics are only kept where
+    several ranks put them together.
+    """
     found: dict[str, None] = {}
     for _, call in made.load.calls:
         links = [link for link, _ in levels(made.writer.machine, made.strategy, call.meshes)]
-        if len(links) > 1 and not any(link.over for link in links):
+        if call.what == STATISTICS or (len(links) > 1 and not any(link.over for link in links)):
             found |= dict.fromkeys(call.meshes)
     return tuple(found)
 

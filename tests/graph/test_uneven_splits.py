@@ -57,3 +57,11 @@ def test_a_vocabulary_that_does_not_divide_is_refused() -> None:
 def test_a_size_that_is_only_known_to_be_one_says_how_to_write_it() -> None:
     text = refused(sc.load(FFN), "tensor(2)", B=12, L=10, D=8, F=1)
     assert text.endswith("hint: an axis that is always 1 is written as 1 in the table, not as F: it is not cut then")
+
+
+def test_a_batch_that_microbatches_and_ranks_do_not_divide_is_refused_by_what_is_sent() -> None:
+    gpt2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 4, "n_head": 2, "n_positions": 16, "vocab_size": 32}
+    sent = sc.load(gpt2, values={"L": 8}).communication("data(2) + pipeline(4, microbatches=8)")
+    assert sent.at(B=16).value > 0
+    with pytest.raises(sc.SymcommError, match="cut the batch into 16 parts, but B = 8 is not divisible by 16"):
+        sent.at(B=8)

@@ -147,3 +147,15 @@ def test_ranks_beside_the_stages_of_a_pipeline_may_be_more_than_there_are_layers
     capacity = (held(64) + held(32)) // 2  # 64 fit, 32 do not; the least number that would do lies between them
     found = model.capacity("k", f"{capacity} B", "usable", "fsdp(k) + pipeline(2, microbatches=1)").at().value
     assert found == 64
+
+
+def test_a_size_that_is_searched_for_is_the_last_that_fits_and_is_witnessed():
+    gpt2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8, "vocab_size": 32}
+    model = sc.load(gpt2, values={"B": 16})
+    longest = model.capacity("L", "1 GB", "nominal_GB", "data(4)")
+    longest.check(deep=True)
+    last = int(longest.at().value)
+    for length, fits in ((last, True), (last + 1, False)):
+        kept = model.activation_memory("data(4)").at(L=length).value
+        assert (model.state_memory("data(4)").at().value + kept <= 10**9) == fits
+    assert [step.name for step in longest.steps[-2:]] == ["C", "L_max"]  # nothing that the answer does not need

@@ -158,6 +158,30 @@ def test_a_tree_without_an_architecture_knows_its_weights_only() -> None:
         model.flops()
     with pytest.raises(ValuesError, match="not what feeds what"):
         model.communication("tensor(2)")
+    with pytest.raises(ValuesError, match="not what feeds what"):
+        model.communication("pipeline(2, microbatches=2)")
+    with pytest.raises(ValuesError, match=r"there is no time to search for: .* not what feeds what"):
+        sc.search(model, devices=2, batch=4, device="A100-80GB-SXM", capacity_is="nominal_GB")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),  # counted in PyTorch 2.13
+    [
+        ("Linear(in_features=8, out_features=4, bias=True)", 36),
+        ("LSTM(8, 16, num_layers=2)", 3840),
+        ("LSTM(8, 16, proj_size=5, num_layers=3, bidirectional=True)", 6752),
+        ("GRU(8, 16, bias=False, bidirectional=True)", 2304),
+        ("RNN(4, 6, num_layers=2)", 156),
+        ("Bilinear(in1_features=4, in2_features=5, out_features=6, bias=True)", 126),
+        ("ConvTranspose2d(8, 12, kernel_size=(3, 2), stride=(1, 1), groups=4)", 156),
+        ("EmbeddingBag(10, 4, mode='mean')", 40),
+        ("PReLU(num_parameters=7)", 7),
+        ("InstanceNorm2d(5, eps=1e-05, momentum=0.1, affine=True, track_running_stats=False)", 10),
+    ],
+)
+def test_a_layer_that_prints_on_one_line_is_a_module(text: str, count: int) -> None:
+    assert load(text).parameters().at().value == count
+    assert load(f"Net(\n  (a): {text}\n)").parameters().at().value == count
 
 
 def test_nested_repeats_multiply() -> None:
@@ -212,7 +236,7 @@ BAD = [
     ("a bracket too many", HEAD + "ReLU()\n)\n)\n", "this bracket closes nothing"),
     ("an unknown layer", HEAD + "Mambo()\n)", "unknown layer class 'Mambo'"),
     ("how to declare it", HEAD + "Mambo()\n)", "leaves={'Mambo': [(768, 768), (768,)]}"),
-    ("a misspelled layer", HEAD + "Liner()\n)", "did you mean 'Linear'?"),
+    ("a misspelled layer", HEAD + "Liner()\n)", "did you mean 'Linear' or 'Bilinear'?"),
     ("a size that lacks", HEAD + "Linear(in_features=3)\n)", "Linear does not say its out_features"),
     ("a negative size", HEAD + "Linear(in_features=-3, out_features=2)\n)", "in_features of Linear is -3"),
     ("text for a size", HEAD + "Embedding(abc, 2)\n)", "num_embeddings of Embedding is abc"),

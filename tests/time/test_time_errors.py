@@ -73,7 +73,7 @@ def test_a_device_that_does_not_compute_in_a_format_is_refused() -> None:
         (lambda m: m.throughput(mfu="3/2"), "at most 1"),
         (lambda m: m.throughput(of="days", budget="3 GB"), "it is a number of tokens"),
         (lambda m: m.throughput(of="days", budget="0"), "is positive"),
-        (lambda m: m.scaling("data(8)"), "no symbol that sizes the mesh"),
+        (lambda m: m.scaling("data(8)"), "can be counted by no symbol"),
         (lambda m: m.scaling("data(k)", "sideways"), "unknown kind 'sideways'"),
         (lambda m: m.scaling("data(k)", over="q"), "no symbol that sizes the mesh"),
     ],

@@ -1,5 +1,7 @@
 """Where another place would send less: the note says it, and whether it is so at the sizes given."""
 
+import pytest
+
 import symcomm as sc
 
 EMBEDDING = """
@@ -33,3 +35,9 @@ def test_the_calls_stay_as_they_are_where_another_place_would_send_less() -> Non
     model = sc.load(EMBEDDING)
     few, many = (model.at(B=b, L=8, D=4, F=8, V=64).communication("tensor(2)") for b in (1, 1000))
     assert few.expr == many.expr == model.communication("tensor(2)").expr
+
+
+def test_degrees_that_would_work_divide_all_that_the_ranks_cut() -> None:
+    gpt2 = {"model_type": "gpt2", "n_embd": 48, "n_layer": 2, "n_head": 6, "n_positions": 16, "vocab_size": 96}
+    with pytest.raises(sc.SymcommError, match=r"V = 96 .*\nhint: tensor may be 3 or 6, the next that divide all"):
+        sc.load(gpt2, loss=True).communication("tensor(5)")  # 4 divides 96 words, but not six heads

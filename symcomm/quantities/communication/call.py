@@ -64,6 +64,7 @@ class Call:
         return num(2) if self.meshes in (BETWEEN_STAGES, HOST) else strategy.ranks(self.meshes)
 
 
+STATISTICS = "statistics "  # what moves, of rows that are cut
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
 
 
@@ -101,7 +102,7 @@ def _counted(
         what = "updated weight "
     wide = (gradient_dtype if made.of_weight(work) else None) or of.dtype or dtype
     if tensor.role == "statistic":
-        of, what, wide = tensor, "statistics ", row_dtype(tensor.dtype or dtype)
+        of, what, wide = tensor, STATISTICS, row_dtype(tensor.dtype or dtype)
     parts = summed_parts(made, tensor.name, work.meshes) if what == "activation " else (of.name,)
     layers, parted = loops.get("layer", ONCE), not (tensor.role == "weight" or made.of_weight(work))
     microbatches = ONCE if parted else loops.get("microbatch", ONCE)

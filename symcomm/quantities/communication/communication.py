@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
@@ -15,9 +15,11 @@ from symcomm.derivation.chosen import LINES
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Total, num, product
+from symcomm.graph.axis_roles import batch_axes
+from symcomm.graph.graph import Graph
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program import pipeline
-from symcomm.program.program import program, unstaged
+from symcomm.program.program import Same, program, unstaged
 from symcomm.quantities.communication.call import SHORT, Call, calls, joint
 from symcomm.quantities.communication.reasons import lead, reasons
 from symcomm.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
@@ -69,6 +71,8 @@ def derive(
         raise StrategyError("the microbatches of a pipeline are those of its strategy", hint=hint)
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
     setting = setting.divided(strategy)
+    if cut is not None and m != num(1):
+        setting = _in_microbatches(setting, strategy, m)
     setting = setting.freeze(frozen)
     every = calls(setting, strategy, gradient_dtype, None, m)
     if m != num(1) and microbatches is not None and all(c.microbatches == num(1) for c in every):
@@ -148,6 +152,25 @@ def derive(
         shown.insert(0, reasons(setting, plan, chosen))
     told = lead(plan, strategy, every, chosen)
     return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where, lead=told)
+
+
+def _in_microbatches(setting: Setting, strategy: Strategy, m: Form) -> Setting:
+    """The same where the batch of each rank falls into whole microbatches; as it is where no axis is the batch."""
+    batch = _batch(Same(setting.graph))
+    if not batch:
+        return setting
+    ranks = dict.fromkeys(rule.mesh for _, rule in strategy.rules if rule.axis == "batch")
+    parts = product(m, *(strategy.sizes[mesh] for mesh in ranks))
+    size = setting.written(setting.graph.axes[batch].size)
+    return setting.in_parts(size, parts, "microbatches and ranks cut the batch into {} parts")
+
+
+@lru_cache(maxsize=64)
+def _batch(held: Same[Graph]) -> str:
+    try:
+        return batch_axes(held.it)[0]
+    except StrategyError:
+        return ""
 
 
 def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:

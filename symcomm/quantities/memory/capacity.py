@@ -147,7 +147,7 @@ def derive(
         known = sorted(s.name for s in whole.free_symbols)
         raise ValuesError(f"the bytes do not depend on '{solve_for[:40]}'", hint=nearest(solve_for, known))
     assert capacity_is is not None
-    cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is])
+    cap = work.define("C", Num(size, BYTE), BYTE, capacity_is, MEANINGS[capacity_is], witness=lambda numbers: size)
     multiple = _multiple(setting, strategy, solve_for)
     fits = partial(_last, work, whole, solve_for, size, multiple)
     where = _solve(work, setting, whole, wanted, cap, size, multiple, fits)
@@ -260,8 +260,10 @@ def _solve(
     coefficients = {n: relations.gather(sp.expand(c)) for n, c in coefficients.items() if c != 0}
     name = x.name
     fixed: Form | None = None
+    rest = {n for n in coefficients if n != 0}
     if 0 in coefficients:
-        fixed = _said(work, "M_fixed", coefficients[0], f"The part of the bytes that does not depend on `{name}`.")
+        if rest in ({-1}, {1}):
+            fixed = _said(work, "M_fixed", coefficients[0], f"The part of the bytes that does not depend on `{name}`.")
         known = setting.graph.relations.complete(setting.values)
         if {s.name for s in coefficients[0].free_symbols} <= known.keys():
             least = forms.evaluate(forms.from_expr(coefficients[0]), known)
@@ -271,7 +273,6 @@ def _solve(
                     f"{Quantity(size, BYTE)}", hint="shard more, recompute activations, or take a larger device",
                 )  # fmt: skip
     left: Form = cap if fixed is None else Total((cap, forms.negative(fixed)))
-    rest = {n for n in coefficients if n != 0}
     if rest == {-1}:
         shared = _said(work, "M_shared", coefficients[-1], f"The part of the bytes that `{name}` divides.")
         work.define(f"{name}_min", Ceiling(Ratio(shared, left)), ONE, "solve",

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Numbers, put, worked_out
+from symcomm.derivation import Derivation, Numbers, Relations, put, worked_out
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, Total, product
 from symcomm.quantities.declared import Meaning
@@ -79,7 +79,7 @@ def derive(
         solved = solve(worth[pair[0]], worth[pair[1]], x, known)
         work.steps = time.ending(work, first, second)
         work.define(name, forms.from_expr(_by_rates(solved, writer)), ONE, "solve", text, witness=meet)
-    if not _meet(worth[pair[0]], worth[pair[1]], x, solved):
+    if not _meet(worth[pair[0]], worth[pair[1]], x, solved, known):
         raise ValuesError(f"{pair[0]} and {pair[1]} do not meet at {over} = {solved}")
     fields = [field for field in time.telling(work.steps, fields) if field != "time"]
     made = setting.derivation(f"Where {pair[0]} and {pair[1]} meet", work.steps, fields)
@@ -147,16 +147,26 @@ def _roots(gap: Expr, x: Expr) -> tuple[Expr, ...]:
     return tuple(sp.solve(sp.expand(top), x))
 
 
-def _meet(left: Expr, right: Expr, x: Expr, solved: Expr) -> bool:
-    """Whether two terms are equal at the solution, at three exact points: a check that shares no algebra with it."""
+def _meet(left: Expr, right: Expr, x: Expr, solved: Expr, known: Mapping[str, Fraction]) -> bool:
+    """Whether two terms are equal at the solution, at three points: a check that shares no algebra with it.
+
+    The first one has the numbers that are known: at others a solution with a root need not be real.
+    """
     rng = random.Random(20240327)  # noqa: S311  (probes, not secrets)
     sides = [forms.from_expr(left), forms.from_expr(right)]
     root = forms.from_expr(solved)
     wanted = sorted({n for f in (*sides, root) for n in forms.names(f)} - {x.name})
-    for _ in range(3):
+    for probe in range(3):
         point = {name: Fraction(rng.randint(2, 997)) for name in wanted}
-        point[x.name] = forms.evaluate(root, point)
-        if forms.evaluate(sides[0], point) != forms.evaluate(sides[1], point):
+        numbers = Numbers({**point, **known} if probe == 0 else point, Relations(()))
+        try:
+            numbers[x.name] = worked_out(root, numbers)
+        except ValuesError:
+            if probe == 0:
+                raise
+            continue
+        one, other = (worked_out(side, numbers) for side in sides)
+        if abs(one - other) * 10**30 > abs(one):
             return False
     return True
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Unpack
 from symcomm import form as forms
 from symcomm.derivation import Derivation
 from symcomm.errors import ValuesError, nearest
-from symcomm.form import Form, Ratio, Sym, num, product
+from symcomm.form import Applied, Form, Ratio, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import (
@@ -57,9 +57,10 @@ def derive(
         known[cut.stages.name] = PIPE
     over = over or (next(iter(known)) if len(known) == 1 else "")
     if over not in known:
+        several = f"the ranks of {placed.name} can be counted by {' or by '.join(known) or 'no symbol'}"
         raise ValuesError(
-            f"'{over[:40]}' is no symbol that sizes the mesh of {placed.name}",
-            hint=nearest(over, [*known]) or "name the degree, as in data(k)",
+            f"'{over[:40]}' is no symbol that sizes the mesh of {placed.name}" if over else several,
+            hint=nearest(over, [*known]) if over else f"over: {next(iter(known))}" if known else "such as data(k)",
         )
     rates = {**rates, "links": by_axis(rates.get("links"), placed)}
     single = replace(placed, mesh=tuple((m, num(1) if m == known[over] else s) for m, s in placed.mesh))
@@ -75,10 +76,10 @@ def derive(
     many = step_time.derive(grown, placed, microbatches, "step", dtype, gradient_dtype, schedule, chunks, **rates)
     work = Work(setting, *placed.forms)
     # Both are times in seconds, so that their quotient is a number; the unit is told once, here.
-    first: Form = work.define("T_1", forms.from_expr(one.expr), ONE, "one rank", f"A step with {over} = 1, in s.",
-                              witness=one.again)  # fmt: skip
+    text = f"A step with {over} = 1, in s."
+    first: Form = work.define("T_1", _bare(forms.from_expr(one.expr)), ONE, "one rank", text, witness=one.again)
     text = f"A step on all ranks{' with a batch that grows with them' if kind == 'weak' else ''}, in s."
-    other = work.define("T_all", forms.from_expr(many.expr), ONE, "all ranks", text, witness=many.again)
+    other = work.define("T_all", _bare(forms.from_expr(many.expr)), ONE, "all ranks", text, witness=many.again)
     if kind == "weak":
         work.define("E", Ratio(first, other), ONE, "weak scaling", "It would be 1 if more ranks cost no time.",
                     witness=quotient(first, other))  # fmt: skip
@@ -100,3 +101,10 @@ def derive(
     where = tuple(dict.fromkeys((*one.where, *many.where)))
     given = tuple({**dict(made.given), **dict(many.given)}.items())
     return replace(made, given=given, where=where, checks=(*one.checks, *many.checks))
+
+
+def _bare(form: Form) -> Form:
+    """A form whose functions without a formula have no unit, as the symbols that came out of an expression."""
+    if isinstance(form, Applied):
+        return Applied(replace(form.rule, unit=ONE), form.arguments)
+    return form.mapped(_bare)

@@ -52,12 +52,15 @@ ANSWERS = ("tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device
 
 
 def tokens(setting: Setting) -> Form:
-    """The tokens of a batch: examples times positions; examples where there are no positions."""
+    """The tokens of a batch: examples times positions, of all streams; examples where there are no positions."""
     graph = setting.graph
-    sizes = [graph.axes[a].size for a in batch_axes(graph)]
+    batch = [graph.axes[a].size for a in batch_axes(graph)]
+    streams: tuple[str, ...] = ()
     with suppress(StrategyError):
-        sizes += [graph.axes[a].size for a in sequence_axes(graph)]
-    return setting.sizes(sizes)
+        streams = tuple(a for a in sequence_axes(graph) if all(a != k or a == q for q, k in graph.attention_pairs))
+    if len(streams) < 2:
+        return setting.sizes([*batch, *(graph.axes[a].size for a in streams)])
+    return forms.Total(tuple(setting.sizes([*batch, graph.axes[a].size]) for a in streams))
 
 
 def devices(setting: Setting, strategy: Strategy) -> Form:
@@ -71,6 +74,9 @@ def devices(setting: Setting, strategy: Strategy) -> Form:
 def model_flops(setting: Setting, work: Work, count: Form) -> Form:
     """The operations that training one batch needs, as the convention counts them."""
     if setting.accounting.model_flops == "6nd":
+        if isinstance(tokens(setting), forms.Total):
+            raise ValuesError("six operations a parameter and token count one stream of tokens; this model has more",
+                              hint="say model_flops: training_flops, which counts what each token passes")  # fmt: skip
         counted = parameters.derive(setting, "active")
         n = work.define(
             "P",
