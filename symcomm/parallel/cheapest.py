@@ -438,8 +438,8 @@ class PlacementProblem:
         Along the other axes it moves from how it is made to where it rests, or rests, where it is only copied.
         """
         tensor = self.graph.tensors[name]
-        if need == PARTIAL:
-            return 0 if have == PARTIAL else None
+        if need == PARTIAL and have != PARTIAL:
+            return None
         if have in (need, WHOLE):
             if all(s[name][0] == s[name][1] for m, s in self.states.items() if m != mesh):
                 return 0

@@ -35,14 +35,29 @@ def paid(plan: Plan, sizes: Mapping[str, int]) -> float:
 
 
 def price(size: int, have: State, need: State) -> float:
-    """The least that leads from one state to another: scatter sums, reduce the others at once, gather, exchange."""
+    """The least that leads from one state to another: scatter sums, reduce the others at once, gather, exchange.
+
+    Where several axes of the mesh cut one axis, the parts of the later lie inside those of the earlier: what changes
+    the earlier has to gather the later first.
+    """
     now, total = list(have), 0.0
 
     def local(but: Iterable[int]) -> float:
         return size / RANKS ** sum(p >= 0 for n, p in enumerate(now) if n not in but)
 
+    def gather(n: int) -> None:
+        nonlocal total
+        total += local([n])
+        now[n] = WHOLE
+
+    def clear(n: int, *places: int) -> None:
+        for later in reversed(range(n + 1, len(now))):
+            if now[later] >= 0 and now[later] in places:
+                gather(later)
+
     for n, (a, b) in enumerate(zip(have, need, strict=True)):
         if a == PARTIAL and b >= 0:
+            clear(n, b)
             total += local([n])
             now[n] = b
     reduced = [n for n, b in enumerate(need) if now[n] == PARTIAL and b == WHOLE]
@@ -51,11 +66,12 @@ def price(size: int, have: State, need: State) -> float:
         for n in reduced:
             now[n] = WHOLE
     for n in reversed(range(len(now))):
-        if now[n] >= 0 and need[n] == WHOLE:
-            total += local([n])
-            now[n] = WHOLE
+        outer = [m for m in range(n) if now[m] == now[n] and need[m] == WHOLE]
+        if now[n] >= 0 and (need[n] == WHOLE or outer):
+            gather(n)
     for n, b in enumerate(need):
         if now[n] >= 0 and b >= 0 and now[n] != b:
+            clear(n, now[n], b)
             total += local([n]) / RANKS
             now[n] = b
     return total
