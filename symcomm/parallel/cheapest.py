@@ -14,21 +14,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import field
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, lru_cache
+from itertools import combinations
+from math import prod
+from typing import Any, Literal, NamedTuple
 
 from symcomm.graph.graph import Graph
-from symcomm.parallel.elimination import PriceTable, cheapest
-from symcomm.parallel.layouts import PARTIAL, Positions, moves
+from symcomm.parallel.elimination import PriceTable, Values, cheapest
+from symcomm.parallel.layouts import PARTIAL, moves
 from symcomm.parallel.lowering import Piece
 from symcomm.parallel.strategy import Placed
 from symcomm.records import dataclass
 
-WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum
+# Besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum; where the mesh axis has its turn
+# later: as it rests.
+WHOLE, EITHER, ANY = -2, -3, -4
 RANKS = 4  # of each axis of the mesh, where prices are compared
 RunPhase = Literal["forward", "backward", "update"]
 PHASES: tuple[RunPhase, ...] = ("forward", "backward", "update")
 _BYTES, _CALLS = 1 << 24, 1 << 12  # bytes count before calls, and calls before places that were not wanted
+
+State = tuple[int, ...]  # where a tensor is, or is needed, along each axis of the mesh
+_Held = tuple[State, tuple[State, ...]]  # where it rests, and its copies in a phase
+_Table = tuple[tuple[int, ...], dict[Values, int]]  # of the price of some variables
 
 
 @dataclass(frozen=True)
@@ -40,44 +48,25 @@ class Mode:
 
 
 @dataclass(frozen=True)
-class Rest:
-    """Where a tensor rests along one axis of the mesh, and in which phases another copy of it is made, and how cut."""
-
-    place: int
-    copies: tuple[tuple[str, int], ...] = ()
-
-    def has(self, phase: str, need: int, keep: bool) -> bool:
-        """Whether a reader finds what it needs: a part of what is there is there, too."""
-        if self.place == PARTIAL:
-            return need in (PARTIAL, EITHER)
-        need = WHOLE if need == EITHER else need
-        there = [self.place, *(place for at, place in self.copies if at == phase or (keep and _before(at, phase)))]
-        return need in there or (need >= 0 and WHOLE in there)
-
-
-def _before(a: str, b: str) -> bool:
-    return PHASES.index(a) < PHASES.index(b)
-
-
-@dataclass(frozen=True)
 class Choice:
-    """The answer, by axis of the mesh: the mode of each step, and how each tensor rests."""
+    """The answer: the mode of each step by axis of the mesh, where each tensor rests, and its copies in each phase."""
 
     modes: Mapping[str, Sequence[Mode]]
-    rests: Mapping[str, Mapping[str, Rest]]
+    rests: Mapping[str, State]
+    copies: Mapping[tuple[str, RunPhase], tuple[State, ...]]
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What is allowed along one axis of the mesh: the modes of each step and the ways each tensor may rest.
+    """What is allowed along one axis of the mesh: the modes of each step, and where each tensor may rest.
 
-    ``domains`` are the numbers of those that some choice of all others allows, ``pairs`` what two of them allow.
+    ``needs`` and ``makes`` say of each mode what it needs of each operand, and how the result comes out.
     """
 
     modes: list[list[Mode]]
-    rests: list[list[Rest]]
-    domains: list[list[int]]
-    pairs: Mapping[tuple[int, int], list[tuple[int, int]]]
+    rests: list[list[int]]
+    needs: list[list[tuple[int, ...]]]
+    makes: list[list[int]]
 
 
 def phase_of(piece: Piece) -> RunPhase:
@@ -110,7 +99,6 @@ class PlacementProblem:
     whole: frozenset[str] = frozenset()
     made: dict[str, int] = field(init=False, default_factory=dict)
     readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
-    known: dict[object, tuple[int, int]] = field(init=False, default_factory=dict)
     tied: dict[int, dict[int, int]] = field(init=False, default_factory=dict)
     shapes: dict[str, Allowed] = field(init=False, default_factory=dict)
     conditions: Any = field(init=False, default=None)  # where the choice is the cheapest, once it was asked for
@@ -132,31 +120,43 @@ class PlacementProblem:
 
     def solve(self) -> Choice:
         """The cheapest modes and resting places."""
-        modes: dict[str, list[Mode]] = {}
-        rests: dict[str, dict[str, Rest]] = {}
-        # How a tensor is made and rests along each axis; first as it is wanted.
-        self.states = {
-            mesh: {name: (self.wanted[name].get(mesh, WHOLE),) * 2 for name in self.names} for mesh in self.meshes
-        }
-        seen: dict[str, object] = {}
+        shapes = [self.shape(mesh) for mesh in self.meshes]
+        modes: list[Values] = [(-1,) * len(shapes) for _ in self.steps]
+        rests: list[State] = [tuple([self.wanted[name].get(m, WHOLE) for m in self.meshes]) for name in self.names]
+        seen: list[object] = [None] * len(shapes)
         for _ in range(3):
-            before = dict(seen)
-            for mesh in self.meshes:
-                others = {m: s for m, s in self.states.items() if m != mesh}
-                if seen.get(mesh) == others:
+            before = list(seen)
+            for k, shape in enumerate(shapes):
+                others = [[v[:k] + v[k + 1 :] for v in some] for some in (modes, rests)]
+                if seen[k] == others:
                     continue
-                seen[mesh] = {m: dict(s) for m, s in others.items()}
-                modes[mesh], rests[mesh] = self.along(mesh)
-                self.states[mesh] = {
-                    name: (
-                        self.makes(self.made[name], mesh, modes[mesh][self.made[name]])
-                        if name in self.made else rests[mesh][name].place, rests[mesh][name].place,
-                    )
-                    for name in self.names
-                }  # fmt: skip
-            if seen == before or len(self.meshes) == 1:
+                seen[k] = others
+                price, modes, rests, copies = self.best(
+                    [[(*m[:k], x, *m[k + 1 :]) for x in range(len(shape.modes[n]))] for n, m in enumerate(modes)],
+                    [[(*r[:k], x, *r[k + 1 :]) for x in shape.rests[n]] for n, r in enumerate(rests)],
+                )
+            if seen == before or len(shapes) == 1:
                 break
-        return Choice(modes, rests)
+        named = {mesh: [shape.modes[n][m[k]] for n, m in enumerate(modes)]
+                 for k, (mesh, shape) in enumerate(zip(self.meshes, shapes, strict=True))}  # fmt: skip
+        return Choice(named, dict(zip(self.names, rests, strict=True)), copies)
+
+    @cached_property
+    def reading(self) -> list[dict[RunPhase, dict[int, list[int]]]]:
+        """Of each tensor and each phase: the steps that read it, and as which of their operands."""
+        found: list[dict[RunPhase, dict[int, list[int]]]] = []
+        for name in self.names:
+            found.append({})
+            for number, j in sorted(
+                self.readers.get(name, ()), key=lambda at: PHASES.index(phase_of(self.steps[at[0]]))
+            ):
+                found[-1].setdefault(phase_of(self.steps[number]), {}).setdefault(number, []).append(j)
+        return found
+
+    @cached_property
+    def kept(self) -> dict[str, tuple[bool, ...]]:
+        """Whether the copies of each tensor are kept from one phase to the next, by axis of the mesh."""
+        return {name: tuple([self.keeps(name, mesh) for mesh in self.meshes]) for name in self.names}
 
     # -- what is allowed along one axis of the mesh -----------------------------------------------------------------
 
@@ -329,144 +329,211 @@ class PlacementProblem:
     def _shape(self, mesh: str) -> Allowed:
         pending: set[str] = set()
         modes: list[list[Mode]] = []
+        needs: list[list[tuple[int, ...]]] = []
+        makes: list[list[int]] = []
         for number, step in enumerate(self.steps):
             modes.append(self.modes(step, mesh, pending))
-            if any(self.makes(number, mesh, mode) == PARTIAL for mode in modes[-1]):
+            needs.append([tuple([self.needs(step, m, j) for j in range(len(step.inputs))]) for m in modes[-1]])
+            makes.append([self.makes(number, mesh, mode) for mode in modes[-1]])
+            if PARTIAL in makes[-1]:
                 pending.add(step.output)
-        rests = [self.rests(name, mesh, modes, name in pending) for name in self.names]
-        domains: list[list[int]] = [[*range(len(m))] for m in modes] + [[*range(len(r))] for r in rests]
-        first = len(modes)
+        rests: list[list[int]] = []
         pairs: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for n, name in enumerate(self.names):
-            keep = self.keeps(name, mesh)
-            by_reader: dict[int, list[int]] = {}
-            for number, j in self.readers.get(name, ()):
-                by_reader.setdefault(number, []).append(j)
-            for number, js in by_reader.items():
-                step = self.steps[number]
-                phase = phase_of(step)
-                wants = [[self.needs(step, mode, j) for j in js] for mode in modes[number]]
-                pairs[number, first + n] = [
-                    (k, r) for k, want in enumerate(wants) for r, rest in enumerate(rests[n])
-                    if all(rest.has(phase, need, keep) for need in want)
-                ]  # fmt: skip
+        for v, (name, reading) in enumerate(zip(self.names, self.reading, strict=True), len(modes)):
+            needed = {
+                phase: {n for number, js in readers.items() for some in needs[number] for n in (some[j] for j in js)}
+                for phase, readers in reading.items()
+            }
+            every = {WHOLE if n == EITHER else n for some in needed.values() for n in some if n != PARTIAL}
+            forward = {WHOLE if n == EITHER else n for n in needed.get("forward", ()) if n != PARTIAL}
+            rests.append(self.places(name, mesh, name in pending, every, forward))
+            still = self.graph.tensors[name].virtual
+            for readers in reading.values():
+                for number, js in readers.items():
+                    pairs[number, v] = [
+                        (k, r) for k, some in enumerate(needs[number]) for r, place in enumerate(rests[-1])
+                        if all(_served(((place,), ()), ((some[j],),)) or (place >= 0 and not still and some[j] != PARTIAL) for j in js)
+                    ]  # fmt: skip
+            if name in self.made:
+                pairs.setdefault((self.made[name], v), [
+                    (k, r) for k, made in enumerate(makes[self.made[name]]) for r, place in enumerate(rests[-1])
+                    if _reachable((made,), (place,), still)
+                ])  # fmt: skip
+        domains = [[*range(len(some))] for some in (*modes, *rests)]
         _narrow(domains, pairs)
-        return Allowed(modes, rests, domains, pairs)
-
-    def along(self, mesh: str) -> tuple[list[Mode], dict[str, Rest]]:
-        """The cheapest answer along one axis of the mesh, the others being as they are."""
-        shape = self.shape(mesh)
-        modes, rests, domains, pairs = shape.modes, shape.rests, shape.domains, shape.pairs
-        first = len(modes)
-        at = {name: first + n for n, name in enumerate(self.names)}
-        tables: list[PriceTable] = []
-        free = {v: n for n, v in enumerate(v for v, d in enumerate(domains) if len(d) > 1)}
-
-        def table(variables: tuple[int, ...], prices: Mapping[tuple[int, ...], int]) -> None:
-            """A table of the variables that are open; of the others the only value is taken."""
-            kept = [n for n, v in enumerate(variables) if v in free]
-            if kept:
-                found = {tuple([values[n] for n in kept]): price for values, price in prices.items()}
-                tables.append(PriceTable(tuple(free[variables[n]] for n in kept), found))
-
-        for (a, b), allowed in pairs.items():
-            if a in free and b in free:
-                table((a, b), {(i, j): 0 for i, j in allowed if i in domains[a] and j in domains[b]})
-        for n, name in enumerate(self.names):
-            v, wish = at[name], self.wanted[name].get(mesh, WHOLE)
-            copying: dict[tuple[int, ...], int] = {}
-            if v in free:
-                copying = {(r,): self.copying(name, mesh, rests[n][r]) for r in domains[v]}
-            table((v,), copying)
-            if name not in self.made:
-                continue
-            number = self.made[name]
-            if v not in free and number not in free:
-                continue
-            prices: dict[tuple[int, ...], int] = {}
-            for k in domains[number]:
-                made = self.makes(number, mesh, modes[number][k])
-                for r in domains[v]:
-                    price = self.price(name, mesh, made, rests[n][r].place)
-                    if price is not None:
-                        prices[k, r] = price + (made != wish) + (rests[n][r].place != wish)
-            table((number, v), prices)
-        answer = cheapest(tables, len(free))
-        assert answer is not None, f"nothing is allowed along {mesh}"
-        value = {v: domains[v][0] for v in range(len(domains)) if v not in free}
-        value |= {v: answer[1][n] for v, n in free.items()}
-        return (
-            [m[value[n]] for n, m in enumerate(modes)],
-            {name: rests[n][value[first + n]] for n, name in enumerate(self.names)},
+        kept = domains[: len(modes)]
+        wishes = [self.wanted[step.output].get(mesh, WHOLE) for step in self.steps]
+        return Allowed(
+            [[some[k] for k in d] for some, d in zip(modes, kept, strict=True)],
+            [[some[k] for k in d] for some, d in zip(rests, domains[len(modes) :], strict=True)],
+            [[*(some[k] for k in d), (ANY,) * len(some[0])] for some, d in zip(needs, kept, strict=True)],
+            [[*(some[k] for k in d), wish] for some, d, wish in zip(makes, kept, wishes, strict=True)],
         )
-
-    def rests(self, name: str, mesh: str, modes: list[list[Mode]], pending: bool) -> list[Rest]:
-        """The ways a tensor may rest, with the copies that its readers might need."""
-        needed: dict[str, set[int]] = {}
-        for number, j in self.readers.get(name, ()):
-            step = self.steps[number]
-            found = {self.needs(step, mode, j) for mode in modes[number]}
-            needed.setdefault(phase_of(step), set()).update(WHOLE if n == EITHER else n for n in found if n != PARTIAL)
-        result: list[Rest] = []
-        for place in self.places(
-            name, mesh, pending, {n for some in needed.values() for n in some}, needed.get("forward", set())
-        ):
-            ways: list[tuple[tuple[str, int], ...]] = [()]
-            if place >= 0 and not self.graph.tensors[name].virtual:
-                for phase in PHASES:
-                    more = sorted(needed.get(phase, set()) - {place})
-                    ways = [*ways, *((*way, (phase, copy)) for way in ways for copy in more)]
-            result += [Rest(place, way) for way in ways]
-        return result
 
     # -- prices ------------------------------------------------------------------------------------------------------
 
-    def copying(self, name: str, mesh: str, rest: Rest) -> int:
-        """The price of the copies of a tensor."""
-        total = 0
-        for n, (phase, place) in enumerate(rest.copies):
-            if self.keeps(name, mesh) and Rest(rest.place, rest.copies[:n]).has(phase, place, True):
-                continue
-            price = self.price(name, mesh, rest.place, place, copies=True)
-            assert price is not None
-            total += price
-        return total
+    def best(
+        self, modes: Sequence[Sequence[Values]], rests: Sequence[Sequence[State]]
+    ) -> tuple[int, list[Values], list[State], dict[tuple[str, RunPhase], tuple[State, ...]]]:
+        """The least price, and how it is paid, of the modes of each step and the resting places of each tensor."""
+        shapes = [self.shape(mesh) for mesh in self.meshes]
+        values: list[Sequence[Any]] = [*modes]  # of each variable: of each step, then of each tensor in each phase
+        tables: list[_Table] = []
+        first: list[int] = []
+        where: dict[tuple[str, RunPhase], int] = {}
+        for name, reading, some in zip(self.names, self.reading, rests, strict=True):
+            tensor, size = self.graph.tensors[name], self.sizes[name]
+            keeps = self.kept[name]
+            first.append(len(values))
+            for phase, readers in reading.items():
+                v = where[name, phase] = len(values)
+                wants = {
+                    n: [tuple([tuple([s.needs[n][i][j] for s, i in zip(shapes, m, strict=True)]) for j in js]) for m in modes[n]]
+                    for n, js in readers.items()
+                }  # fmt: skip
+                slots = tuple(frozenset(w[k] for w in ws) for ws in wants.values() for k in range(len(ws[0])))
+                held = [(r, c) for r in some for c in (((),) if tensor.virtual else _copies(r, slots))]
+                values.append(held)
+                for n, ws in wants.items():
+                    tables.append(((n, v), {
+                        (k, q): 0 for k, w in enumerate(ws) for q, at in enumerate(held)
+                        if _served(at, w)
+                    }))  # fmt: skip
+                if v == first[-1]:
+                    tables.append(((v,), {(q,): _paid(size, _copying(*at)) for q, at in enumerate(held)}))
+                else:
+                    tables.append(((v - 1, v), {
+                        (p, q): _paid(size, _copying(*at, _over(before, keeps)))
+                        for p, before in enumerate(values[v - 1]) for q, at in enumerate(held) if before[0] == at[0]
+                    }))  # fmt: skip
+            if not reading:
+                values.append([(r, ()) for r in some])
+            if name in self.made:
+                n, v = self.made[name], first[-1]
+                wish = [self.wanted[name].get(mesh, WHOLE) for mesh in self.meshes]
+                prices: dict[tuple[int, ...], int] = {}
+                for k, mode in enumerate(modes[n]):
+                    made = tuple([s.makes[n][i] for s, i in zip(shapes, mode, strict=True)])
+                    for q, (rest, _) in enumerate(values[v]):
+                        if _reachable(made, rest, tensor.virtual):
+                            unwanted = sum([(a != w) + (b != w) for a, b, w in zip(made, rest, wish, strict=True)])
+                            prices[k, q] = _paid(size, way(made, rest)[:2]) + unwanted
+                tables.append(((n, v), prices))
+        price, chosen = _least(tables, values)
+        answer = [some[i] for some, i in zip(values, chosen, strict=True)]
+        copies = {at: answer[v][1] for at, v in where.items() if answer[v][1]}
+        return price, answer[: len(modes)], [answer[v][0] for v in first], copies
 
-    def price(self, name: str, mesh: str, have: int, need: int, copies: bool = False) -> int | None:
-        """The price of moving a tensor along one axis of the mesh; None where it cannot be moved.
 
-        Along the other axes it moves from how it is made to where it rests, or rests, where it is only copied.
-        """
-        tensor = self.graph.tensors[name]
-        if need == PARTIAL and have != PARTIAL:
-            return None
-        if have in (need, WHOLE):
-            if all(s[name][0] == s[name][1] for m, s in self.states.items() if m != mesh):
-                return 0
-        elif tensor.virtual:
-            return None
-        before, after = {mesh: have}, {mesh: need}
-        for other, states in self.states.items():
-            if other != mesh:
-                made, rests = states[name]
-                before[other], after[other] = (rests if copies else made), rests
-        key = (self.sizes[name], tuple(before.items()), tuple(after.items()))
-        if key not in self.known:
-            self.known[key] = self.sent(self.sizes[name], before, after)
-        sent, calls = self.known[key]
-        return sent * _BYTES + calls * _CALLS
+def _least(tables: Sequence[_Table], values: Sequence[Sequence[object]]) -> tuple[int, list[int]]:
+    """The least price and the number of the value of each variable; only those that are open are looked for."""
+    free = {v: n for n, v in enumerate(v for v, some in enumerate(values) if len(some) > 1)}
+    total, open_tables = 0, []
+    for variables, prices in tables:
+        kept = [n for n, v in enumerate(variables) if v in free]
+        if not kept:
+            total += prices[(0,) * len(variables)]
+        elif len(prices) < prod(len(values[v]) for v in variables) or any(prices.values()):
+            found = {tuple([at[n] for n in kept]): price for at, price in prices.items()}
+            open_tables.append(PriceTable(tuple([free[variables[n]] for n in kept]), found))
+    answer = cheapest(open_tables, len(free))
+    assert answer is not None, "nothing is allowed"
+    return total + answer[0], [answer[1][free[v]] if v in free else 0 for v in range(len(values))]
 
-    def sent(self, size: int, have: Positions, need: Positions) -> tuple[int, int]:
-        """The bytes that a rank sends between two layouts, but for a factor of (k - 1)/k, and the calls."""
-        sent = calls = 0
-        now = {m: p for m, p in have.items() if p != WHOLE}
-        wanted = {m: p for m, p in need.items() if p != WHOLE}
-        for kind, group, after in moves(now, wanted, self.meshes):
-            local = size // RANKS ** sum(p != PARTIAL for m, p in now.items() if m not in group)
-            sent += {"all-reduce": 2 * local, "all-to-all": local // RANKS}.get(kind, local)
-            calls += 1
-            now = after
-        return sent, calls
+
+# -- from one state to another: these know neither the tensor nor the names of the mesh ------------------------------
+
+
+class Way(NamedTuple):
+    """What a move sends, in parts of ``1/RANKS`` of a tensor for each axis of the mesh, its calls, and where it ends.
+
+    What is there at the end may be more than what was needed: to drop a part of it costs nothing.
+    """
+
+    units: int
+    calls: int
+    after: State
+
+
+@lru_cache(maxsize=1 << 14)
+def way(have: State, need: State) -> Way:
+    """The calls from one state to another; what is sent is without a factor of (k - 1)/k."""
+    units = calls = 0
+    names = [str(n) for n in range(len(have))]
+    now, wanted = ({m: p for m, p in zip(names, s, strict=True) if p != WHOLE} for s in (have, need))
+    for kind, group, after in moves(now, wanted, names):
+        local = RANKS ** (len(names) - sum(p != PARTIAL for m, p in now.items() if m not in group))
+        units += {"all-reduce": 2 * local, "all-to-all": local // RANKS}.get(kind, local)
+        calls += 1
+        now = after
+    return Way(units, calls, tuple([now.get(m, WHOLE) for m in names]))
+
+
+@lru_cache(maxsize=1 << 14)
+def resolved(rest: State, need: Sequence[int]) -> State | None:
+    """What is needed of a tensor that rests somewhere; None where a reader cannot have it: no copy of a sum is made."""
+    found = tuple([
+        r if n == ANY or (r == PARTIAL and n == EITHER) else WHOLE if n == EITHER else n
+        for r, n in zip(rest, need, strict=True)
+    ])  # fmt: skip
+    return found if all((r == PARTIAL) == (n == PARTIAL) for r, n in zip(rest, found, strict=True)) else None
+
+
+def _reachable(made: Sequence[int], rest: Sequence[int], still: bool) -> bool:
+    """Whether a result may rest there: sums do not come back, and what is never stored is not moved."""
+    if any(r == PARTIAL != m for m, r in zip(made, rest, strict=True)):
+        return False
+    return not (still and way(tuple(made), tuple(rest)).calls)
+
+
+@lru_cache(maxsize=1 << 14)
+def _copies(rest: State, slots: tuple[frozenset[State], ...]) -> tuple[tuple[State, ...], ...]:
+    """The copies that readers may ask for; each of ``slots`` is what one operand may be needed as.
+
+    None, one that serves them all, or two.
+    """
+    ways: list[set[State]] = []
+    for slot in slots:
+        needs = {resolved(rest, need) for need in slot} - {None}
+        ways.append({found.after for found in (way(rest, need) for need in needs if need) if found.calls})
+    one, two = set().union(*ways), set()
+    for a, b in ((a, b) for some, more in combinations(ways, 2) for a in some for b in more if a != b):
+        one.add(way(rest, tuple([x if x == y else WHOLE for x, y in zip(a, b, strict=True)])).after)
+        if way(a, b).calls and way(b, a).calls:
+            two.add((min(a, b), max(a, b)))
+    return ((), *((a,) for a in sorted(one)), *sorted(two))
+
+
+@lru_cache(maxsize=1 << 16)
+def _served(held: _Held, needs: tuple[State, ...]) -> bool:
+    """Whether readers find what they need where a tensor rests, or in a copy."""
+    rest, copies = held
+    found = [resolved(rest, need) for need in needs]
+    return all(need is not None and not all(way(at, need).calls for at in (rest, *copies)) for need in found)
+
+
+@lru_cache(maxsize=1 << 14)
+def _copying(rest: State, copies: tuple[State, ...], there: tuple[State, ...] = ()) -> tuple[int, int]:
+    """What copies send, and their calls, from where a tensor rests or from other copies."""
+    if not copies:
+        return 0, 0
+    ways = []
+    for first in copies:
+        units, calls, _ = min(way(at, first) for at in (rest, *there))
+        more = _copying(rest, tuple([c for c in copies if c != first]), (*there, first))
+        ways.append((units + more[0], calls + more[1]))
+    return min(ways)
+
+
+@lru_cache(maxsize=1 << 14)
+def _over(held: _Held, keeps: tuple[bool, ...]) -> tuple[State, ...]:
+    """The copies that are kept until the next phase: those that differ along axes of the mesh where they are kept."""
+    rest, copies = held
+    return tuple([c for c in copies if all(k or a == b for a, b, k in zip(rest, c, keeps, strict=True))])
+
+
+def _paid(size: int, sent: tuple[int, int]) -> int:
+    return size * sent[0] * _BYTES + sent[1] * _CALLS
 
 
 def _narrow(domains: list[list[int]], pairs: dict[tuple[int, int], list[tuple[int, int]]]) -> None:
