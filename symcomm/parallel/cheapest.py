@@ -362,7 +362,9 @@ class PlacementProblem:
         domains = [[*range(len(some))] for some in (*modes, *rests)]
         _narrow(domains, pairs)
         kept = domains[: len(modes)]
-        wishes = [self.wanted[step.output].get(mesh, WHOLE) for step in self.steps]
+        # Before an axis has its turn, a tensor is made where it is wanted, but what is never stored is made whole.
+        stored = [{} if self.graph.tensors[s.output].virtual else self.wanted[s.output] for s in self.steps]
+        wishes = [found.get(mesh, WHOLE) for found in stored]
         return Allowed(
             [[some[k] for k in d] for some, d in zip(modes, kept, strict=True)],
             [[some[k] for k in d] for some, d in zip(rests, domains[len(modes) :], strict=True)],
