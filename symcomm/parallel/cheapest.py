@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import field
 from functools import cached_property, lru_cache
-from itertools import combinations
+from itertools import combinations, product
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -121,22 +121,10 @@ class PlacementProblem:
     def solve(self) -> Choice:
         """The cheapest modes and resting places."""
         shapes = [self.shape(mesh) for mesh in self.meshes]
-        modes: list[Values] = [(-1,) * len(shapes) for _ in self.steps]
-        rests: list[State] = [tuple([self.wanted[name].get(m, WHOLE) for m in self.meshes]) for name in self.names]
-        seen: list[object] = [None] * len(shapes)
-        for _ in range(3):
-            before = list(seen)
-            for k, shape in enumerate(shapes):
-                others = [[v[:k] + v[k + 1 :] for v in some] for some in (modes, rests)]
-                if seen[k] == others:
-                    continue
-                seen[k] = others
-                price, modes, rests, copies = self.best(
-                    [[(*m[:k], x, *m[k + 1 :]) for x in range(len(shape.modes[n]))] for n, m in enumerate(modes)],
-                    [[(*r[:k], x, *r[k + 1 :]) for x in shape.rests[n]] for n, r in enumerate(rests)],
-                )
-            if seen == before or len(shapes) == 1:
-                break
+        _, modes, rests, copies = self.best(
+            [[*product(*(range(len(s.modes[n])) for s in shapes))] for n in range(len(self.steps))],
+            [[*product(*(s.rests[n] for s in shapes))] for n in range(len(self.names))],
+        )
         named = {mesh: [shape.modes[n][m[k]] for n, m in enumerate(modes)]
                  for k, (mesh, shape) in enumerate(zip(self.meshes, shapes, strict=True))}  # fmt: skip
         return Choice(named, dict(zip(self.names, rests, strict=True)), copies)

@@ -67,6 +67,7 @@ def price(size: int, have: State, need: State) -> float:
             now[n] = WHOLE
     for n in reversed(range(len(now))):
         outer = [m for m in range(n) if now[m] == now[n] and need[m] == WHOLE]
+        outer += [m for m in range(n) if now[m] == WHOLE and need[m] == need[n] == now[n]]
         if now[n] >= 0 and (need[n] == WHOLE or outer):
             gather(n)
     for n, b in enumerate(need):
@@ -317,5 +318,8 @@ class Question:
 
 
 def serves(have: State, need: State) -> bool:
-    """Whether a part of what is there is what is needed."""
-    return all(a == b or (a == WHOLE and b != PARTIAL) for a, b in zip(have, need, strict=True))
+    """Whether a part of what is there is what is needed: parts of parts do not lie in the parts of the whole."""
+    return all(
+        a == b or (a == WHOLE and b != PARTIAL and b not in have[n + 1 :])
+        for n, (a, b) in enumerate(zip(have, need, strict=True))
+    )
