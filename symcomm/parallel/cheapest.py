@@ -26,9 +26,7 @@ from symcomm.parallel.lowering import Piece
 from symcomm.parallel.strategy import Placed
 from symcomm.records import dataclass
 
-# Besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum; where the mesh axis has its turn
-# later: as it rests.
-WHOLE, EITHER, ANY = -2, -3, -4
+WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an addend: whole, or a partial sum
 RANKS = 4  # of each axis of the mesh, where prices are compared
 RunPhase = Literal["forward", "backward", "update"]
 PHASES: tuple[RunPhase, ...] = ("forward", "backward", "update")
@@ -36,7 +34,8 @@ _BYTES, _CALLS = 1 << 24, 1 << 12  # bytes count before calls, and calls before 
 
 State = tuple[int, ...]  # where a tensor is, or is needed, along each axis of the mesh
 _Held = tuple[State, tuple[State, ...]]  # where it rests, and its copies in a phase
-_Table = tuple[tuple[int, ...], dict[Values, int]]  # of the price of some variables
+# Of a tensor: what values of some variables send, in parts of it, and what else they cost.
+_Table = tuple[str, Values, dict[Values, tuple[int, int]]]
 
 
 @dataclass(frozen=True)
@@ -120,14 +119,28 @@ class PlacementProblem:
 
     def solve(self) -> Choice:
         """The cheapest modes and resting places."""
+        values, tables, variables = self.tables
+        chosen = _least(
+            [(at, {k: self.sizes[name] * units * _BYTES + rest for k, (units, rest) in prices.items()})
+             for name, at, prices in tables],
+            [len(some) for some in values],
+        )  # fmt: skip
+        answer = [some[i] for some, i in zip(values, chosen, strict=True)]
+        rests: dict[str, State] = {}
+        copies: dict[tuple[str, RunPhase], tuple[State, ...]] = {}
+        for name, reading, (v, held) in zip(self.names, self.reading, variables, strict=True):
+            rests[name] = answer[v]
+            for phase, readers in reading.items():
+                if held[phase] >= 0:
+                    copies[name, phase] = answer[held[phase]][1]
+                else:
+                    needs = tuple([need for n, js in readers.items() for need in self.wants(n, js, answer[n])])
+                    found = _cheapest_copies(answer[v], needs, self.graph.tensors[name].virtual)
+                    copies[name, phase] = found[2] if found is not None else ()
         shapes = [self.shape(mesh) for mesh in self.meshes]
-        _, modes, rests, copies = self.best(
-            [[*product(*(range(len(s.modes[n])) for s in shapes))] for n in range(len(self.steps))],
-            [[*product(*(s.rests[n] for s in shapes))] for n in range(len(self.names))],
-        )
-        named = {mesh: [shape.modes[n][m[k]] for n, m in enumerate(modes)]
-                 for k, (mesh, shape) in enumerate(zip(self.meshes, shapes, strict=True))}  # fmt: skip
-        return Choice(named, dict(zip(self.names, rests, strict=True)), copies)
+        named = {mesh: [s.modes[n][m[k]] for n, m in enumerate(answer[: len(self.steps)])]
+                 for k, (mesh, s) in enumerate(zip(self.meshes, shapes, strict=True))}  # fmt: skip
+        return Choice(named, rests, copies)
 
     @cached_property
     def reading(self) -> list[dict[RunPhase, dict[int, list[int]]]]:
@@ -140,11 +153,6 @@ class PlacementProblem:
             ):
                 found[-1].setdefault(phase_of(self.steps[number]), {}).setdefault(number, []).append(j)
         return found
-
-    @cached_property
-    def kept(self) -> dict[str, tuple[bool, ...]]:
-        """Whether the copies of each tensor are kept from one phase to the next, by axis of the mesh."""
-        return {name: tuple([self.keeps(name, mesh) for mesh in self.meshes]) for name in self.names}
 
     # -- what is allowed along one axis of the mesh -----------------------------------------------------------------
 
@@ -340,95 +348,119 @@ class PlacementProblem:
                 for number, js in readers.items():
                     pairs[number, v] = [
                         (k, r) for k, some in enumerate(needs[number]) for r, place in enumerate(rests[-1])
-                        if all(_served(((place,), ()), ((some[j],),)) or (place >= 0 and not still and some[j] != PARTIAL) for j in js)
+                        if _cheapest_copies((place,), tuple([(some[j],) for j in js]), still)
                     ]  # fmt: skip
             if name in self.made:
                 pairs.setdefault((self.made[name], v), [
                     (k, r) for k, made in enumerate(makes[self.made[name]]) for r, place in enumerate(rests[-1])
                     if _reachable((made,), (place,), still)
                 ])  # fmt: skip
-        domains = [[*range(len(some))] for some in (*modes, *rests)]
+        domains = [[*range(len(some))] for some in modes] + [[*range(len(some))] for some in rests]
         _narrow(domains, pairs)
         kept = domains[: len(modes)]
-        # Before an axis has its turn, a tensor is made where it is wanted, but what is never stored is made whole.
-        stored = [{} if self.graph.tensors[s.output].virtual else self.wanted[s.output] for s in self.steps]
-        wishes = [found.get(mesh, WHOLE) for found in stored]
         return Allowed(
             [[some[k] for k in d] for some, d in zip(modes, kept, strict=True)],
-            [[some[k] for k in d] for some, d in zip(rests, domains[len(modes) :], strict=True)],
-            [[*(some[k] for k in d), (ANY,) * len(some[0])] for some, d in zip(needs, kept, strict=True)],
-            [[*(some[k] for k in d), wish] for some, d, wish in zip(makes, kept, wishes, strict=True)],
+            [[some[r] for r in d] for some, d in zip(rests, domains[len(modes) :], strict=True)],
+            [[some[k] for k in d] for some, d in zip(needs, kept, strict=True)],
+            [[some[k] for k in d] for some, d in zip(makes, kept, strict=True)],
         )
 
     # -- prices ------------------------------------------------------------------------------------------------------
 
-    def best(
-        self, modes: Sequence[Sequence[Values]], rests: Sequence[Sequence[State]]
-    ) -> tuple[int, list[Values], list[State], dict[tuple[str, RunPhase], tuple[State, ...]]]:
-        """The least price, and how it is paid, of the modes of each step and the resting places of each tensor."""
+    @cached_property
+    def tables(self) -> tuple[list[Sequence[Any]], list[_Table], list[tuple[int, dict[RunPhase, int]]]]:
+        """The values of each variable, what their choice costs, whatever the sizes are, and which are of each tensor.
+
+        The variables are the modes of each step along all axes of the mesh, where each tensor rests, and its copies
+        in a phase where several readers may share them; of a single one, its mode says what is copied.
+        """
         shapes = [self.shape(mesh) for mesh in self.meshes]
-        values: list[Sequence[Any]] = [*modes]  # of each variable: of each step, then of each tensor in each phase
+        modes = [[*product(*(range(len(s.modes[n])) for s in shapes))] for n in range(len(self.steps))]
+        values: list[Sequence[Any]] = [*modes]
         tables: list[_Table] = []
-        first: list[int] = []
-        where: dict[tuple[str, RunPhase], int] = {}
-        for name, reading, some in zip(self.names, self.reading, rests, strict=True):
-            tensor, size = self.graph.tensors[name], self.sizes[name]
-            keeps = self.kept[name]
-            first.append(len(values))
-            for phase, readers in reading.items():
-                v = where[name, phase] = len(values)
-                wants = {
-                    n: [tuple([tuple([s.needs[n][i][j] for s, i in zip(shapes, m, strict=True)]) for j in js]) for m in modes[n]]
-                    for n, js in readers.items()
-                }  # fmt: skip
-                slots = tuple(frozenset(w[k] for w in ws) for ws in wants.values() for k in range(len(ws[0])))
-                held = [(r, c) for r in some for c in (((),) if tensor.virtual else _copies(r, slots))]
-                values.append(held)
-                for n, ws in wants.items():
-                    tables.append(((n, v), {
-                        (k, q): 0 for k, w in enumerate(ws) for q, at in enumerate(held)
-                        if _served(at, w)
-                    }))  # fmt: skip
-                if v == first[-1]:
-                    tables.append(((v,), {(q,): _paid(size, _copying(*at)) for q, at in enumerate(held)}))
-                else:
-                    tables.append(((v - 1, v), {
-                        (p, q): _paid(size, _copying(*at, _over(before, keeps)))
-                        for p, before in enumerate(values[v - 1]) for q, at in enumerate(held) if before[0] == at[0]
-                    }))  # fmt: skip
-            if not reading:
-                values.append([(r, ()) for r in some])
+        variables: list[tuple[int, dict[RunPhase, int]]] = []
+        for t, (name, reading) in enumerate(zip(self.names, self.reading, strict=True)):
+            still, keeps = self.graph.tensors[name].virtual, tuple([self.keeps(name, m) for m in self.meshes])
+            v, rests = len(values), [*product(*(s.rests[t] for s in shapes))]
+            values.append(rests)
+            held: dict[RunPhase, int] = {}
+            variables.append((v, held))
             if name in self.made:
-                n, v = self.made[name], first[-1]
+                n = self.made[name]
                 wish = [self.wanted[name].get(mesh, WHOLE) for mesh in self.meshes]
-                prices: dict[tuple[int, ...], int] = {}
+                prices: dict[Values, tuple[int, int]] = {}
                 for k, mode in enumerate(modes[n]):
                     made = tuple([s.makes[n][i] for s, i in zip(shapes, mode, strict=True)])
-                    for q, (rest, _) in enumerate(values[v]):
-                        if _reachable(made, rest, tensor.virtual):
+                    for r, rest in enumerate(rests):
+                        if _reachable(made, rest, still):
+                            units, calls, _ = way(made, rest)
                             unwanted = sum([(a != w) + (b != w) for a, b, w in zip(made, rest, wish, strict=True)])
-                            prices[k, q] = _paid(size, way(made, rest)[:2]) + unwanted
-                tables.append(((n, v), prices))
-        price, chosen = _least(tables, values)
-        answer = [some[i] for some, i in zip(values, chosen, strict=True)]
-        copies = {at: answer[v][1] for at, v in where.items() if answer[v][1]}
-        return price, answer[: len(modes)], [answer[v][0] for v in first], copies
+                            prices[k, r] = units, calls * _CALLS + unwanted
+                tables.append((name, (n, v), prices))
+            before = -1
+            for phase, readers in reading.items():
+                held[phase] = -1
+                wants = {n: [self.wants(n, js, mode) for mode in modes[n]] for n, js in readers.items()}
+                several = [n for n, some in wants.items() if len(some) > 1]
+                if len(several) < 2 and (still or not any(keeps) or len(reading) == 1):
+                    prices, (n,) = {}, several or [*readers][:1]
+                    others = tuple([need for m, some in wants.items() if m != n for need in some[0]])
+                    for r, rest in enumerate(rests):
+                        for k, want in enumerate(wants[n]):
+                            found = _cheapest_copies(rest, (*want, *others), still)
+                            if found is not None:
+                                prices[k, r] = found[0], found[1] * _CALLS
+                    tables.append((name, (n, v), prices))
+                    continue
+                w = held[phase] = len(values)
+                fixed = tuple([need for some in wants.values() if len(some) == 1 for need in some[0]])
+                slots = tuple([frozenset(some) for ws in wants.values() for some in zip(*ws, strict=True)])
+                ways = [
+                    (rest, c) for rest in rests for c in (((),) if still else _copies(rest, slots))
+                    if _served((rest, c), fixed)
+                ]  # fmt: skip
+                values.append(ways)
+                number = {rest: r for r, rest in enumerate(rests)}
+                link: dict[Values, tuple[int, int]] = {}
+                for q, at in enumerate(ways):
+                    units, calls = _copying(*at)
+                    link[number[at[0]], q] = (0, 0) if before >= 0 and any(keeps) else (units, calls * _CALLS)
+                tables.append((name, (v, w), link))
+                if before >= 0 and any(keeps):
+                    kept: dict[Values, tuple[int, int]] = {}
+                    for p, earlier in enumerate(values[before]):
+                        there = _over(earlier, keeps)
+                        for q, at in enumerate(ways):
+                            if earlier[0] == at[0]:
+                                units, calls = _copying(*at, there)
+                                kept[p, q] = units, calls * _CALLS
+                    tables.append((name, (before, w), kept))
+                for n in several:
+                    tables.append((name, (n, w), {
+                        (k, q): (0, 0) for k, want in enumerate(wants[n]) for q, at in enumerate(ways)
+                        if _served(at, want)
+                    }))  # fmt: skip
+                before = w
+        return values, tables, variables
+
+    def wants(self, number: int, operands: Sequence[int], mode: Values) -> tuple[State, ...]:
+        """What a mode of a step needs of some of its operands."""
+        rows = [self.shape(mesh).needs[number][i] for mesh, i in zip(self.meshes, mode, strict=True)]
+        return tuple([tuple([row[j] for row in rows]) for j in operands])
 
 
-def _least(tables: Sequence[_Table], values: Sequence[Sequence[object]]) -> tuple[int, list[int]]:
-    """The least price and the number of the value of each variable; only those that are open are looked for."""
-    free = {v: n for n, v in enumerate(v for v, some in enumerate(values) if len(some) > 1)}
-    total, open_tables = 0, []
+def _least(tables: Sequence[tuple[Values, dict[Values, int]]], sizes: Sequence[int]) -> list[int]:
+    """The number of the value of each variable at the least price; only those that are open are looked for."""
+    free = {v: n for n, v in enumerate(v for v, size in enumerate(sizes) if size > 1)}
+    left: list[PriceTable] = []
     for variables, prices in tables:
         kept = [n for n, v in enumerate(variables) if v in free]
-        if not kept:
-            total += prices[(0,) * len(variables)]
-        elif len(prices) < prod(len(values[v]) for v in variables) or any(prices.values()):
+        if kept and (len(prices) < prod(sizes[v] for v in variables) or any(prices.values())):
             found = {tuple([at[n] for n in kept]): price for at, price in prices.items()}
-            open_tables.append(PriceTable(tuple([free[variables[n]] for n in kept]), found))
-    answer = cheapest(open_tables, len(free))
+            left.append(PriceTable(tuple([free[variables[n]] for n in kept]), found))
+    answer = cheapest(left, [sizes[v] for v in free])
     assert answer is not None, "nothing is allowed"
-    return total + answer[0], [answer[1][free[v]] if v in free else 0 for v in range(len(values))]
+    return [answer[1][free[v]] if v in free else 0 for v in range(len(sizes))]
 
 
 # -- from one state to another: these know neither the tensor nor the names of the mesh ------------------------------
@@ -463,7 +495,7 @@ def way(have: State, need: State) -> Way:
 def resolved(rest: State, need: Sequence[int]) -> State | None:
     """What is needed of a tensor that rests somewhere; None where a reader cannot have it: no copy of a sum is made."""
     found = tuple([
-        r if n == ANY or (r == PARTIAL and n == EITHER) else WHOLE if n == EITHER else n
+        r if r == PARTIAL and n == EITHER else WHOLE if n == EITHER else n
         for r, n in zip(rest, need, strict=True)
     ])  # fmt: skip
     return found if all((r == PARTIAL) == (n == PARTIAL) for r, n in zip(rest, found, strict=True)) else None
@@ -502,6 +534,13 @@ def _served(held: _Held, needs: tuple[State, ...]) -> bool:
     return all(need is not None and not all(way(at, need).calls for at in (rest, *copies)) for need in found)
 
 
+@lru_cache(maxsize=1 << 16)
+def _cheapest_copies(rest: State, needs: tuple[State, ...], still: bool) -> tuple[int, int, tuple[State, ...]] | None:
+    """What the cheapest copies for some readers send, their calls, and the copies; None where there are none."""
+    ways = ((),) if still else _copies(rest, tuple([frozenset({need}) for need in needs]))
+    return min(((*_copying(rest, c), c) for c in ways if _served((rest, c), needs)), default=None)
+
+
 @lru_cache(maxsize=1 << 14)
 def _copying(rest: State, copies: tuple[State, ...], there: tuple[State, ...] = ()) -> tuple[int, int]:
     """What copies send, and their calls, from where a tensor rests or from other copies."""
@@ -520,10 +559,6 @@ def _over(held: _Held, keeps: tuple[bool, ...]) -> tuple[State, ...]:
     """The copies that are kept until the next phase: those that differ along axes of the mesh where they are kept."""
     rest, copies = held
     return tuple([c for c in copies if all(k or a == b for a, b, k in zip(rest, c, keeps, strict=True))])
-
-
-def _paid(size: int, sent: tuple[int, int]) -> int:
-    return size * sent[0] * _BYTES + sent[1] * _CALLS
 
 
 def _narrow(domains: list[list[int]], pairs: dict[tuple[int, int], list[tuple[int, int]]]) -> None:

@@ -89,7 +89,7 @@ def test_elimination_finds_what_trying_everything_finds(pairs: list[tuple[int, i
         return None if None in prices else sum(p for p in prices if p is not None)
 
     every = [w for w in map(worth, product(range(3), repeat=5)) if w is not None]
-    found = cheapest(tables, 5)
+    found = cheapest(tables, [3] * 5)
     assert (found is None) == (not every)
     if found is not None:
         assert found[0] == min(every) == worth(tuple(found[1]))
