@@ -137,7 +137,7 @@ class PlacementProblem:
                     needs = tuple([need for n, js in readers.items() for need in self.wants(n, js, answer[n])])
                     found = _cheapest_copies(answer[v], needs, self.graph.tensors[name].virtual)
                     copies[name, phase] = found[2] if found is not None else ()
-        shapes = [self.shape(mesh) for mesh in self.meshes]
+        shapes = self.settled
         named = {mesh: [s.modes[n][m[k]] for n, m in enumerate(answer[: len(self.steps)])]
                  for k, (mesh, s) in enumerate(zip(self.meshes, shapes, strict=True))}  # fmt: skip
         return Choice(named, rests, copies)
@@ -365,6 +365,60 @@ class PlacementProblem:
             [[some[k] for k in d] for some, d in zip(makes, kept, strict=True)],
         )
 
+    @cached_property
+    def settled(self) -> list[Allowed]:
+        """What is left to choose along each axis of the mesh: where an axis can be settled alone, nothing.
+
+        It can where no tensor that could be made or read otherwise moves or is copied along it, each is cut if it can
+        be, and no axis that is not settled cuts the same: nothing else is cheaper then, whatever the other axes do.
+        """
+        shapes = [self.shape(mesh) for mesh in self.meshes]
+        alone: list[Allowed | None] = [self.alone(shape, []) for shape in shapes]
+        while True:
+            left = [shape for shape, found in zip(shapes, alone, strict=True) if found is None]
+            again = [found and self.alone(shape, left) for shape, found in zip(shapes, alone, strict=True)]
+            if again.count(None) == alone.count(None):
+                return [found or shape for shape, found in zip(shapes, alone, strict=True)]
+            alone = again
+
+    def alone(self, shape: Allowed, others: Sequence[Allowed]) -> Allowed | None:
+        """The one answer along an axis of the mesh that is the cheapest whatever others do; None where that is open."""
+        number = {name: t for t, name in enumerate(self.names)}
+        rests = [every[0] for every in shape.rests]
+        chosen: list[int] = []
+        for step, makes, needs in zip(self.steps, shape.makes, shape.needs, strict=True):
+            at = [rests[number[name]] for name in step.inputs]
+            fits = [k for k, some in enumerate(needs) if all(_lies(r, n) for r, n in zip(at, some, strict=True))]
+            chosen.append((*fits, 0)[0])
+            made, t = makes[chosen[-1]], number[step.output]
+            if made not in (rests[t], WHOLE) and made in shape.rests[t]:
+                rests[t] = made
+        for t, (name, reading) in enumerate(zip(self.names, self.reading, strict=True)):
+            maker, every, rest = self.made.get(name), shape.rests[t], rests[t]
+            makes = every[:1] if maker is None else shape.makes[maker]
+            made = every[0] if maker is None else makes[chosen[maker]]
+            reads = [(n, j) for readers in reading.values() for n, js in readers.items() for j in js]
+            if len(every) == len({*makes}) == 1 and all(len({w[j] for w in shape.needs[n]}) == 1 for n, j in reads):
+                continue
+            needs = [shape.needs[n][chosen[n]][j] for n, j in reads]
+            elsewhere = {
+                p for o in others
+                for p in (*o.rests[t], *(o.makes[maker] if maker is not None else ()),
+                          *(some[j] for n, j in reads for some in o.needs[n]))
+            }  # fmt: skip
+            if (
+                (rest < 0 and max(*every, *makes) >= 0)
+                or made not in (rest, WHOLE)
+                or not all(_lies(rest, need) for need in needs)
+                or any(p >= 0 and p in elsewhere for p in (rest, *needs))
+            ):
+                return None
+        return Allowed(
+            [[some[k]] for k, some in zip(chosen, shape.modes, strict=True)], [[rest] for rest in rests],
+            [[some[k]] for k, some in zip(chosen, shape.needs, strict=True)],
+            [[some[k]] for k, some in zip(chosen, shape.makes, strict=True)],
+        )  # fmt: skip
+
     # -- prices ------------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -374,7 +428,7 @@ class PlacementProblem:
         The variables are the modes of each step along all axes of the mesh, where each tensor rests, and its copies
         in a phase where several readers may share them; of a single one, its mode says what is copied.
         """
-        shapes = [self.shape(mesh) for mesh in self.meshes]
+        shapes = self.settled
         modes = [[*product(*(range(len(s.modes[n])) for s in shapes))] for n in range(len(self.steps))]
         values: list[Sequence[Any]] = [*modes]
         tables: list[_Table] = []
@@ -413,20 +467,19 @@ class PlacementProblem:
                     tables.append((name, (n, v), prices))
                     continue
                 w = held[phase] = len(values)
-                fixed = tuple([need for some in wants.values() if len(some) == 1 for need in some[0]])
-                slots = tuple([frozenset(some) for ws in wants.values() for some in zip(*ws, strict=True)])
-                ways = [
-                    (rest, c) for rest in rests for c in (((),) if still else _copies(rest, slots))
-                    if _served((rest, c), fixed)
-                ]  # fmt: skip
-                values.append(ways)
-                number = {rest: r for r, rest in enumerate(rests)}
+                linked = any(keeps) and len(reading) > 1
+                ways: list[_Held] = []
                 link: dict[Values, tuple[int, int]] = {}
-                for q, at in enumerate(ways):
-                    units, calls = _copying(*at)
-                    link[number[at[0]], q] = (0, 0) if before >= 0 and any(keeps) else (units, calls * _CALLS)
-                tables.append((name, (v, w), link))
-                if before >= 0 and any(keeps):
+                served: dict[int, dict[Values, tuple[int, int]]] = {n: {} for n in several}
+                for r, rest in enumerate(rests):
+                    for copies, sent, able in _choices(rest, wants, still, linked):
+                        link[r, len(ways)] = (0, 0) if linked and before >= 0 else (sent[0], sent[1] * _CALLS)
+                        for n, k in able:
+                            served[n][k, len(ways)] = 0, 0
+                        ways.append((rest, copies))
+                values.append(ways)
+                tables += [(name, (v, w), link), *((name, (n, w), some) for n, some in served.items())]
+                if linked and before >= 0:
                     kept: dict[Values, tuple[int, int]] = {}
                     for p, earlier in enumerate(values[before]):
                         there = _over(earlier, keeps)
@@ -435,17 +488,12 @@ class PlacementProblem:
                                 units, calls = _copying(*at, there)
                                 kept[p, q] = units, calls * _CALLS
                     tables.append((name, (before, w), kept))
-                for n in several:
-                    tables.append((name, (n, w), {
-                        (k, q): (0, 0) for k, want in enumerate(wants[n]) for q, at in enumerate(ways)
-                        if _served(at, want)
-                    }))  # fmt: skip
                 before = w
         return values, tables, variables
 
     def wants(self, number: int, operands: Sequence[int], mode: Values) -> tuple[State, ...]:
         """What a mode of a step needs of some of its operands."""
-        rows = [self.shape(mesh).needs[number][i] for mesh, i in zip(self.meshes, mode, strict=True)]
+        rows = [shape.needs[number][i] for shape, i in zip(self.settled, mode, strict=True)]
         return tuple([tuple([row[j] for row in rows]) for j in operands])
 
 
@@ -501,6 +549,11 @@ def resolved(rest: State, need: Sequence[int]) -> State | None:
     return found if all((r == PARTIAL) == (n == PARTIAL) for r, n in zip(rest, found, strict=True)) else None
 
 
+def _lies(rest: int, need: int) -> bool:
+    """Whether what is needed along one axis of the mesh lies where a tensor rests."""
+    return _served(((rest,), ()), ((need,),))
+
+
 def _reachable(made: Sequence[int], rest: Sequence[int], still: bool) -> bool:
     """Whether a result may rest there: sums do not come back, and what is never stored is not moved."""
     if any(r == PARTIAL != m for m, r in zip(made, rest, strict=True)):
@@ -539,6 +592,29 @@ def _cheapest_copies(rest: State, needs: tuple[State, ...], still: bool) -> tupl
     """What the cheapest copies for some readers send, their calls, and the copies; None where there are none."""
     ways = ((),) if still else _copies(rest, tuple([frozenset({need}) for need in needs]))
     return min(((*_copying(rest, c), c) for c in ways if _served((rest, c), needs)), default=None)
+
+
+def _choices(
+    rest: State, wants: Mapping[int, Sequence[tuple[State, ...]]], still: bool, linked: bool
+) -> list[tuple[tuple[State, ...], tuple[int, int], set[tuple[int, int]]]]:
+    """The copies that readers may share, what they send, and the modes that they serve of readers that have several.
+
+    Those are left out that send no less and serve no more than others; ``linked`` ones may be kept for the next phase.
+    """
+    fixed = tuple([need for some in wants.values() if len(some) == 1 for need in some[0]])
+    slots = tuple([frozenset(some) for ws in wants.values() for some in zip(*ws, strict=True)])
+    found = [
+        (c, _copying(rest, c), {
+            (n, k) for n, some in wants.items() if len(some) > 1
+            for k, want in enumerate(some) if _served((rest, c), want)
+        })
+        for c in (((),) if still else _copies(rest, slots)) if _served((rest, c), fixed)
+    ]  # fmt: skip
+    found.sort(key=lambda one: one[1])
+    return [
+        one for n, one in enumerate(found)
+        if not any(one[2] <= other[2] and (not linked or {*other[0]} <= {*one[0]}) for other in found[:n])
+    ]  # fmt: skip
 
 
 @lru_cache(maxsize=1 << 14)
