@@ -234,7 +234,9 @@ class PlacementProblem:
         passing = [Mode(None, p) for p in self.passes(step, pending)]
         if own is not None and summing and (weight or (len(op.inputs) > 1 and not own[1])):
             return [Mode(own[0]), *(passing if own[1] else [])]
-        if own is None and weight and (summing or op.attribute("cast")) and mesh in self.data and passing:
+        whole = own is None and (summing or op.attribute("cast"))
+        added = op.kind == "add" and (own is None or (step.output, mesh) in self.shards)
+        if (whole or added) and weight and mesh in self.data and passing:
             return passing  # over the ranks that share the data, gradients of weights are what is summed, not of copies
         cuts = [own[0]] if own is not None else []
         for name, indices in self.operands(step):
@@ -400,17 +402,17 @@ class PlacementProblem:
             reads = [(n, j) for readers in reading.values() for n, js in readers.items() for j in js]
             if len(every) == len({*makes}) == 1 and all(len({w[j] for w in shape.needs[n]}) == 1 for n, j in reads):
                 continue
-            needs = [shape.needs[n][chosen[n]][j] for n, j in reads]
+            read = [shape.needs[n][chosen[n]][j] for n, j in reads]
             elsewhere = {
                 p for o in others
                 for p in (*o.rests[t], *(o.makes[maker] if maker is not None else ()),
                           *(some[j] for n, j in reads for some in o.needs[n]))
             }  # fmt: skip
             if (
-                (rest < 0 and max(*every, *makes) >= 0)
+                (rest < 0 and any(p >= 0 for p in (*every, *makes)))
                 or made not in (rest, WHOLE)
-                or not all(_lies(rest, need) for need in needs)
-                or any(p >= 0 and p in elsewhere for p in (rest, *needs))
+                or not all(_lies(rest, need) for need in read)
+                or any(p >= 0 and p in elsewhere for p in (rest, *read))
             ):
                 return None
         return Allowed(
