@@ -344,7 +344,14 @@ class PlacementProblem:
             }
             every = {WHOLE if n == EITHER else n for some in needed.values() for n in some if n != PARTIAL}
             forward = {WHOLE if n == EITHER else n for n in needed.get("forward", ()) if n != PARTIAL}
-            rests.append(self.places(name, mesh, name in pending, every, forward))
+            if (
+                name in self.made
+                and {EITHER} == {n for some in needed.values() for n in some}
+                and {*makes[self.made[name]]} == {PARTIAL}
+            ):
+                rests.append([PARTIAL])  # what is only added to a sum that is still spread stays spread
+            else:
+                rests.append(self.places(name, mesh, name in pending, every, forward))
             still = self.graph.tensors[name].virtual
             for readers in reading.values():
                 for number, js in readers.items():
