@@ -167,8 +167,8 @@ class Question:
                 ways.append([asit])
                 continue
             loops = [i for i, a in axes.items() if a in self.named[mesh] and i not in self.tied(n)]
-            if op.kind == "update":
-                loops += [i for i in axes if i not in loops]
+            if op.kind == "update":  # a weight is updated where its states are, or where the strategy cuts it
+                loops += [p for m, p in self.plan.placements[op.inputs[2]] if m == mesh and p not in loops]
             whole = {*step.step.whole}
             if op.kind == "route" and any(axes[s] in self.named[mesh] for s in self.tied(n)):
                 whole -= {*self.tied(n).values()}
