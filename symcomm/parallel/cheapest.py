@@ -98,7 +98,7 @@ class PlacementProblem:
     whole: frozenset[str] = frozenset()
     made: dict[str, int] = field(init=False, default_factory=dict)
     readers: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
-    tied: dict[int, dict[int, int]] = field(init=False, default_factory=dict)
+    tied: dict[tuple[int, str], dict[int, int]] = field(init=False, default_factory=dict)
     shapes: dict[str, Allowed] = field(init=False, default_factory=dict)
     conditions: Any = field(init=False, default=None)  # where the choice is the cheapest, once it was asked for
 
@@ -204,7 +204,7 @@ class PlacementProblem:
             stored = step.op.kind != "update" and (name, mesh) in self.shards
             if wish is None or stored or indices[wish] in self.uncut(step, mesh):
                 continue
-            index = self.filled(step).get(indices[wish], indices[wish])
+            index = self.filled(step, mesh).get(indices[wish], indices[wish])
             votes.setdefault(index, [0, 0])[name == step.output] += 1
             if (name, mesh) not in self.memory:
                 meant.add(index)
@@ -215,8 +215,7 @@ class PlacementProblem:
 
     def uncut(self, step: Piece, mesh: str) -> set[int]:
         """The loops that a step needs whole; tokens that fill slots of their own choose experts by themselves."""
-        own = self.filled(step).items() if step.op.kind == "route" else ()
-        return {*step.whole} - {token for slot, token in own if self.axis(step, slot) in self.named[mesh]}
+        return {*step.whole} - ({*self.filled(step, mesh).values()} if step.op.kind == "route" else set())
 
     def axis(self, step: Piece, index: int) -> str:
         return self.graph.index_axes(step.op)[index]
@@ -242,7 +241,7 @@ class PlacementProblem:
         for name, indices in self.operands(step):
             if op.kind != "update" and (name, mesh) in self.shards:
                 continue
-            cuts += [self.filled(step).get(indices[p], indices[p]) for p in self.positions(name, mesh)]
+            cuts += [self.filled(step, mesh).get(indices[p], indices[p]) for p in self.positions(name, mesh)]
         found = [Mode(i) for i in dict.fromkeys(cuts) if i not in self.uncut(step, mesh)]
         return [*found, Mode(), *passing]
 
@@ -257,30 +256,31 @@ class PlacementProblem:
             return [(j,) for j, n in enumerate(step.inputs) if n in pending and step.inputs.count(n) == 1]
         return [step.linear] if step.linear and all(step.inputs[j] in pending for j in step.linear) else []
 
-    def needs(self, step: Piece, mode: Mode, j: int) -> int:
+    def needs(self, step: Piece, mesh: str, mode: Mode, j: int) -> int:
         """What a mode needs of an operand."""
         if j in mode.passing:
             return EITHER if step.op.kind == "add" else PARTIAL
-        found = self.position(step, step.indices[j], mode)
+        found = self.position(step, mesh, step.indices[j], mode)
         return WHOLE if found is None else found
 
-    def position(self, step: Piece, indices: tuple[int, ...], mode: Mode) -> int | None:
+    def position(self, step: Piece, mesh: str, indices: tuple[int, ...], mode: Mode) -> int | None:
         """Which axis of a tensor a mode cuts: that of the loop, or of the slots that go with it."""
         if mode.cut in indices:
             return indices.index(mode.cut)
-        tied = [slot for slot, token in self.filled(step).items() if token == mode.cut and slot in indices]
+        tied = [slot for slot, token in self.filled(step, mesh).items() if token == mode.cut and slot in indices]
         return indices.index(tied[0]) if tied else None
 
-    def filled(self, step: Piece) -> dict[int, int]:
-        """The loops over slots of an op that also runs over the tokens which fill them."""
-        number = self.made[step.output]
-        if number not in self.tied:
+    def filled(self, step: Piece, mesh: str) -> dict[int, int]:
+        """The loops over slots of an op, where a mesh axis cuts them with the tokens which fill them, and theirs."""
+        at = self.made[step.output], mesh
+        if at not in self.tied:
             axes = self.graph.index_axes(step.op) if self.slots else {}
             loops = {axis: index for index, axis in axes.items()}
-            self.tied[number] = {
-                loops[slot]: loops[token] for slot, token in self.slots.items() if slot in loops and token in loops
-            }
-        return self.tied[number]
+            self.tied[at] = {
+                loops[slot]: loops[token] for slot, token in self.slots.items()
+                if slot in loops and token in loops and slot in self.named[mesh]
+            }  # fmt: skip
+        return self.tied[at]
 
     def makes(self, number: int, mesh: str, mode: Mode) -> int:
         """How a result comes out."""
@@ -289,7 +289,7 @@ class PlacementProblem:
             return PARTIAL
         if mode.cut is None:
             return WHOLE
-        found = self.position(step, step.output_indices, mode)
+        found = self.position(step, mesh, step.output_indices, mode)
         return PARTIAL if found is None else found
 
     def leaves(self, name: str) -> bool:
@@ -331,7 +331,7 @@ class PlacementProblem:
         makes: list[list[int]] = []
         for number, step in enumerate(self.steps):
             modes.append(self.modes(step, mesh, pending))
-            needs.append([tuple([self.needs(step, m, j) for j in range(len(step.inputs))]) for m in modes[-1]])
+            needs.append([tuple([self.needs(step, mesh, m, j) for j in range(len(step.inputs))]) for m in modes[-1]])
             makes.append([self.makes(number, mesh, mode) for mode in modes[-1]])
             if PARTIAL in makes[-1]:
                 pending.add(step.output)

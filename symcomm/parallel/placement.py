@@ -342,7 +342,9 @@ class _Planner:
     def bring(self, j: int, step: Piece, modes: Mapping[str, Mode]) -> tuple[str, Positions]:
         """An operand as a step needs it: the tensor itself, or a copy that is gathered or exchanged."""
         name = step.inputs[j]
-        need = resolved(self.choice.rests[name], tuple([self.problem.needs(step, m, j) for m in modes.values()]))
+        need = resolved(
+            self.choice.rests[name], tuple([self.problem.needs(step, mesh, m, j) for mesh, m in modes.items()])
+        )
         assert need is not None, f"{step.output} cannot read {name}"
         known = self.copies.setdefault(name, {})
         starts = [(name, self.layouts[name], frozenset[str]()), *((s, at, over) for s, (at, over) in known.items())]

@@ -166,12 +166,12 @@ class Question:
             if weight or op.kind == "onehot" or (sums and len(op.inputs) > 1 and meant):
                 ways.append([asit])
                 continue
-            loops = [i for i, a in axes.items() if a in self.named[mesh] and i not in self.tied(n)]
+            loops = [i for i, a in axes.items() if a in self.named[mesh] and i not in self.tied(n, mesh)]
             if op.kind == "update":  # a weight is updated where its states are, or where the strategy cuts it
                 loops += [p for m, p in self.plan.placements[op.inputs[2]] if m == mesh and p not in loops]
             whole = {*step.step.whole}
-            if op.kind == "route" and any(axes[s] in self.named[mesh] for s in self.tied(n)):
-                whole -= {*self.tied(n).values()}
+            if op.kind == "route":
+                whole -= {*self.tied(n, mesh).values()}
             used = {i for ix in (*step.step.indices, step.step.output_indices) for i in ix}
             ways.append([i for i in loops if i in used and i not in whole] + [None] + self.sums(step))
         return [*product(*ways)]
@@ -187,29 +187,30 @@ class Question:
             return [("sum", j) for j in range(len(step.inputs)) if free and step.inputs.count(step.inputs[j]) == 1]
         return [("sum", *step.step.linear)] if step.step.linear else []
 
-    def tied(self, n: int) -> dict[int, int]:
-        axes = {a: i for i, a in self.graph.index_axes(self.steps[n].op).items()}
+    def tied(self, n: int, mesh: str) -> dict[int, int]:
+        """The loops over slots that an axis of the mesh cuts with the tokens that fill them."""
+        axes = {a: i for i, a in self.graph.index_axes(self.steps[n].op).items() if a in self.named[mesh]}
         return {axes[s]: axes[t] for s, t in self.slots.items() if s in axes and t in axes}
 
-    def at(self, n: int, indices: tuple[int, ...], cut: int) -> int | None:
+    def at(self, n: int, mesh: str, indices: tuple[int, ...], cut: int) -> int | None:
         if cut in indices:
             return indices.index(cut)
-        return next((indices.index(s) for s, t in self.tied(n).items() if t == cut and s in indices), None)
+        return next((indices.index(s) for s, t in self.tied(n, mesh).items() if t == cut and s in indices), None)
 
     def need(self, n: int, mode: tuple[Any, ...], j: int) -> State:
         found = []
-        for way in mode:
+        for mesh, way in zip(self.meshes, mode, strict=True):
             if isinstance(way, tuple):
                 found.append(PARTIAL if j in way[1:] else WHOLE)
             else:
-                place = None if way is None else self.at(n, self.steps[n].step.indices[j], way)
+                place = None if way is None else self.at(n, mesh, self.steps[n].step.indices[j], way)
                 found.append(WHOLE if place is None else place)
         return tuple(found)
 
     def gives(self, n: int, mode: tuple[Any, ...]) -> State:
         found = []
-        for way in mode:
-            place = self.at(n, self.steps[n].step.output_indices, way) if isinstance(way, int) else None
+        for mesh, way in zip(self.meshes, mode, strict=True):
+            place = self.at(n, mesh, self.steps[n].step.output_indices, way) if isinstance(way, int) else None
             found.append(WHOLE if way is None else PARTIAL if place is None else place)
         return tuple(found)
 
