@@ -183,7 +183,8 @@ class PlacementProblem:
 
     def positions(self, name: str, mesh: str) -> tuple[int, ...]:
         """The positions of a tensor's axes that may be cut."""
-        small = not self.features & {*self.graph.tensors[name].axes}  # a number a token: memory has no say
+        axes = self.graph.tensors[name].axes
+        small = not self.features & {*axes} and len({*axes}) == len(axes)  # a number a token: memory has no say
         named = self.meant[mesh] if small else self.named[mesh]
         found = [p for p, a in enumerate(self.graph.tensors[name].axes) if a in named]
         wish = self.wanted[name].get(mesh)
@@ -305,7 +306,7 @@ class PlacementProblem:
             summed = pending and wish == WHOLE and mesh in self.data and name in self.graph.crossing
             return [PARTIAL] if summed and tensor.role == "gradient" else [wish]
         if step.reduces == "max":  # the largest of parts is no sum, so it never rests in parts
-            return [*dict.fromkeys((wish, WHOLE))]
+            return [*dict.fromkeys((wish, *sorted(needed, reverse=True), WHOLE))]
         weight = tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
         if weight and (wish != WHOLE or mesh in self.whole) and name == f"d({tensor.of})":
             return [wish]
