@@ -78,6 +78,13 @@ def price(size: int, have: State, need: State) -> float:
     return total
 
 
+def touched(have: State, need: State) -> set[int]:
+    """The axes of the mesh along which a copy is no longer cut as it was: what is gathered is kept so."""
+    found = {n for n, (a, b) in enumerate(zip(have, need, strict=True)) if a != b}
+    inside = {n for m in found for n in range(m + 1, len(have)) if have[n] >= 0 and have[n] in (have[m], need[m])}
+    return found | inside
+
+
 class Program:
     """Binary variables with prices, and linear constraints on them."""
 
@@ -121,6 +128,8 @@ class Question:
         self.rules = rules
         self.meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
         self.named = {m: {a for p in rules if p.rule.mesh == m for a in p.axes or ()} for m in self.meshes}
+        self.asked = {m: {a for p in rules if p.rule.mesh == m and not p.rule.rests for a in p.axes or ()}
+                      for m in self.meshes}  # fmt: skip
         self.spared = {m: {a for p in rules if p.rule.mesh == m and p.rule.rests for a in p.axes or ()}
                        for m in self.meshes}  # fmt: skip
         self.made = {s.makes: s for s in self.steps}
@@ -129,7 +138,7 @@ class Question:
             for j, name in enumerate(s.inputs):
                 self.readers.setdefault(name, []).append((n, j))
         sparse = {self.graph.tensors[s.op.output].axes for s in self.steps if s.op.kind == "route"}
-        features = {a for t in self.graph.weights for a in t.axes}
+        features = self.features = {a for t in self.graph.weights for a in t.axes}
         self.resting: dict[tuple[str, str], int] = {}
         for name in {*self.made, *self.readers}:
             tensor = self.graph.tensors[name]
@@ -151,6 +160,11 @@ class Question:
         tensor = self.graph.tensors[name]
         return tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
 
+    def more(self, name: str) -> bool:
+        """Whether a tensor is more than a number a token: losses and statistics are not cut to save memory."""
+        axes = self.graph.tensors[name].axes
+        return bool(self.features & {*axes}) or len({*axes}) < len(axes)
+
     # A mode: for each axis of the mesh, the loop that is cut, or None, or the operands that are partial sums.
     def modes(self, n: int) -> list[tuple[Any, ...]]:
         step, op = self.steps[n], self.steps[n].op
@@ -166,7 +180,12 @@ class Question:
             if weight or op.kind == "onehot" or (sums and len(op.inputs) > 1 and meant):
                 ways.append([asit])
                 continue
-            loops = [i for i, a in axes.items() if a in self.named[mesh] and i not in self.tied(n, mesh)]
+            operands = [*zip(step.inputs, step.step.indices, strict=True), (step.makes, step.step.output_indices)]
+            more = {i for name, ix in operands for i in ix if self.more(name)}
+            loops = [
+                i for i, a in axes.items()
+                if a in self.named[mesh] and (a in self.asked[mesh] or i in more) and i not in self.tied(n, mesh)
+            ]  # fmt: skip
             if op.kind == "update":  # a weight is updated where its states are, or where the strategy cuts it
                 loops += [p for m, p in self.plan.placements[op.inputs[2]] if m == mesh and p not in loops]
             whole = {*step.step.whole}
@@ -310,7 +329,7 @@ class Question:
             for need in several:
                 there = [program.variable(("rest", name, r)) for r in rests if serves(r, need)]
                 for phase, c, r, v in copies:
-                    over = [m for m, a, b in zip(self.meshes, r, c, strict=True) if a != b]
+                    over = [self.meshes[k] for k in touched(r, c)]
                     early = ORDER[phase] < ORDER[self.phase(n)] and self.keeps(name, over)
                     if (phase == self.phase(n) or early) and serves(c, need):
                         there.append(v)
