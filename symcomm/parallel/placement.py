@@ -231,6 +231,11 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     memory = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.rule.rests)
     stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in graph.routed}
     resting = frozenset((name, mesh) for name, mesh in memory if name in stored)
+    spared = {(p.rule.mesh, axis) for p in rules if p.rule.rests for axis in p.axes or ()}
+    tokens = {
+        (n, mesh) for n, t in graph.tensors.items() if not features & {*t.axes} for mesh, a in spared if a in t.axes
+    }
+    again = resting | tokens  # what is cut to save memory is gathered again in each phase
     shards = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.axes is None)
     # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier.
     meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
@@ -239,7 +244,7 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
         if graph.tensors[name].role == "weight":
             return False  # resharding is a rewrite of the program
         if accounting.gathered_activations == "regather_sequence":
-            return (name, mesh) not in resting
+            return (name, mesh) not in again
         return accounting.gathered_activations == "keep"
 
     whole = frozenset(p.rule.mesh for p in rules if p.rule.axis == "whole")

@@ -263,7 +263,10 @@ class Question:
         if self.graph.tensors[name].role == "weight":
             return self.accounting.gathered_weights == "keep"
         if self.accounting.gathered_activations == "regather_sequence":
-            return not any((name, m) in self.resting for m in over)
+            axes = {*self.graph.tensors[name].axes}
+            return not any(
+                (name, m) in self.resting or (not self.features & axes and self.spared[m] & axes) for m in over
+            )
         return self.accounting.gathered_activations == "keep"
 
     def least(self) -> float:
