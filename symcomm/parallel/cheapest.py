@@ -3,7 +3,9 @@
 Along one axis of the mesh an op has a few modes: it cuts one of its loops, it runs whole on every rank, or it lets a
 partial sum pass. A tensor has a few resting places, and copies of it in each phase. The price of a plan is a sum over
 tensors of the bytes sent from where they are made to where they rest, and from there to where they are read; the least
-is found exactly, by elimination. With several axes of the mesh, each is solved given the others, until none changes.
+is found exactly, by elimination, for all axes of the mesh together: what moves along one of them is cut along the
+others, sums over several are one call, and where two cut one axis, the parts of the later lie in those of the earlier.
+An axis along which nothing has to move, such as that of the data, is settled first.
 
 What is not free: products, and what makes a weight's gradient, stay cut where the strategy cuts them; weights,
 what comes from outside or leaves, and what a rule puts somewhere to save memory rest at their wanted places.
@@ -418,7 +420,7 @@ class PlacementProblem:
             }  # fmt: skip
             if (
                 (rest < 0 and any(p >= 0 for p in (*every, *makes)))
-                or made not in (rest, WHOLE)
+                or (made != rest and {*makes} != {WHOLE})
                 or not all(_lies(rest, need) for need in read)
                 or any(p >= 0 and p in elsewhere for p in (rest, *read))
             ):
