@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations, product
-from math import prod
+from math import inf, prod
 from typing import Any, Literal, NamedTuple
 
 from symcomm.graph.graph import Graph
@@ -32,12 +32,15 @@ WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an a
 RANKS = 4  # of each axis of the mesh, where prices are compared
 RunPhase = Literal["forward", "backward", "update"]
 PHASES: tuple[RunPhase, ...] = ("forward", "backward", "update")
+_MODES, _ENTRIES = 32, 10**7  # of a step along all axes of the mesh, and of a table, that are tried at once
 _BYTES, _CALLS = 1 << 24, 1 << 12  # bytes count before calls, and calls before places that were not wanted
 
 State = tuple[int, ...]  # where a tensor is, or is needed, along each axis of the mesh
 _Held = tuple[State, tuple[State, ...]]  # where it rests, and its copies in a phase
 # Of a tensor: what values of some variables send, in parts of it, and what else they cost.
 _Table = tuple[str, Values, dict[Values, tuple[int, int]]]
+# The values of each variable, what they cost, and of each tensor: which one is its place, and which are its copies.
+_Tables = tuple[list[Sequence[Any]], list[_Table], list[tuple[int, dict["RunPhase", int]]]]
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,14 @@ class Allowed:
     rests: list[list[int]]
     needs: list[list[tuple[int, ...]]]
     makes: list[list[int]]
+
+    def only(self, chosen: Sequence[int], rests: Sequence[int]) -> Allowed:
+        """One answer: the number of each step's mode, and where each tensor rests."""
+        return Allowed(
+            [[some[k]] for k, some in zip(chosen, self.modes, strict=True)], [[rest] for rest in rests],
+            [[some[k]] for k, some in zip(chosen, self.needs, strict=True)],
+            [[some[k]] for k, some in zip(chosen, self.makes, strict=True)],
+        )  # fmt: skip
 
 
 def phase_of(piece: Piece) -> RunPhase:
@@ -121,12 +132,42 @@ class PlacementProblem:
 
     def solve(self) -> Choice:
         """The cheapest modes and resting places."""
-        values, tables, variables = self.tables
+        if len(self.meshes) == 1:
+            found = self.answer(self.settled, self.tables)
+        else:
+            many = max(prod(map(len, some)) for some in zip(*(s.modes for s in self.settled), strict=True))
+            found = self.answer(self.settled, self.tables, _ENTRIES) if many <= _MODES else None
+        return found or self.stepwise()
+
+    def stepwise(self) -> Choice:
+        """Where all axes together have too many answers: each alone, then two by two, the others as they are."""
+        own = [replace(self, meshes=(mesh,)).solve() for mesh in self.meshes]
+        modes = {mesh: one.modes[mesh] for mesh, one in zip(self.meshes, own, strict=True)}
+        found = Choice(modes, {name: tuple([one.rests[name][0] for one in own]) for name in self.names}, {})
+        for _ in range(2):
+            for k in range(len(self.meshes) - 1):
+                shapes = [
+                    shape if n in (k, k + 1) else shape.only(
+                        [some.index(mode) for some, mode in zip(shape.modes, found.modes[mesh], strict=True)],
+                        [found.rests[name][n] for name in self.names],
+                    )
+                    for n, (mesh, shape) in enumerate(zip(self.meshes, map(self.shape, self.meshes), strict=True))
+                ]  # fmt: skip
+                better = self.answer(shapes, self.tables_of(shapes))
+                assert better is not None
+                found = better
+        return found
+
+    def answer(self, shapes: Sequence[Allowed], tables: _Tables, most: float = inf) -> Choice | None:
+        """The cheapest choice of what is allowed; None where more than ``most`` combinations are to be looked at."""
+        values, prices, variables = tables
         chosen = _least(
-            [(at, {k: self.sizes[name] * units * _BYTES + rest for k, (units, rest) in prices.items()})
-             for name, at, prices in tables],
-            [len(some) for some in values],
+            [(at, {k: self.sizes[name] * units * _BYTES + rest for k, (units, rest) in some.items()})
+             for name, at, some in prices],
+            [len(some) for some in values], most,
         )  # fmt: skip
+        if chosen is None:
+            return None
         answer = [some[i] for some, i in zip(values, chosen, strict=True)]
         rests: dict[str, State] = {}
         copies: dict[tuple[str, RunPhase], tuple[State, ...]] = {}
@@ -136,13 +177,12 @@ class PlacementProblem:
                 if held[phase] >= 0:
                     copies[name, phase] = answer[held[phase]][1]
                 else:
-                    needs = tuple([need for n, js in readers.items() for need in self.wants(n, js, answer[n])])
+                    needs = tuple([need for n, js in readers.items() for need in _wants(shapes, n, js, answer[n])])
                     found = _cheapest_copies(answer[v], needs, self.graph.tensors[name].virtual)
                     copies[name, phase] = found[2] if found is not None else ()
-        shapes = self.settled
-        named = {mesh: [s.modes[n][m[k]] for n, m in enumerate(answer[: len(self.steps)])]
+        modes = {mesh: [s.modes[n][m[k]] for n, m in enumerate(answer[: len(self.steps)])]
                  for k, (mesh, s) in enumerate(zip(self.meshes, shapes, strict=True))}  # fmt: skip
-        return Choice(named, rests, copies)
+        return Choice(modes, rests, copies)
 
     @cached_property
     def reading(self) -> list[dict[RunPhase, dict[int, list[int]]]]:
@@ -425,22 +465,21 @@ class PlacementProblem:
                 or any(p >= 0 and p in elsewhere for p in (rest, *read))
             ):
                 return None
-        return Allowed(
-            [[some[k]] for k, some in zip(chosen, shape.modes, strict=True)], [[rest] for rest in rests],
-            [[some[k]] for k, some in zip(chosen, shape.needs, strict=True)],
-            [[some[k]] for k, some in zip(chosen, shape.makes, strict=True)],
-        )  # fmt: skip
+        return shape.only(chosen, rests)
 
     # -- prices ------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def tables(self) -> tuple[list[Sequence[Any]], list[_Table], list[tuple[int, dict[RunPhase, int]]]]:
+    def tables(self) -> _Tables:
+        """The prices of all answers, worked out once for all sizes."""
+        return self.tables_of(self.settled)
+
+    def tables_of(self, shapes: Sequence[Allowed]) -> _Tables:
         """The values of each variable, what their choice costs, whatever the sizes are, and which are of each tensor.
 
         The variables are the modes of each step along all axes of the mesh, where each tensor rests, and its copies
         in a phase where several readers may share them; of a single one, its mode says what is copied.
         """
-        shapes = self.settled
         modes = [[*product(*(range(len(s.modes[n])) for s in shapes))] for n in range(len(self.steps))]
         values: list[Sequence[Any]] = [*modes]
         tables: list[_Table] = []
@@ -466,7 +505,7 @@ class PlacementProblem:
             before = -1
             for phase, readers in reading.items():
                 held[phase] = -1
-                wants = {n: [self.wants(n, js, mode) for mode in modes[n]] for n, js in readers.items()}
+                wants = {n: [_wants(shapes, n, js, mode) for mode in modes[n]] for n, js in readers.items()}
                 several = [n for n, some in wants.items() if len(some) > 1]
                 if len(several) < 2 and (still or not any(keeps) or len(reading) == 1):
                     prices, (n,) = {}, several or [*readers][:1]
@@ -503,13 +542,14 @@ class PlacementProblem:
                 before = w
         return values, tables, variables
 
-    def wants(self, number: int, operands: Sequence[int], mode: Values) -> tuple[State, ...]:
-        """What a mode of a step needs of some of its operands."""
-        rows = [shape.needs[number][i] for shape, i in zip(self.settled, mode, strict=True)]
-        return tuple([tuple([row[j] for row in rows]) for j in operands])
+
+def _wants(shapes: Sequence[Allowed], number: int, operands: Sequence[int], mode: Values) -> tuple[State, ...]:
+    """What a mode of a step needs of some of its operands."""
+    rows = [shape.needs[number][i] for shape, i in zip(shapes, mode, strict=True)]
+    return tuple([tuple([row[j] for row in rows]) for j in operands])
 
 
-def _least(tables: Sequence[tuple[Values, dict[Values, int]]], sizes: Sequence[int]) -> list[int]:
+def _least(tables: Sequence[tuple[Values, dict[Values, int]]], sizes: Sequence[int], most: float) -> list[int] | None:
     """The number of the value of each variable at the least price; only those that are open are looked for."""
     free = {v: n for n, v in enumerate(v for v, size in enumerate(sizes) if size > 1)}
     left: list[PriceTable] = []
@@ -518,9 +558,9 @@ def _least(tables: Sequence[tuple[Values, dict[Values, int]]], sizes: Sequence[i
         if kept and (len(prices) < prod(sizes[v] for v in variables) or any(prices.values())):
             found = {tuple([at[n] for n in kept]): price for at, price in prices.items()}
             left.append(PriceTable(tuple([free[variables[n]] for n in kept]), found))
-    answer = cheapest(left, [sizes[v] for v in free])
-    assert answer is not None, "nothing is allowed"
-    return [answer[1][free[v]] if v in free else 0 for v in range(len(sizes))]
+    answer = cheapest(left, [sizes[v] for v in free], most)
+    assert answer is not None or most < inf, "nothing is allowed"
+    return answer and [answer[1][free[v]] if v in free else 0 for v in range(len(sizes))]
 
 
 # -- from one state to another: these know neither the tensor nor the names of the mesh ------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from math import prod
+from math import inf, prod
 
 from symcomm.records import dataclass
 
@@ -39,10 +39,11 @@ def join(a: PriceTable, b: PriceTable) -> PriceTable:
     return PriceTable((*a.variables, *(b.variables[n] for n in more)), found)
 
 
-def cheapest(tables: Iterable[PriceTable], sizes: Sequence[int]) -> tuple[int, list[int]] | None:
+def cheapest(tables: Iterable[PriceTable], sizes: Sequence[int], most: float = inf) -> tuple[int, list[int]] | None:
     """The least price and one value for each variable, or None where nothing is allowed.
 
-    ``sizes`` are the numbers of values that the variables have.
+    ``sizes`` are the numbers of values that the variables have. None, too, where a table might have more than ``most``
+    entries.
 
     >>> either = PriceTable((0, 1), {(0, 1): 3, (1, 0): 2, (1, 1): 9})
     >>> cheapest([either, PriceTable((0,), {(0,): 0, (1,): 4})], [2, 2])
@@ -75,6 +76,8 @@ def cheapest(tables: Iterable[PriceTable], sizes: Sequence[int]) -> tuple[int, l
         size, v = heappop(queue)
         if v not in left or size != left_over(v):
             continue
+        if size > most:
+            return None
         left.discard(v)
         mine = sorted(held[v], key=lambda t: len(t.prices))
         if not mine:
