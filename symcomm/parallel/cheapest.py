@@ -32,7 +32,7 @@ WHOLE, EITHER = -2, -3  # besides positions and PARTIAL: on every rank; for an a
 RANKS = 4  # of each axis of the mesh, where prices are compared
 RunPhase = Literal["forward", "backward", "update"]
 PHASES: tuple[RunPhase, ...] = ("forward", "backward", "update")
-_MODES, _ENTRIES = 32, 10**7  # of a step along all axes of the mesh, and of a table, that are tried at once
+_VALUES, _ENTRIES = 32, 10**7  # of a step or a tensor along all axes of the mesh, and of a table, at once
 _BYTES, _CALLS = 1 << 24, 1 << 12  # bytes count before calls, and calls before places that were not wanted
 
 State = tuple[int, ...]  # where a tensor is, or is needed, along each axis of the mesh
@@ -135,8 +135,8 @@ class PlacementProblem:
         if len(self.meshes) == 1:
             found = self.answer(self.settled, self.tables)
         else:
-            many = max(prod(map(len, some)) for some in zip(*(s.modes for s in self.settled), strict=True))
-            found = self.answer(self.settled, self.tables, _ENTRIES) if many <= _MODES else None
+            many = max(prod(map(len, v)) for v in zip(*((*s.modes, *s.rests) for s in self.settled), strict=True))
+            found = self.answer(self.settled, self.tables, _ENTRIES) if many <= _VALUES else None
         return found or self.stepwise()
 
     def stepwise(self) -> Choice:

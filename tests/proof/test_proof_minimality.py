@@ -77,6 +77,32 @@ def test_no_plan_sends_less(layer: str, strategy: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("layer", "strategy"),
+    [
+        ("function transpose", "context(2) + tensor(2) + sequence"),
+        ("lora", "tensor(2) + cut(D, 2)"),
+        ("function mask", "data(2) + context(2) + tensor(2) + sequence"),
+    ],
+)
+def test_axes_that_are_chosen_two_at_a_time_send_no_more(
+    layer: str, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This is how it is done where all axes of a mesh together have too many answers."""
+    both = graph(layer), parse_strategy(strategy)
+    together = plan(*both)
+    monkeypatch.setattr("symcomm.parallel.cheapest._VALUES", 0)
+    made = plan(*both)
+    assert made.choice is not together.choice
+    assert paid(made, reference(made.graph)) == paid(together, reference(made.graph))
+
+
+def test_a_mesh_of_many_axes_is_planned() -> None:
+    """Along each of ten axes the sequence may be cut or not: all together are too many to try."""
+    made = plan(graph("gpt"), parse_strategy(" + ".join(f"cut(L, 2, {mesh})" for mesh in "abcdefghij")))
+    assert {mesh for c in made.collectives for mesh in c.meshes} == {*"abcdefghij"}
+
+
+@pytest.mark.parametrize(
     ("have", "need", "sent"),
     [
         ((1, 1), (WHOLE, 1), 16 + 64),  # parts of parts: the later axis is gathered before the earlier
