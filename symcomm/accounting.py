@@ -75,7 +75,7 @@ CONVENTIONS: tuple[Convention, ...] = (
         "offloading",
         "states_on_host",
         "Optimizer states are on the host, which updates the weights: gradients go there, new weights come back. "
-        "The time of that is not counted.",
+        "The update itself is not timed.",
     ),
     Convention("recomputation", "activations_kept", "Activations are kept for the backward pass."),
     Convention("recomputation", "full_recomputation", "The forward pass of a layer is computed again for backward."),

@@ -52,9 +52,9 @@ def _whole_ranks(setting: Setting, strategy: object) -> None:
 
 def _check_known(quantity: DeclaredQuantity, accounting: Accounting, strategy: object) -> None:
     """Raises ``AccountingError`` for what a quantity would leave out: ways to the host, parts that are filled up."""
-    if accounting.offloading != "on_device" and quantity.group == "time":
+    if accounting.offloading != "on_device" and quantity.group == "time" and quantity.name not in OF_HOST:
         raise AccountingError(f"{quantity.name} does not time what goes to the host and comes back",
-                              hint="offloading: on_device; memory and the search know states_on_host")  # fmt: skip
+                              hint=f"offloading: on_device; {', '.join(OF_HOST)} do, and memory knows it")  # fmt: skip
     _check_padding(quantity.name, accounting, strategy)
 
 
@@ -140,6 +140,8 @@ def _slip(name: str, size: str) -> bool:
 
 # What knows parts of weights that are filled up, or has no part of a weight in it.
 OF_PADDED = ("state_memory", "capacity", "activation_memory", "recomputation")
+# What times the copies to the host and back.
+OF_HOST = ("time", "step_time", "throughput", "scaling")
 # What the weights alone tell, where a module tree does not say what feeds what.
 OF_WEIGHTS = ("parameters", "state_memory", "communication")
 
@@ -227,9 +229,9 @@ class Model(DerivedQuantities):
                 again = partial(self._alone, {}, degrees, quantity, same)
             said["strategy"] = placed = whole.at(known)
             if said.get("links") is not None and len(placed.sizes) < len(whole.sizes):
-                from symcomm.quantities.time.links import HIERARCHY, PIPE, by_axis
+                from symcomm.quantities.time.links import HIERARCHY, PIPE, TO_HOST, by_axis
 
-                kept = {*placed.sizes, *HIERARCHY, PIPE}  # an axis of one rank has no links
+                kept = {*placed.sizes, *HIERARCHY, PIPE, TO_HOST}  # an axis of one rank has no links
                 said["links"] = {axis: on for axis, on in by_axis(said["links"], whole).items() if axis in kept}
         if declared.needs_model:
             _whole_ranks(setting, said.get("strategy"))

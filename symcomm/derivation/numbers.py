@@ -67,6 +67,6 @@ def worked_out(form: Form, numbers: Numbers) -> Fraction:
         put = {name: sp.Float(rational(n), 80) if n.denominator > 1 or abs(n) > _SMALL else rational(n)
                for name, n in known.items()}  # fmt: skip
         near = sp.N(forms.value(form, put), 40)
-        if not near.is_Float:
+        if not (near.is_Float or near.is_Rational):  # cos(2) times nothing is an exact 0
             raise ValuesError(f"{near} is not a real number") from None
         return Fraction(str(near))

@@ -80,7 +80,8 @@ class Grader:
                 number = number_of(LINES.split(text)[-1], key, keyed.derivation.unit) if text else None
                 if number is not None:  # bytes and things are counted, whatever digits were typed
                     counted = number.unit == BYTE or (number.unit.is_count and number.unit != ONE)
-                    own[part.id] = replace(number, value=Fraction(round(number.value))) if counted else number
+                    whole = round(number.value) or (1 if number.value > 0 else 0)
+                    own[part.id] = replace(number, value=Fraction(whole)) if counted else number
             shown = str(keyed.quantity) if keyed.quantity is not None else str(keyed.derivation.expr)
             made.append(Graded(paper.student.id, part, text, mark, part.right or shown))
         return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from symcomm.errors import RenderError
 from symcomm.exam.papers import Exam, Paper, PaperPart, check_prose
 from symcomm.exam.rubric import points_text
 from symcomm.printing import markdown_text
@@ -12,6 +13,7 @@ from symcomm.problems.figures import Figure
 from symcomm.problems.problem import Ask, ModelBlock
 from symcomm.problems.solve import picture_of, solve
 from symcomm.render.document import Answer, Block, Document, Prose
+from symcomm.render.words import Words, words
 
 _ROOM = "." * 60  # where the answer is written
 
@@ -23,12 +25,12 @@ def paper_page(exam: Exam, paper: Paper) -> Document:
     """
     problem = paper.problem
     check_prose(problem.items)
-    parts, several = iter(paper.parts), _several(paper)
+    parts, several, said = iter(paper.parts), _several(paper), _said(paper.problem.language)
     blocks: list[Block] = []
     for item in problem.items:
         if isinstance(item, Ask):
             part = next(parts)
-            blocks += _field(part, part.number in several)
+            blocks += _field(part, part.number in several, said)
         elif isinstance(item, Figure):
             if item.paper:
                 blocks.append(picture_of(problem, item, exam.kept.model(problem, item.model)))
@@ -39,12 +41,12 @@ def paper_page(exam: Exam, paper: Paper) -> Document:
 
 def solution_page(exam: Exam, paper: Paper) -> Document:
     """The same with the worked solution below each question."""
-    parts, several = iter(paper.parts), _several(paper)
+    parts, several, said = iter(paper.parts), _several(paper), _said(paper.problem.language)
     blocks: list[Block] = []
     for block in solve(paper.problem, answering=exam.kept).blocks:
         if isinstance(block, Answer):
             part = next(parts)
-            blocks += _field(part, part.number in several, solved=True)
+            blocks += _field(part, part.number in several, said, solved=True)
             block = replace(block, label=f"{part.number}" + (f" ({part.right})" if part.right else ""))
         blocks.append(block)
     return _page(exam, paper, tuple(blocks))
@@ -58,8 +60,9 @@ def _several(paper: Paper) -> set[str]:
 
 def _page(exam: Exam, paper: Paper, blocks: tuple[Block, ...]) -> Document:
     problem, student = paper.problem, paper.student
-    seat = f"seat {student.seat}" if student.seat else ""
-    told = [student.name, seat, f"paper {paper.code}", problem.subtitle]
+    said = _said(problem.language)
+    seat = said.seat.replace("#", student.seat) if student.seat else ""
+    told = [student.name, seat, said.sheet.replace("#", paper.code), problem.subtitle]
     # The title is repeated on every page, so that no loose sheet is without its student.
     return Document(
         f"{problem.title} · {student.id}", " · ".join(part for part in told if part), problem.authors, problem.date,
@@ -67,17 +70,26 @@ def _page(exam: Exam, paper: Paper, blocks: tuple[Block, ...]) -> Document:
     )  # fmt: skip
 
 
-def _field(part: PaperPart, several: bool, solved: bool = False) -> Iterator[Prose]:
+def _said(language: str) -> Words:
+    """The words of a language; the English ones of one whose words are in somebody's own templates."""
+    try:
+        return words(language)
+    except RenderError:
+        return words("en")
+
+
+def _field(part: PaperPart, several: bool, said: Words, solved: bool = False) -> Iterator[Prose]:
     """The place of an answer: its number, its points where there are several, and its options or room to write."""
     told = [markdown_text(part.ask.label)] if part.ask.label else []
     if several:
-        told.append(f"{points_text(part.points)} point{'' if part.points == 1 else 's'}")
-    named = f"**Answer {part.number}**" + (f" ({', '.join(told)})" if told else "")
+        told.append(said["point" if part.points == 1 else "points"].replace("#", points_text(part.points)))
+    named = f"**{said.answer.replace('#', part.number)}**" + (f" ({', '.join(told)})" if told else "")
     if part.choices:
         letters = "ABCDEFGHIJ"
-        lines = [f"{named}:" if solved else f"{named}: one of", ""]
+        lines = [f"{named}:" if solved else f"{named}: {said.one_of}", ""]
         for letter, choice in zip(letters, part.choices, strict=False):
-            why = f" ({' '.join(markdown_text(says) for says in choice.says)})" if solved and choice.says else ""
+            says = [markdown_text(said.catalogue(one)) for one in choice.says] if solved else []
+            why = f" ({' '.join(says)})" if says else ""
             mark = " ✓" if solved and choice.right else ""
             lines.append(f"- **{letter}** {markdown_text(choice.text)}{mark}{why}")
         yield Prose("\n".join(lines), part.ask.span)

@@ -16,7 +16,6 @@ from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
 from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.recomputation import RERUN
-from symcomm.quantities.memory.asked import rewritten
 from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.peak_memory import KINDS
 from symcomm.quantities.memory.state_memory import recipe_of
@@ -47,8 +46,7 @@ class Point:
 def timeline(
     model: Model, strategy: Strategy | str | None = None, *, accounting: Any = None, dtype: str | None = None,
     recipe: str = "mixed_adam", recomputation: str | None = None, every: int | None = None, frozen: str | None = None,
-    step: str = "later", tables: str = "shared", units: str = "layer", buckets: str = "none",
-    values: Mapping[str, object] | None = None,
+    step: str = "later", tables: str = "shared", values: Mapping[str, object] | None = None,
 ) -> tuple[Point, ...]:  # fmt: skip
     """Every op of a training step, from the first layer forward to the update, with the bytes alive while it runs.
 
@@ -63,12 +61,11 @@ def timeline(
             hint="peak_memory has a table of its warm-up, steady state and cool-down",
         )
     options: dict[str, Any] = {"dtype": dtype, "recomputation": recomputation, "every": every, "frozen": frozen}
-    options |= {"recipe": recipe, "step": step, "tables": tables, "units": units, "buckets": buckets}
+    options |= {"recipe": recipe, "step": step, "tables": tables}
     model.peak_memory(placed, accounting=accounting, **options)  # refuses what does not fit
     chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
     known = model.graph.relations.complete(model.values)
     setting = Setting(model.graph, chosen, model.dtype, model.notation, known).in_format(dtype).freeze(frozen)
-    setting = rewritten(setting, placed, units, buckets)
     run = StepOptions(
         placed or ONE_RANK,
         recipe_of(recipe),

@@ -289,7 +289,7 @@ def _program(request: Request) -> Program:
 
 
 # What changes how a step runs; what an allocator adds is no line over the ops.
-_STEP = ("strategy", "recipe", "dtype", "recomputation", "every", "frozen", "step", "tables", "units", "buckets")
+_STEP = ("strategy", "recipe", "dtype", "recomputation", "every", "frozen", "step", "tables")
 
 
 def _memory_timeline(request: Request) -> tuple[Any, str]:

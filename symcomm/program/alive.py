@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from symcomm import form as forms
 from symcomm.form import Form, num
+from symcomm.program.loops import ONCE, Loop
 from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr
-
-End = Literal["first", "last"]
-ONCE = num(1)
 
 
 @dataclass(frozen=True)
@@ -47,27 +45,7 @@ class OpRun:
     at: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Loop:
-    """Instructions that run ``count`` times: of each layer, of each group.
-
-    Where ``reverse`` is set, the last one runs first. The peak may be in one of the ``ends``, told in the order in
-    which they run. The first one is the repetition number ``start`` for a reader.
-    """
-
-    over: str
-    count: Form
-    body: tuple[Instruction, ...]
-    ends: tuple[End, ...] = ("last",)
-    reverse: bool = False
-    start: int = 0
-
-    def index(self, end: End, count: Fraction) -> Fraction:
-        """Which repetition an end is, counted in the order in which they run."""
-        return Fraction(0) if (end == "first") != self.reverse else count - 1
-
-
-Instruction = Keep | Free | OpRun | Loop
+Instruction = Keep | Free | OpRun | Loop[Any]
 Place = tuple[tuple[str, str | int], ...]  # the loops around an instruction, with an end or a number of each
 Amounts = dict[tuple[str, Form], tuple["Expr | int", Fraction]]  # pieces by kind and size: how many, and that number
 
@@ -138,7 +116,7 @@ class Fold:
         elif isinstance(one, Loop):
             self.repeat(one, one.count, self.worth(one.count))
 
-    def repeat(self, loop: Loop, count: Form, number: Fraction) -> None:
+    def repeat(self, loop: Loop[Any], count: Form, number: Fraction) -> None:
         """So many repetitions of a loop."""
         if number:
             often = int(count.number) if isinstance(count, forms.Num) else forms.value(count)
@@ -154,7 +132,7 @@ class Fold:
             else:
                 self.skip(one)
 
-    def _walk_loop(self, loop: Loop, place: Place) -> Iterator[Instant]:
+    def _walk_loop(self, loop: Loop[Any], place: Place) -> Iterator[Instant]:
         count = self.worth(loop.count)
         if not count:
             return

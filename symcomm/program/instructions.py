@@ -1,7 +1,6 @@
 """What a program is made of: instructions in their places, in the order in which they run.
 
-The instructions of one region in one phase are a loop, run as often as the region stands: a turn names its region, and
-whoever adds up a program asks how often a rank has it.
+A turn names its region and phase; ``loops`` puts the turns of a rank into the loops that repeat them.
 """
 
 from __future__ import annotations
@@ -10,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.graph.graph import Graph, Region, Tensor
+from symcomm.parallel.layouts import PARTIAL, Layout
 from symcomm.parallel.placement import Collective, Compute, Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.records import dataclass
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 BETWEEN_STAGES = ("pipe",)  # the mesh axis that a pipeline adds
+HOST = ("host",)  # what stands for a mesh axis where a rank copies to its host and back
 
 
 @dataclass(frozen=True)
 class Send:
-    """A message over the boundary between two stages: a tensor forward, its gradient backward, in numbers a rank."""
+    """A message over the boundary between two stages, or a ``copy`` between a rank and its host; in numbers a rank."""
 
     tensor: str
     elements: Expr
@@ -101,6 +103,13 @@ class Program:
     def tensor(self, work: Collective | Send) -> Tensor:
         """What is moved: a tensor of the graph, or one that is gathered of it."""
         return self.graph.tensors[work.tensor.split(" @ ")[0]]
+
+    def part(self, name: str, layout: Layout) -> Expr:
+        """The numbers that a rank has of a tensor in a layout."""
+        elements = self.graph.elements(name)
+        for mesh, position in layout:
+            elements = elements / forms.value(self.strategy.sizes[mesh]) if position != PARTIAL else elements
+        return elements
 
     def of_weight(self, work: Collective | Send) -> bool:
         """Whether the gradient of a weight is moved."""

@@ -119,20 +119,18 @@ def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fract
 class Held:
     """What a rank holds of a model: regions, and how often the repeated ones stand there (always, where not said).
 
-    ``where`` are the conditions under which it does.
+    ``where`` are the conditions under which it does; ``begins`` says that the first layer of the model is there.
     """
 
     regions: frozenset[str]
     counts: tuple[tuple[str, Form], ...] = ()
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
+    begins: bool = True
 
-    def times(self, region: Region, every: bool = True) -> Form:
-        """How often a region stands on the rank; one less where the first repetition is left out."""
-        if not region.times:
-            return num(1) if every else num(0)
-        count = dict(self.counts).get(region.name, Sym(region.times))
-        return count if every else Total((count, num(-1)))
+    def times(self, region: Region) -> Form:
+        """How often a region stands on the rank."""
+        return dict(self.counts).get(region.name, Sym(region.times)) if region.times else num(1)
 
     def weights(self, graph: Graph) -> Iterator[tuple[Region, list[Tensor]]]:
         """The weights of each region that the rank holds; one that two of them share is on it once."""
@@ -257,7 +255,7 @@ def held(
         which = "first" if number == 0 else "last" if last else f"{number + 1}."
         listed = ", ".join(name for name in every if name in mine.regions)
         mine = replace(mine, notes=(f"Counted for the {which} stage, which holds {listed}.",))
-    return mine
+    return replace(mine, begins=number == 0)
 
 
 def messages_of(

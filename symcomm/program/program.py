@@ -80,23 +80,19 @@ def _placed(
 ) -> Program:
     """The program as the placement gives it: what every rank does for one microbatch, and what finishes the step."""
     made = placement.plan(training(held.it, needed, frozen), strategy, accounting)
-    spared = frozenset[tuple[str, str, str]]()
-    if not needed:
-        # The first repetition of a region that reads the model's input does without the gradient of that input.
-        first = placement.plan(_without_inputs(held.it, frozen), strategy, accounting)
-        kept = {(c.kind, c.tensor, c.phase) for c in first.collectives}
-        spared = frozenset((c.kind, c.tensor, c.phase) for c in made.collectives) - kept
+    # The first repetition of a region that reads the model's input may do without the gradient of that input.
+    first = made if needed else placement.plan(_without_inputs(held.it, frozen), strategy, accounting)
+    there = {(c.kind, c.tensor, c.phase) for c in first.collectives}
     found, regions = Program(made, accounting, frozen=frozen), {region.name: region for region in made.graph.regions}
     turns: list[Turn] = []
     for step in made.steps:
         region = regions.get(home(made.graph, step)) or Region(held.it.name)
         if isinstance(step, Compute):
             phase = "update" if step.op.kind == "update" else step.op.phase
-            turns.append(Turn(step, region, phase))
+            turns.append(Turn(step, region, phase, every=step.op.output in first.computed))
             continue
         finishes = step.phase == "update" or (step.phase == "backward" and found.of_weight(step))
-        every = (step.kind, step.tensor, step.phase) not in spared
-        turns.append(Turn(step, region, step.phase, finishes, every))
+        turns.append(Turn(step, region, step.phase, finishes, (step.kind, step.tensor, step.phase) in there))
     return replace(found, turns=tuple(turns))
 
 

@@ -83,6 +83,9 @@ ScheduleName = Annotated[
 ]
 StageNumber = Annotated[int | str, Meaning("the stage of a pipeline, the first one is 0; that one where none is named")]
 Chunks = Annotated[Whole, Meaning("the chunks of layers per rank, for a schedule that has several")]
+Buckets = Annotated[
+    Whole, Meaning("how many buckets of gradients are reduced, each as soon as it is there in the last backward pass")
+]
 Microbatches = Annotated[Whole, Meaning("how many microbatches a batch is cut into")]
 CapacityIs = Annotated[str, OneOf(_capacities), Meaning("what the capacity means; must be said")]
 Held = Annotated[
@@ -112,6 +115,9 @@ Memory = Annotated[Number | None, Meaning("the bandwidth of the memory, such as 
 Network = Annotated[Number | None, Meaning("the bandwidth of the network, such as 300 GB/s")]
 Latency = Annotated[
     Number | None, Meaning("the latency of one message, such as 0.00001 s; left out where it is not named")
+]
+CallOverhead = Annotated[
+    Number | None, Meaning("what a bucket's call costs beside its transfer, such as 20 us; or the name of a symbol")
 ]
 Utilisation = Annotated[
     Number | None, Meaning("the part of the peak rate and the memory bandwidth that is sustained, such as 4/5")

@@ -11,7 +11,7 @@ from typing import Any
 
 from symcomm.accounting import Accounting, AccountingLike
 from symcomm.derivation import exact
-from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
+from symcomm.errors import StrategyError, ValuesError, nearest
 from symcomm.form import Sym
 from symcomm.model import Model
 from symcomm.quantities.recipes import recipe_of
@@ -92,8 +92,6 @@ def search(
         tuple((name, rate) for name, rate in given.items() if rate is not None), tuple(said_links.items()),
         Setting(model.graph).freeze(frozen).frozen,
     )  # fmt: skip
-    if BUCKETS in lists and chosen.gradient_sync != "end_of_batch":
-        raise AccountingError("buckets say when gradients are reduced", hint="leave gradient_sync at end_of_batch")
     parallel = joblib.Parallel(n_jobs=jobs)
     drafts, notes = drafts_of(model, strategies, recomputation, schedules, BUCKETS in lists)
     symbols = {size.name: axis for d in drafts for axis, size in d.degrees.items() if isinstance(size, Sym)}

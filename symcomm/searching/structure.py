@@ -28,12 +28,10 @@ from symcomm.parallel.strategy import PipelineCut, Strategy
 from symcomm.program import pipeline
 from symcomm.program.program import Same
 from symcomm.program.rewrites.recomputation import RERUN
-from symcomm.quantities.communication import buckets
 from symcomm.quantities.communication.call import Call, joint
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
 from symcomm.quantities.time import step_time
-from symcomm.quantities.time import time as layer_time
 from symcomm.quantities.time.links import HIERARCHY, NODE, PIPE, Nesting, levels, links_of
 from symcomm.records import dataclass
 from symcomm.searching.template import PIPELINE, TemplatePiece, composed, degrees
@@ -210,7 +208,10 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     setting = _Terse(model.graph, accounting, model.dtype, model.notation, known, question.frozen)
     m = _fresh("m", setting, strategy)
     rates = question.rates_of(strategy, draft.nesting)
-    made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None)
+    cut_up: dict[str, Any] = {}
+    if draft.bucketed:
+        cut_up = {"buckets": _fresh("n_b", setting, strategy), "call_overhead": question.call_overhead}
+    made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None, **cut_up)
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
     steps = _named("", made.work.steps)
@@ -232,8 +233,12 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         _activations(Same(question))[key] = activations
         touched += activations.touched
         held = pipeline.held(setting.graph, cut, number, setting.values)
-        mine = tuple((regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions)
-        stages.append(SearchStage(mine, before))
+        mine = [(regions[r.name], held.times(r)) for r in made.load.regions if r.name in held.regions]
+        for name in made.first:  # the model's first layer is timed by itself
+            tag = regions[name]
+            mine = [(t, Total((n, num(-1))) if t == tag else n) for t, n in mine]
+            mine.append((f"{tag},first" if tag else "_first", num(1)))
+        stages.append(SearchStage(tuple(mine), before))
         states, fields = _states(
             Same(model.graph), kept, question.recipe, question.frozen, number, before + STATES, layers, adds,
             question.accounting,
@@ -244,13 +249,8 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
         steps += [(f"{before}activations", total[1]), (f"{before}memory", Total(total))]
     varied = [(axis, size.name) for axis, size in degrees(strategy).items() if isinstance(size, Sym)]
     varied.append((MICROBATCHES, m.name))
-    time = made.time
-    if draft.bucketed:
-        b = _fresh("n_b", setting, strategy)
-        varied.append((BUCKETS, b.name))
-        steps += _bucketed(question, draft, setting, micro, made, b)
-        time = Total((made.time, forms.negative(Sym(f"{BUCKET}sync")), Sym(f"{BUCKET}{_last(steps)}")))
-    steps.append(("time", time))
+    varied += [(BUCKETS, cut_up["buckets"].name)] if cut_up else []
+    steps.append(("time", made.time))
     if len(stages) > 1:
         steps.append(("memory", Largest(tuple(Sym(f"{stage.memory}memory") for stage in stages))))
     numbers = {**known, **dict(made.writer.machine.given)}
@@ -269,7 +269,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     )  # fmt: skip
 
 
-STATES, KEPT, BUCKET = "states: ", "kept: ", "buckets: "  # before the names of steps of other derivations
+STATES, KEPT = "states: ", "kept: "  # before the names of steps of other derivations
 # The steps that are told of: the whole, the terms of a layer, its stages and slots, and what the memory holds.
 _TOLD = re.compile(r"^(t_(?!.*\^).*|T_pipeline|n_slots|n_stage|time)$|memory$|activations$|" + STATES + "M_")
 
@@ -285,10 +285,6 @@ def _named(mark: str, steps: Iterable[Step]) -> list[tuple[str, Form]]:
         return Sym(mark + s.name, s.whole, s.unit) if s.name in own else s
 
     return [(mark + step.name, forms.substitute(step.form, marked)) for step in defined]
-
-
-def _last(steps: list[tuple[str, Form]]) -> str:
-    return steps[-1][0].removeprefix(BUCKET)
 
 
 def _kinds(setting: Setting, cut: PipelineCut | None) -> list[tuple[str, str | None]]:
@@ -332,7 +328,7 @@ def _check_known(steps: Iterable[tuple[str, Form]], missing: Iterable[str]) -> N
 
 
 def _where(name: str) -> str:
-    rates = {"R": "peak", "R_8bit": "peak", "W_mem": "memory", "W_net": "network"}
+    rates = {"R": "peak", "R_8bit": "peak", "W_mem": "memory", "W_net": "network", "W_host": "links: host=32 GB/s"}
     return f"name a device, or give {rates[name]}" if name in rates else f"for instance {name}=8"
 
 
@@ -444,47 +440,3 @@ def _seconds(made: step_time.StepTime, calls: Iterable[Call], latency: bool = Tr
             yield Ratio(product(element_bytes(dtype), cost.through(setting.accounting.link), elements), link.bandwidth)
             if latency and link.latency is not None:
                 yield product(num(len(mine)), cost.rounds, link.latency)
-
-
-def _bucketed(
-    question: SearchQuestion, draft: Draft, setting: Setting, micro: Setting, made: step_time.StepTime, b: Sym
-) -> list[tuple[str, Form]]:
-    """The steps to the reduction of the gradients at the end of the batch, and to what is left of it in buckets.
-
-    The last step is what is left, beside the backward pass of the last microbatch.
-    """
-    if len(setting.regions) > 1:
-        raise StrategyError(f"buckets are of layers that are alike, and {setting.graph.name} has more than layers",
-                            hint="leave buckets out, or search its layer: part('layer')")  # fmt: skip
-    calls = [c for phase, c in made.load.calls if phase == "end" and c.what.startswith("gradient")]
-    calls = [c for c in calls if _ranks(made, c) is not None]
-    if not calls:
-        raise StrategyError("no gradients are reduced between ranks", hint="buckets go with data parallelism")
-    count: Form = Sym("n_stage") if made.strategy.pipeline is not None else setting.repeat
-    chosen = replace(made.strategy, pipeline=None)
-    rates = question.rates_of(chosen, draft.nesting)
-    _, work, writer, terms, *_ = layer_time.write(micro, chosen, "backward", None, None, question.gradient_dtype, rates)
-    one = writer.time("t", terms, "The backward pass")
-    assert isinstance(one, Sym)
-    steps = [
-        ("sync", product(count, Total(tuple(_seconds(made, calls))))),
-        ("moved", product(count, Total(tuple(_seconds(made, calls, latency=False))))),
-    ]
-    backward = _named("", work.steps)
-    cost = buckets.overhead(micro, None)
-    put: dict[str, Form] = {
-        "s": Sym("moved"),  # seconds of transfer, at one byte a second
-        "w": num(1),
-        "o": num(question.call_overhead),
-        "n_b": b,
-        "rho": Ratio(product(count, Sym(f"back {one.name}")), Sym("moved")),
-    }
-    own = {name for name, _ in backward}
-    steps += [(f"back {name}", _marked(form, {n: Sym(f"back {n}") for n in own})) for name, form in backward]
-    left = _named("", [step for step in cost.steps if step.relation == ":="])
-    steps += [(name, _marked(form, put)) for name, form in left]
-    return [(BUCKET + name, _marked(form, {n: Sym(BUCKET + n) for n, _ in steps})) for name, form in steps]
-
-
-def _marked(form: Form, names: Mapping[str, Form]) -> Form:
-    return forms.substitute(form, lambda s: names.get(s.name, s))

@@ -183,7 +183,7 @@ def _calls(case: RunCase) -> list[CallEntry]:
     found: list[CallEntry] = []
     others = case.ranks // case.stages  # of a pipeline, each weight is on one stage
     for c in calls(case.setting, case.inside) if case.strategy.mesh else ():
-        times = int(case.known[c.region.times] if c.region.times else 1) - (not c.every_layer)
+        times = int(evaluate(c.layers, case.known))
         if prod(case.mesh[m] for m in c.meshes) == 1 or not times:
             continue
         group = "+".join(m for m in case.mesh if m in c.meshes)
@@ -281,11 +281,11 @@ def cut_classes(case: RunCase) -> bool:
 
 def derived_peak(case: RunCase) -> Fraction:
     """The most bytes that are alive at once on a rank in the backward pass of eager PyTorch."""
-    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations}
+    said = {"saved": "pytorch", "gathered_activations": case.accounting.gathered_activations,
+            "gradient_buckets": "copied" if case.method.name == "ddp" else "in_place"}  # fmt: skip
     model = replace(case.model, graph=without_dropout(case.graph), dtype="fp32", values=case.known)
     strategy = case.inside if case.strategy.mesh else None
-    made = model.derive("peak_memory", accounting=said, strategy=strategy, recipe="fp32_sgd", step="backward",
-                        buckets="copy" if case.method.name == "ddp" else "none")  # fmt: skip
+    made = model.derive("peak_memory", accounting=said, strategy=strategy, recipe="fp32_sgd", step="backward")
     return Fraction(made.at().value)
 
 

@@ -175,6 +175,16 @@ def test_questions_are_chosen_and_shuffled_and_numbered_on_the_page():
         assert all(f"**Answer {number}**" in page for number in numbers)
 
 
+def test_a_paper_speaks_the_language_of_its_document():
+    exam = Exam(template("language: de"), "5")
+    page = source(paper_page(exam, exam.paper(Student("s1", "Ada", "A1"))), "md")
+    assert re.search(r"Ada · Platz A1 · Bogen \w+", page)
+    assert re.search(r"\*\*Antwort \w+\*\* \(\w+, 2\\?\.5 Punkte\): \.{20}", page)
+    assert not re.search(r"Answer|points?\b|seat|paper", page)
+    exam = Exam(template("language: fr"), "5")  # words in somebody's own templates
+    assert paper_page(exam, exam.paper(Student("s1", "", "A1"))).subtitle.startswith("seat A1 · paper ")
+
+
 @pytest.mark.parametrize(
     ("exam", "text", "says"),
     [

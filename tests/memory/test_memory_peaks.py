@@ -15,7 +15,7 @@ import whole_models as models
 
 from symcomm.collectives.algorithms import algorithm
 from symcomm.collectives.cost import Case
-from symcomm.errors import StrategyError, ValuesError
+from symcomm.errors import ValuesError
 from symcomm.form import Sym, evaluate, num
 from symcomm.model import model_of_parts
 from symcomm.problems.deriving import no_model
@@ -124,12 +124,14 @@ P, K = 109_514_298, 4
 @cache
 def ddp(batch: int) -> Fraction:
     """Every rank works on the whole batch, so that the batch of all ranks is four times as large."""
-    return models.bert(B=K * batch).peak_memory("data(4)", buckets="copy", **COMMON).at().value
+    said = COMMON | {"accounting": FUSED | {"gradient_buckets": "copied"}}
+    return models.bert(B=K * batch).peak_memory("data(4)", **said).at().value
 
 
 @cache
 def fsdp(batch: int) -> Fraction:
-    return models.bert(B=K * batch).peak_memory("fsdp(4)", units="model", **COMMON).at().value
+    said = COMMON | {"accounting": FUSED | {"gathered_weights": "at_once"}}
+    return models.bert(B=K * batch).peak_memory("fsdp(4)", **said).at().value
 
 
 def leak() -> Fraction:
@@ -279,7 +281,7 @@ def test_the_update_of_a_toy_with_few_tokens_is_its_peak():
 
 def test_one_unit_has_all_weights_and_all_gradients_whole_at_the_end_of_the_backward_pass():
     """Half of five matrices, five gathered, five gradients; and q with two gradients, of one of two tokens each."""
-    peak = models.toy(T=2).peak_memory("fsdp(2)", units="model", recipe="fp32_sgd").at().value
+    peak = models.toy(T=2).peak_memory("fsdp(2)", accounting="at_once", recipe="fp32_sgd").at().value
     assert peak == (Fraction(5, 2) + 5 + 5) * WEIGHT + 3 * 4 * 8
 
 
@@ -310,8 +312,6 @@ def test_a_tied_weight_is_one_tensor_whose_second_gradient_is_added_to_the_first
         ({"step": "second"}, "unknown step 'second'"),
         ({"rounding": "pages"}, "unknown rounding 'pages'"),
         ({"tables": "none"}, "unknown tables 'none'"),
-        ({"strategy": "fsdp(4)", "units": "blocks"}, "unknown units 'blocks'"),
-        ({"strategy": "data(4)", "buckets": "view"}, "unknown buckets 'view'"),
         ({"held": "loss"}, "there is no tensor 'loss'"),
         ({"update_copies": "1/2"}, "update_copies is 1/2"),
         ({"update_copies": 1000}, "update_copies is 1000"),
@@ -321,13 +321,6 @@ def test_a_tied_weight_is_one_tensor_whose_second_gradient_is_added_to_the_first
 def test_bad_options_of_a_peak_are_refused_by_name(options, message):
     with pytest.raises(ValuesError, match=message):
         models.toy().peak_memory(**options)
-
-
-def test_buckets_and_units_belong_to_data_parallelism():
-    with pytest.raises(StrategyError, match="'buckets: copy' belongs to data parallelism"):
-        models.toy().peak_memory(buckets="copy")
-    with pytest.raises(StrategyError, match="'units: model' belongs to data parallelism"):
-        models.toy().peak_memory(units="model")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Sym, evaluate, from_expr, num
 from symcomm.parallel.strategy import parse_strategy
-from symcomm.program.alive import Fold, Free, Instruction, Keep, Loop, OpRun
+from symcomm.program.alive import Fold, Free, Instruction, Keep, OpRun
+from symcomm.program.loops import Loop
 from symcomm.program.program import ONE_RANK
 from symcomm.quantities.memory.lifetimes import GRADIENT, PASSING, SAVED
 from symcomm.quantities.memory.passes import StepOptions

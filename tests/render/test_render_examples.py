@@ -34,7 +34,7 @@ CASES = [pytest.param(p, id=p.stem, marks=[] if p.stem in QUICK else [pytest.mar
 def test_an_example_is_rendered_in_every_format(path: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["solve", str(path), "--to", "pdf,html,tex,md", "-o", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    pictures = {p.name for p in tmp_path.iterdir() if re.search(r"-figure-\d+\.(svg|pdf)$", p.name)}
+    pictures = {p.name for p in tmp_path.iterdir() if re.search(r"-figure-\d+\.(svg|pdf)$|\.png$", p.name)}
     assert {p.name for p in tmp_path.iterdir()} - pictures == {f"{path.stem}.{f}" for f in ("pdf", "html", "tex", "md")}
     assert (tmp_path / f"{path.stem}.pdf").read_bytes().startswith(b"%PDF-")
 

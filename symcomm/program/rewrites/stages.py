@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.errors import StrategyError
 from symcomm.graph.gradient import gradient_name
-from symcomm.parallel.placement import PARTIAL, Collective
+from symcomm.parallel.placement import Collective
 from symcomm.program import pipeline
 from symcomm.program.instructions import BETWEEN_STAGES, Program, Rewrite, Send, Turn
 
@@ -51,8 +51,8 @@ def _ties(program: Program) -> Iterator[Turn]:
                 yield replace(turn, work=again, phase="backward")
         # Cut as the weight is: the gradients of both stages are placed alike.
         layout = program.plan.placements[gradient]
-        tie = Collective("all-reduce", gradient, _on_rank(program, gradient), BETWEEN_STAGES, "backward", gradient, why,
-                         layout, layout, gradient)  # fmt: skip
+        tie = Collective("all-reduce", gradient, program.part(gradient, layout), BETWEEN_STAGES, "backward", gradient,
+                         why, layout, layout, gradient)  # fmt: skip
         yield Turn(tie, last, "backward", finishes=True)
 
 
@@ -67,7 +67,8 @@ def _messages(program: Program) -> list[Turn]:
     turns: list[Turn] = []
     for region in pipeline.stacked(graph):
         messages = pipeline.messages(forward.region(region.name))
-        sent = [Send(one.tensor, _on_rank(program, one.tensor), one.phase, one.why) for one in messages]
+        placed = program.plan.placements
+        sent = [Send(m.tensor, program.part(m.tensor, placed[m.tensor]), m.phase, m.why) for m in messages]
         amounts = [(one.phase, graph.relations.expand(one.elements), program.tensor(one).dtype) for one in sent]
         if same is not None and amounts != same:
             raise StrategyError(
@@ -77,14 +78,6 @@ def _messages(program: Program) -> list[Turn]:
             )  # fmt: skip
         same, turns = amounts, [Turn(one, region, one.phase) for one in sent]
     return turns
-
-
-def _on_rank(program: Program, tensor: str) -> Expr:
-    """The numbers that a rank has of a tensor."""
-    elements = program.graph.elements(tensor)
-    for mesh, position in program.plan.placements[tensor]:
-        elements = elements / forms.value(program.strategy.sizes[mesh]) if position != PARTIAL else elements
-    return elements
 
 
 REWRITE = Rewrite("stages", 3, _rewritten)

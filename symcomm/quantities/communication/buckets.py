@@ -40,14 +40,29 @@ _HAIR = Fraction(1, 10**8)  # of a number of buckets
 
 
 def _left(rho: Fraction | None, numbers: Numbers) -> Fraction:
-    """What is left after backward, bucket by bucket: a call starts when its bucket is there and the link is free."""
     count, share = int(numbers["n_b"]), numbers["rho"] if rho is None else rho
     transfer = numbers["s"] / count / numbers["w"]
+    return queued(count, share * transfer, numbers["o"] + transfer)
+
+
+def queued(count: int, each: Fraction, call: Fraction) -> Fraction:
+    """What is left after backward, bucket by bucket: a call starts when its bucket is there and the link is free."""
     ready = free = Fraction(0)
     for _ in range(count):
-        ready += share * transfer
-        free = max(ready, free) + numbers["o"] + transfer
+        ready += each
+        free = max(ready, free) + call
     return free - ready
+
+
+SERIAL = (
+    "The calls follow one another: either they run without a gap from the first bucket on, or the last call "
+    "starts when backward ends. The later end counts, for between them it grows evenly from bucket to bucket."
+)
+
+
+def last_end(count: Form, each: Form, backward: Form, call: Form) -> Form:
+    """When the last of so many calls ends, if ``each`` makes one bucket and ``backward`` makes all of them."""
+    return Largest((total(each, product(count, call)), total(backward, call)))
 
 
 def overhead(setting: Setting, rho: Fraction | None = Fraction(1)) -> Derivation:
@@ -63,11 +78,7 @@ def overhead(setting: Setting, rho: Fraction | None = Fraction(1)) -> Derivation
         said = f"computing a bucket takes {'`rho` times' if rho is None else f'{rho} of'} the time of its transfer"
     steps += [
         step("T_back", product(N, compute), SECOND, "backward", f"Buckets are computed one after the other; {said}."),
-        step(
-            "T_end", Largest((total(compute, product(N, call)), total(Sym("T_back"), call))), SECOND, "serial calls",
-            "The calls follow one another: either they run without a gap from the first bucket on, or the last call "
-            "starts when backward ends. The later end counts, for between them it grows evenly from bucket to bucket.",
-        ),
+        step("T_end", last_end(N, compute, Sym("T_back"), call), SECOND, "serial calls", SERIAL),
         step("V", total(end, forms.negative(Sym("T_back"))), SECOND, "exposed", "What is left after backward.",
              witness=partial(_left, rho)),
     ]  # fmt: skip

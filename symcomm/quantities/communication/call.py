@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from symcomm.dtypes import row_dtype
-from symcomm.form import Form, num
+from symcomm.form import Form, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel.placement import PARTIAL, Collective, Compute
 from symcomm.parallel.strategy import Strategy
-from symcomm.program.instructions import BETWEEN_STAGES, Program, Send, Turn
+from symcomm.program.instructions import BETWEEN_STAGES, HOST, Program, Send, Turn
+from symcomm.program.loops import ONCE, repeats, training_step
+from symcomm.program.pipeline import Held, kinds
 from symcomm.program.program import program
 from symcomm.records import dataclass
 from symcomm.setting import Setting
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
 class Call:
     """One call as it is counted: a collective, or a message over a pipeline boundary, of one region.
 
-    What ``finishes`` the gradient of a weight, or the weight itself, is made for every microbatch or ``once`` in a
-    step; ``accumulates`` says that this is for a convention to choose. ``name`` is what moves: d(W) for ``tensor`` W.
+    It is made for so many ``layers`` (for ``every`` one, or for all but the model's first), and in each of them for so
+    many ``microbatches``: for one where those move parts of a batch, since the size is that of all parts. What
+    ``finishes`` the gradient of a weight, or the weight itself, is made for every microbatch or ``once`` in a step;
+    ``accumulates`` says that this is for a convention to choose. ``name`` is what moves: d(W) for ``tensor`` W.
     """
 
     kind: str
@@ -36,7 +40,9 @@ class Call:
     why: str
     dtype: str
     region: Region
-    every_layer: bool
+    layers: Form
+    every: bool
+    microbatches: Form
     finishes: bool
     once: bool
     accumulates: bool
@@ -48,9 +54,14 @@ class Call:
         """The tensor in a sentence."""
         return " + ".join(f"`{part}`" for part in self.parts)
 
+    @property
+    def times(self) -> Form:
+        """How often so many bytes are moved."""
+        return self.layers if self.microbatches == ONCE else product(self.microbatches, self.layers)
+
     def ranks(self, strategy: Strategy) -> Form:
-        """The ranks between which it runs: those of a group of the mesh, or the two stages of a pipeline."""
-        return num(2) if self.meshes == BETWEEN_STAGES else strategy.ranks(self.meshes)
+        """The ranks between which it runs: of a group of the mesh, two stages of a pipeline, a rank and its host."""
+        return num(2) if self.meshes in (BETWEEN_STAGES, HOST) else strategy.ranks(self.meshes)
 
 
 SHORT = {"all-reduce": "AR", "all-gather": "AG", "reduce-scatter": "RS", "all-to-all": "A2A", "send": "send"}
@@ -61,19 +72,30 @@ def joint(meshes: tuple[str, ...]) -> str:
     return " × ".join(meshes)
 
 
-def calls(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> tuple[Call, ...]:
-    """Every call of one repetition of each region and training iteration; what runs again behind the rest."""
+def calls(
+    setting: Setting, strategy: Strategy, gradient_dtype: str | None = None, held: Held | None = None,
+    microbatches: Form = ONCE, copies: bool = False,
+) -> tuple[Call, ...]:  # fmt: skip
+    """Every call of the training step of a rank, by what it holds of the model; what runs again behind the rest.
+
+    ``copies`` between a rank and its host are no calls between ranks; with it they are there, too.
+    """
     made = program(setting.graph, strategy, setting.accounting, setting.frozen)
-    found = [_counted(made, turn, turn.work, gradient_dtype, setting.dtype) for turn in made.turns
-             if not isinstance(turn.work, Compute)]  # fmt: skip
+    held = held or kinds(setting.graph, None)["only"]
+    found = [_counted(made, turn, turn.work, dict(loops), held, gradient_dtype, setting.dtype)
+             for turn, loops in repeats(training_step(made, held, microbatches))
+             if not isinstance(turn.work, Compute) and (copies or turn.work.meshes != HOST)]  # fmt: skip
     return tuple(sorted(found, key=lambda call: 2 if call.meshes == BETWEEN_STAGES else call.phase == "recompute"))
 
 
-def _counted(made: Program, turn: Turn, work: Collective | Send, gradient_dtype: str | None, dtype: str) -> Call:
+def _counted(
+    made: Program, turn: Turn, work: Collective | Send, loops: Mapping[str, Form], held: Held,
+    gradient_dtype: str | None, dtype: str,
+) -> Call:  # fmt: skip
     tensor = made.tensor(work)
     of = made.graph.tensors.get(tensor.of, tensor)
     what = {"gradient": "gradient of ", "weight": "weight ", "activation": "activation "}.get(tensor.role, "input ")
-    if isinstance(work, Send):
+    if isinstance(work, Send) and work.meshes == BETWEEN_STAGES:
         what = "gradient of " if work.phase == "backward" else "activation "
     elif tensor.name.startswith("new("):
         what = "updated weight "
@@ -81,8 +103,11 @@ def _counted(made: Program, turn: Turn, work: Collective | Send, gradient_dtype:
     if tensor.role == "statistic":
         of, what, wide = tensor, "statistics ", row_dtype(tensor.dtype or dtype)
     parts = summed_parts(made, tensor.name, work.meshes) if what == "activation " else (of.name,)
-    return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region,
-                turn.every, turn.finishes, turn.once, turn.accumulates, tensor.name, parts)  # fmt: skip
+    layers, parted = loops.get("layer", ONCE), not (tensor.role == "weight" or made.of_weight(work))
+    microbatches = ONCE if parted else loops.get("microbatch", ONCE)
+    return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region, layers,
+                turn.between_stages or layers == held.times(turn.region), microbatches, turn.finishes, turn.once,
+                turn.accumulates, tensor.name, parts)  # fmt: skip
 
 
 def summed_parts(made: Program, name: str, meshes: Sequence[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -17,11 +17,10 @@ from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Total, num, product
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program import pipeline
-from symcomm.program.instructions import BETWEEN_STAGES
 from symcomm.program.program import program, unstaged
 from symcomm.quantities.communication.call import SHORT, Call, calls, joint
 from symcomm.quantities.communication.reasons import lead, reasons
-from symcomm.quantities.communication.volumes import Payload, repeated, sent_over_boundaries, shares, sizes_of, volume
+from symcomm.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
 from symcomm.quantities.declared import Meaning, OneOf
 from symcomm.quantities.options import Dtype, Frozen, GradientDtype, Microbatches, StageNumber, StrategyOption
 from symcomm.quantities.witnesses import together
@@ -71,8 +70,8 @@ def derive(
     m = cut.microbatches if cut is not None else degree(microbatches or 1)
     setting = setting.divided(strategy)
     setting = setting.freeze(frozen)
-    every = calls(setting, strategy, gradient_dtype)
-    if microbatches is not None and not any(repeated(c) for c in every):
+    every = calls(setting, strategy, gradient_dtype, None, m)
+    if m != num(1) and microbatches is not None and all(c.microbatches == num(1) for c in every):
         hint = "accounting: reduced_every_microbatch"
         raise ValuesError("'microbatches' change nothing where gradients are reduced once", hint=hint)
     per_rank = setting.accounting.communication.endswith("per_rank")
@@ -80,7 +79,6 @@ def derive(
         hint = "accounting: sent_per_rank"
         raise ValuesError("'stage' is for the bytes that one rank of a pipeline sends", hint=hint)
     held = pipeline.held(setting.graph, strategy.pipeline if per_rank else None, stage, setting.values)
-    mine = {w.name for _, weights in held.weights(setting.graph) for w in weights}
     # A stage that is named sends on what it makes, and receives what it needs.
     sent: dict[str, int] = {}
     if cut is not None and stage is not None:
@@ -89,10 +87,10 @@ def derive(
         sent = {way: out + both * into for way, (out, into) in counts.items()}
     chosen = [
         c
-        for c in every
+        for c in (calls(setting, strategy, gradient_dtype, held, m) if per_rank and cut is not None else every)
         if collective in (None, c.kind)
         and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
-        and (sent.get(c.phase, 1) > 0 if c.kind == "send" else _takes_part(c, held, mine))
+        and (c.kind != "send" or sent.get(c.phase, 1) > 0)
     ]
     work = Work(setting, *strategy.forms, m)
     touched = _touched(setting, strategy, chosen, every, gradient_dtype, bool(sent))
@@ -108,15 +106,16 @@ def derive(
         text = f"The strategy needs none; it needs {kinds}."
         work.define("V", Num(Fraction(0), BYTE), BYTE, "nothing to send", text, witness=partial(sizes_of, ()))
         return replace(setting.derivation(title, work.steps, touched), where=held.where)
-    groups: dict[tuple[str, str, tuple[str, ...], str, str, bool], list[Call]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...], str, str, Form, Form], list[Call]] = {}
     for c in chosen:
-        groups.setdefault((c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.every_layer), []).append(c)
+        key = (c.kind, c.phase, c.meshes, c.dtype, c.region.name, c.layers, c.microbatches)
+        groups.setdefault(key, []).append(c)
     several = {(kind, p) for kind, p, *_ in groups}
     regions = {c.region.name for c in chosen}
     many = len(groups) > LINES
     payloads: list[Payload] = []
     sends: list[Form] = []
-    for (kind, p, meshes, fmt, region, _), members in groups.items():
+    for (kind, p, meshes, fmt, region, *_), members in groups.items():
         name = SHORT[kind]
         if len([1 for k, _ in several if k == kind]) > 1:
             name += f",{_PHASES[p]}"
@@ -127,7 +126,7 @@ def derive(
         elements = [setting.written(c.elements) for c in members]
         n = work.define(f"n_{name}", Total(tuple(elements)) if len(elements) > 1 else elements[0], ELEMENT,
                         _rule(kind), _text(members, many), witness=partial(sizes_of, members))  # fmt: skip
-        made = volume(work, name, n, members, held, m)
+        made = volume(work, name, n, members)
         if kind == "send":
             sends.append(product(num(sent.get(p, 1)), made.volume))
         else:
@@ -143,18 +142,12 @@ def derive(
     if len(counted) > 1:
         work.define("V", Total(tuple(counted)), BYTE, "add", "All calls together.", witness=together(counted))
     notes = (*held.notes, *_cheapest(setting, strategy))
-    times = [num(1) if c.kind == "send" else held.times(c.region, c.every_layer) for c in chosen]
     plan = program(setting.graph, strategy, setting.accounting, setting.frozen)
-    shown = [_exhibit(setting, strategy, chosen, held)]
+    shown = [_exhibit(setting, strategy, chosen)]
     if any(c.kind != "send" for c in chosen):
-        shown.insert(0, reasons(setting, plan, chosen, times))
+        shown.insert(0, reasons(setting, plan, chosen))
     told = lead(plan, strategy, every, chosen)
     return replace(setting.derivation(title, work.steps, touched, shown, notes), where=held.where, lead=told)
-
-
-def _takes_part(call: Call, held: pipeline.Held, weights: Collection[str]) -> bool:
-    """Whether a rank with some regions takes part in a call: stages add up the weights that both of them have."""
-    return call.tensor in weights if call.meshes == BETWEEN_STAGES else call.region.name in held.regions
 
 
 def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:
@@ -236,13 +229,12 @@ def _text(members: list[Call], many: bool) -> str:
     return f"{head}. {why[0].upper()}{why[1:]}." if why else f"{head}."
 
 
-def _exhibit(setting: Setting, strategy: Strategy, chosen: list[Call], held: pipeline.Held) -> Exhibit:
+def _exhibit(setting: Setting, strategy: Strategy, chosen: list[Call]) -> Exhibit:
     """Which tensor, which collective, when and why: calls that are alike in all but the tensor share a row."""
     rows: dict[tuple[str, str, str, str, Form, Form], list[str]] = {}
     for c in chosen:
-        count = num(1) if c.kind == "send" else held.times(c.region, c.every_layer)
         size = forms.from_expr(forms.value(product(setting.written(c.elements), Num(element_bytes(c.dtype).number))))
-        rows.setdefault((c.what.strip(), c.kind, c.phase, c.why, size, count), []).append(c.tensor)
+        rows.setdefault((c.what.strip(), c.kind, c.phase, c.why, size, c.times), []).append(c.tensor)
     return Exhibit(
         "Which tensor, which collective, when and why",
         ("tensors", "collective", "phase", "why", "bytes each", "times"),

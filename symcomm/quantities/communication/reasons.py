@@ -142,16 +142,13 @@ def _trains(made: Program) -> bool:
     return any(op.phase == "backward" for op in made.plan.graph.ops)
 
 
-def reasons(setting: Setting, made: Program, chosen: Sequence[Call], times: Sequence[Form]) -> Exhibit:
-    """A row for each group of calls: the pass, why something is summed or gathered, the calls and their elements.
-
-    ``times`` says how often each call is made.
-    """
-    pairs = [(c, count) for c, count in zip(chosen, times, strict=True) if c.kind != "send"]
-    several = len({c.region.name for c, _ in pairs}) > 1
+def reasons(setting: Setting, made: Program, chosen: Sequence[Call]) -> Exhibit:
+    """A row for each group of calls: the pass, why something is summed or gathered, the calls and their elements."""
+    collectives = [c for c in chosen if c.kind != "send"]
+    several = len({c.region.name for c in collectives}) > 1
     rows: dict[tuple[tuple[object, ...], str, str, Form], list[Call]] = {}
-    for c, count in pairs:
-        rows.setdefault((_kind_of(made, c), c.phase, c.region.name if several else "", count), []).append(c)
+    for c in collectives:
+        rows.setdefault((_kind_of(made, c), c.phase, c.region.name if several else "", c.times), []).append(c)
     told: list[tuple[str | Form, ...]] = []
     for (*_, count), members in rows.items():
         first = members[0]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     pass
 
 
-def volume(work: Work, name: str, n: Form, members: Sequence[Call], held: pipeline.Held, microbatches: Form) -> Payload:
+def volume(work: Work, name: str, n: Form, members: Sequence[Call]) -> Payload:
     call = members[0]
     wide = element_bytes(call.dtype)
     text = f"{said_bytes(wide)[0].upper()}{said_bytes(wide)[1:]} an element ({call.dtype})"
@@ -35,18 +35,15 @@ def volume(work: Work, name: str, n: Form, members: Sequence[Call], held: pipeli
         crossing = partial(_bytes, members, wide.number)
         sent = work.define(f"V_{name}", product(n, wide), BYTE, "bytes", f"{text}.", witness=crossing)
         return Payload(name, call, sent, crossing)
-    times = held.times(call.region, call.every_layer)
     if call.region.times:
-        each = f"each of the `{call.region.times}` layers" if call.every_layer else "every layer but the first"
+        each = f"each of the `{call.region.times}` layers" if call.every else "every layer but the first"
         text += f", in {each}"
-    if repeated(call) and microbatches != num(1):
-        times = product(microbatches, times)
-        text += "; they are made for each microbatch"
+    text += "; they are made for each microbatch" if call.microbatches != num(1) else ""
 
     def payload(numbers: Numbers) -> Fraction:
-        return number(times, numbers) * sizes_of(members, numbers) * wide.number
+        return number(call.times, numbers) * sizes_of(members, numbers) * wide.number
 
-    volume = work.define(f"V_{name}", product(times, n, wide), BYTE, "bytes", f"{text}.", witness=payload)
+    volume = work.define(f"V_{name}", product(call.times, n, wide), BYTE, "bytes", f"{text}.", witness=payload)
     return Payload(name, call, volume, payload)
 
 
@@ -116,11 +113,6 @@ def _exchanged(kind: str, accounting: Accounting, k: Form, groups: Form, numbers
         )
     return {"sent_per_rank": made.sent, "sent_and_received_per_rank": made.moved,
             "all_links": made.total * side_by_side}[how]  # fmt: skip
-
-
-def repeated(call: Call) -> bool:
-    """Whether a call is made for each microbatch though its size is not that of the batch."""
-    return not call.once and (call.accumulates or call.what == "weight ")
 
 
 def _counted_text(accounting: Accounting, kind: str) -> str:

@@ -64,7 +64,10 @@ class Moved:
 
 @dataclass(frozen=True)
 class OpLoad:
-    """One op on one rank: its operations and what it moves. ``again`` marks an op that is recomputed."""
+    """One op on one rank: its operations and what it moves. ``again`` marks an op that is recomputed.
+
+    The model's first layer has those with ``every``.
+    """
 
     op: Op
     phase: str
@@ -72,6 +75,7 @@ class OpLoad:
     moved: tuple[Moved, ...]
     cuts: tuple[tuple[int, str], ...] = ()
     again: bool = False
+    every: bool = True
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,12 @@ class Load:
             ops=tuple(o for o in self.ops if o.op.region == name),
             calls=tuple((p, c) for p, c in self.calls if c.region.name == name),
         )
+
+    @cached_property
+    def first(self) -> Load:
+        """The part that the model's first layer has, too."""
+        calls = tuple((p, c) for p, c in self.calls if c.every)
+        return replace(self, ops=tuple(o for o in self.ops if o.every), calls=calls)
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
@@ -127,10 +137,13 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     shared = replace(setting.accounting, recomputation=Accounting.recomputation)
     graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy), setting.frozen)
     made = program(setting.graph, strategy, setting.accounting, setting.frozen)
-    names = {t.work.op.output for t in made.turns if t.phase == "recompute" and isinstance(t.work, Compute)}
+    computed = [(turn, turn.work.op.output) for turn in made.turns if isinstance(turn.work, Compute)]
+    names = {name for turn, name in computed if turn.phase == "recompute"}
+    spared = {name for turn, name in computed if not turn.every}
+    ops = tuple(replace(o, every=False) if o.op.output in spared else o for o in ops) if spared else ops
     again = (replace(o, phase="backward", again=True) for o in ops if o.phase == "forward" and o.op.output in names)
     phases = {"recompute": "backward"}
-    every = calls(setting, strategy, gradient_dtype)
+    every = calls(setting, strategy, gradient_dtype, copies=True)
     timed = tuple(("end" if c.once else phases.get(c.phase, c.phase), c) for c in every)
     return Load(graph, strategy, (*ops, *again), timed)
 

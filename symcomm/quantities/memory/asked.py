@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.parallel.strategy import SHARDS, Strategy, parse_strategy
-from symcomm.program.program import program, unstaged
 from symcomm.program.rewrites.recomputation import RERUN
 from symcomm.setting import Setting
 
@@ -25,21 +24,6 @@ def placed(strategy: Strategy | str | None, **of_pipeline: object) -> Strategy |
             if said is not None:
                 raise StrategyError(f"'{option}' belongs to a pipeline", hint="such as pipeline(8, microbatches=32)")
     return made
-
-
-def rewritten(setting: Setting, strategy: Strategy | None, units: str, buckets: str) -> Setting:
-    """The setting with what two options say of the program, as conventions.
-
-    Raises ``StrategyError`` where the strategy gathers no weights or reduces no gradients of replicas.
-    """
-    said = {"gathered_weights": "at_once"} if units == "model" else {}
-    said |= {"gradient_buckets": "copied"} if buckets == "copy" else {}
-    setting = replace(setting, accounting=replace(setting.accounting, **said)) if said else setting
-    made = program(setting.graph, unstaged(strategy), setting.accounting, setting.frozen) if strategy else None
-    for option, found in (("buckets: copy", made and made.bucketed), ("units: model", made and made.early)):
-        if option in (f"buckets: {buckets}", f"units: {units}") and not found:
-            raise StrategyError(f"'{option}' belongs to data parallelism", hint="say strategy: data(k) or fsdp(k)")
-    return setting
 
 
 def computed(strategy: Strategy, activations: bool) -> Strategy:

@@ -10,8 +10,9 @@ from symcomm.form import Form, Ratio, Sym, Total, num
 from symcomm.graph.graph import Region, Tensor
 from symcomm.parallel.placement import Collective, Layout, place
 from symcomm.parallel.strategy import Placed, Strategy
-from symcomm.program.alive import Free, Instruction, Keep, Loop, OpRun
+from symcomm.program.alive import Free, Instruction, Keep, OpRun
 from symcomm.program.instructions import Program, Turn
+from symcomm.program.loops import Loop
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.lifetimes import PASSING, Lifetimes, bytes_of_weight
 from symcomm.quantities.memory.recomputed_steps import made_by

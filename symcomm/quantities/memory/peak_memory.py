@@ -20,7 +20,7 @@ from symcomm.program.rewrites.offloading import on_host
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.declared import Meaning, Reads
 from symcomm.quantities.memory.allocated_memory import block
-from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, rewritten, training
+from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, training
 from symcomm.quantities.memory.capacity import in_bytes
 from symcomm.quantities.memory.lifetimes import PASSING, SAVED
 from symcomm.quantities.memory.passes import StepOptions
@@ -87,10 +87,6 @@ def derive(
     tables: Annotated[
         Literal["shared", "per_layer"], Meaning("whether each layer makes its own masks and rotations")
     ] = "shared",
-    units: Annotated[Literal["layer", "model"], Meaning("what full sharding gathers at once")] = "layer",
-    buckets: Annotated[
-        Literal["none", "copy"], Meaning("whether data parallelism copies gradients to flat buckets")
-    ] = "none",
 ) -> Derivation:
     """The most bytes alive at once on one rank in a training step, and the op during which they are.
 
@@ -107,13 +103,12 @@ def derive(
     ``step`` is ``forward`` or ``backward`` (that pass alone), the ``first`` step (the update makes the optimizer's
     states, weight by weight) or a ``later`` one. Named terms that are no tensor of the graph: ``held`` tensors; a
     ``workspace`` for the thread of each pass; the ``rounding`` of an allocator (as in ``allocated_memory``);
-    ``update_copies`` of one weight in fp32 during its update; ``tables`` that are made ``per_layer``; ``units: model``
-    (all weights are gathered at once); ``buckets: copy`` (a flat copy of all gradients).
+    ``update_copies`` of one weight in fp32 during its update; ``tables`` that are made ``per_layer``. Whether all
+    weights are gathered at once, and gradients are copied to flat buckets, the accounting says.
     """
     strategy = placed(strategy, schedule=schedule, stage=stage, chunks=chunks)
     asked = recomputation
     setting, again = training(setting, strategy, dtype, frozen, recomputation, every)
-    setting = rewritten(setting, strategy, units, buckets)
     run = StepOptions(
         strategy or ONE_RANK,
         recipe_of(recipe),

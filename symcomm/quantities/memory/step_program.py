@@ -9,7 +9,8 @@ from fractions import Fraction
 from symcomm.errors import ValuesError
 from symcomm.form import Form, num, product
 from symcomm.parallel.strategy import resolve
-from symcomm.program.alive import Amounts, Fold, Free, Instant, Instruction, Keep, Loop, OpRun, Place, size_names
+from symcomm.program.alive import Amounts, Fold, Free, Instant, Instruction, Keep, OpRun, Place, size_names
+from symcomm.program.loops import Loop
 from symcomm.program.program import program, unstaged
 from symcomm.quantities.memory.lifetimes import GRADIENT, PASSING, SAVED
 from symcomm.quantities.memory.passes import RegionPasses, StepOptions

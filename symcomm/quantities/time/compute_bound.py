@@ -182,5 +182,6 @@ def _both_sides(terms: MeshTerms, over: str, kind: str) -> Exhibit | None:
         assert enough == ((value >= first) == (kind == "at_least") or value == first)
         rows.append((str(value), *(Quantity(t, SECOND) for t in times), "computing" if enough else "communication"))
     return Exhibit(
-        f"The times at whole `{over}` on both sides", (over, "computing", *terms.sent, "bound by"), tuple(rows)
-    )
+        f"The times at whole `{over}` on both sides",
+        (f"`{over}`", "computing", *(f"`{mesh}`" for mesh in terms.sent), "bound by"), tuple(rows),
+    )  # fmt: skip

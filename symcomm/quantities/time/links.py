@@ -16,18 +16,29 @@ from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Smallest, Sym, evaluate, names, num, product
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program import pipeline
-from symcomm.quantities.time.machine import ONE_LINK, RATES, Machine, MachineLink, Rate, checked, machine
+from symcomm.program.instructions import BETWEEN_STAGES, HOST
+from symcomm.program.rewrites.offloading import on_host
+from symcomm.quantities.time.machine import (
+    ONE_LINK,
+    RATES,
+    Machine,
+    MachineLink,
+    Rate,
+    checked,
+    host_bandwidth,
+    machine,
+)
 from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.units import Quantity
 
-PIPE, NODE, LEVELS = "pipe", "node", ("inside", "between")
+(PIPE,), (TO_HOST,), NODE, LEVELS = BETWEEN_STAGES, HOST, "node", ("inside", "between")
 HIERARCHY = (NODE, *LEVELS, *(f"latency_{level}" for level in LEVELS))
 _SYMBOL = r"[^\W\d]\w{0,39}"
 
 
 def by_axis(said: object, strategy: Strategy) -> dict[str, object]:
-    """What is said of each axis of the mesh, which goes by its name or the symbol of its size, and of a hierarchy.
+    """What is said of each axis of the mesh, which goes by its name or the symbol of its size, of a hierarchy, a host.
 
     Raises ``ValuesError`` for an unknown axis, with near names, and for one that is named twice.
 
@@ -35,7 +46,7 @@ def by_axis(said: object, strategy: Strategy) -> dict[str, object]:
     >>> by_axis("X=2, tensor=600 GB/s", parse_strategy("fsdp(X) + tensor(Y)"))
     {'data': '2', 'tensor': '600 GB/s'}
     """
-    axes = [*strategy.sizes, *([PIPE] if strategy.pipeline is not None else [])]
+    axes = [*strategy.sizes, *([PIPE] if strategy.pipeline is not None else []), TO_HOST]
     known = {**{key: key for key in HIERARCHY}, **{size.name: mesh for mesh, size in strategy.sizes.items()
              if isinstance(size, Sym)}, **{axis: axis for axis in axes}}  # fmt: skip
     found: dict[str, object] = {}
@@ -56,7 +67,7 @@ def links_of(said: object, strategy: Strategy) -> dict[str, object]:
     {'tensor': '600 GB/s'}
     """
     axes = {*strategy.sizes, *(s.name for s in strategy.sizes.values() if isinstance(s, Sym))}
-    axes |= {PIPE} if strategy.pipeline is not None else set()
+    axes |= {TO_HOST} | ({PIPE} if strategy.pipeline is not None else set())
     return {name: value for name, value in pairs(said) if name in axes}
 
 
@@ -108,7 +119,8 @@ def spot(name: str) -> str:
     >>> spot("between"), spot("data")
     ('between nodes', 'along `data`')
     """
-    return {"inside": "inside a node", "between": "between nodes", PIPE: "between stages"}.get(name, f"along `{name}`")
+    where = {"inside": "inside a node", "between": "between nodes", PIPE: "between stages", TO_HOST: "to the host"}
+    return where.get(name, f"along `{name}`")
 
 
 def _latency(name: str, value: object) -> Fraction | Sym:
@@ -135,6 +147,9 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
     """
     rest = dict(rates)
     said = by_axis(rest.pop("links", None), strategy)
+    supposed = bool(on_host(setting.accounting)) and TO_HOST not in said
+    if supposed:
+        said |= {TO_HOST: host_bandwidth(rest.get("device"), setting.accounting.link)}
     node, late = said.pop(NODE, None), {level: said.pop(f"latency_{level}", None) for level in LEVELS}
     read = {name: _read(name, value) for name, value in said.items()}
     for level, value in late.items():
@@ -151,18 +166,21 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
     taken = {*setting.symbols, *(s.name for s in made.symbols), *(n for form in in_use for n in names(form))}
     given, symbols = list(made.given), [*free, *(c for c in counts if isinstance(c, Sym))]
 
-    def symbol(rate: Rate, number: Fraction) -> Sym:
+    def symbol(rate: Rate, number: Fraction | None) -> Sym:
         name = rate.symbol
         while name in taken:
             name += "'"
         taken.add(name)
-        given.append((name, number))
+        given.extend([] if number is None else [(name, number)])
         symbols.append(Sym(name, whole=False, unit=rate.unit))
         return symbols[-1]
 
     links: dict[str, MachineLink] = {}
     for name, one in read.items():
-        rate = made.network if one.bandwidth is None else symbol(_bandwidth(name), one.bandwidth)
+        if one.bandwidth is None:
+            rate = symbol(_bandwidth(name), None) if name == TO_HOST else made.network
+        else:
+            rate = symbol(_bandwidth(name), one.bandwidth)
         latency: Form | None = made.latency
         if isinstance(one.latency, Fraction):
             latency = symbol(Rate("latency", f"alpha_{name}", RATES["latency"].unit, "", ""), one.latency)
@@ -183,7 +201,8 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
         raise ValuesError("links say how fast it is inside or between nodes, but not how many ranks a node has",
                           hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
     routes |= {name: ((link, strategy.sizes.get(name, num(2))),) for name, link in links.items()}
-    return replace(made, given=tuple(given), routes=routes, of_links=tuple(symbols), named=tuple(read), notes=notes,
+    named = tuple(name for name in read if name != TO_HOST or not supposed)
+    return replace(made, given=tuple(given), routes=routes, of_links=tuple(symbols), named=named, notes=notes,
                    where=where)  # fmt: skip
 
 
@@ -294,7 +313,7 @@ def node_ranks(said: object) -> int:
 def levels(made: Machine, strategy: Strategy, meshes: tuple[str, ...]) -> list[tuple[MachineLink, Form]]:
     """The links that a group over some axes of the mesh spans, each with the ranks that it joins."""
     found: dict[MachineLink, list[Form]] = {}
-    for mesh in sorted(meshes, key=(*strategy.mesh_order, PIPE).index):
+    for mesh in sorted(meshes, key=(*strategy.mesh_order, PIPE, TO_HOST).index):
         size = strategy.sizes.get(mesh, num(2))
         if size != num(1):
             for link, ranks in made.routes.get(mesh, ((made.one_network, size),)):

@@ -37,6 +37,7 @@ RATES: dict[str, Rate] = {
         Rate("memory", "W_mem", Unit.parse("byte/second"), "the bandwidth of the memory", "2039 GB/s"),
         Rate("network", "W_net", Unit.parse("byte/second"), "the bandwidth of the network", "900 GB/s"),
         Rate("latency", "alpha", Unit.parse("second"), "the latency of one message", "0.00001 s"),
+        Rate("call_overhead", "o", Unit.parse("second"), "the overhead of a bucket's call", "20 us"),
         Rate("utilisation", "eta", ONE, "the part of the peak rates that is sustained", "4/5"),
     )
 }
@@ -69,9 +70,10 @@ class Machine:
     """The rates as forms, and the numbers that were given for them.
 
     ``utilisation`` lowers the peak rate and the memory bandwidth, not the network; without one they are sustained.
-    Without a ``latency`` only bandwidths count. ``routes`` are the links along an axis of the mesh, the inner one
-    first, with the ranks that each joins; the other axes go over the network. ``named`` are those of which something
-    was said; ``notes`` tell where axes lie, which holds ``where`` degrees are these numbers.
+    Without a ``latency`` only bandwidths count; ``call_overhead`` is that of a bucket of gradients. ``routes`` are the
+    links along an axis of the mesh, the inner one first, with the ranks that each joins; the other axes go over the
+    network. ``named`` are those of which something was said; ``notes`` tell where axes lie, which holds ``where``
+    degrees are these numbers.
     """
 
     peak: Sym
@@ -85,11 +87,13 @@ class Machine:
     named: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
+    call_overhead: Sym | None = None
 
     @property
     def symbols(self) -> tuple[Sym, ...]:
         """Every symbol of the machine."""
-        every = (self.peak, self.memory, self.network, self.utilisation, self.latency, *self.of_links)
+        more = (self.utilisation, self.latency, self.call_overhead, *self.of_links)
+        every = (self.peak, self.memory, self.network, *more)
         return tuple(s for s in every if s is not None)
 
     @property
@@ -177,7 +181,7 @@ def machine(
             if symbol in taken:
                 raise ValuesError(f"{symbol} is a symbol of the model", hint=f"name {rate.meaning} otherwise")
         else:
-            wanted = value is not None or option not in ("latency", "utilisation")
+            wanted = value is not None or option not in ("latency", "utilisation", "call_overhead")
             while symbol in taken:
                 symbol += "'"
         if value is not None:
@@ -189,7 +193,22 @@ def machine(
     assert peak is not None
     assert memory is not None
     assert network is not None
-    return Machine(peak, memory, network, made["utilisation"], made["latency"], tuple(given))
+    return Machine(peak, memory, network, made["utilisation"], made["latency"], tuple(given),
+                   call_overhead=made["call_overhead"])  # fmt: skip
+
+
+def host_bandwidth(name: object, link: str) -> Quantity | str:
+    """The bandwidth between a device of the hardware table and its host; a symbol's where it is not known.
+
+    >>> str(host_bandwidth("A100-80GB-SXM", "full_duplex"))
+    '32 000 000 000 B/s = 32 GB/s'
+    """
+    from symcomm.hardware.devices import Device, device
+
+    found = None if name is None else device(name if isinstance(name, Device) else str(name))
+    if found is None or "PCIe" not in found.links:
+        return ""
+    return found.link("PCIe").bandwidth("both" if link == "bidirectional" else "one")
 
 
 def device_rates(name: object, dtype: str, rate: str, link: str) -> dict[str, object]:

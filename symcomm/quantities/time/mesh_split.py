@@ -348,14 +348,15 @@ def _whole(asked: _Split) -> Derivation:
             parts = [Quantity(times.get(mesh, Fraction(0)), SECOND) if not why else "" for mesh in asked.axes]
         value = why if worth is None else Quantity(worth, unit)
         cells.append((str(d), str(int(count) // d), *parts, value, "best" if worth == best else ""))
-    heads = (x, y, f"least {over}", "") if over else (x, y, *asked.axes, "cost", "")
+    heads = [f"`{name}`" for name in ((x, y) if over else (x, y, *asked.axes))]
+    heads += [f"least `{over}`" if over else "cost", ""]
     fields = [field for field in terms.fields if field != "traffic"]
     fields = fields if over else time.telling(work.steps, fields)
     title = f"Best whole `{x}`: " + (
         f"least compute-bound `{over}`" if over else f"communication time of {PHASES[asked.phase][1]}"
     )
     title = f"Least {_what(asked)}" if asked.wants_least else title
-    exhibits = [Exhibit(f"Divisors of {count} compared", heads, tuple(cells))]
+    exhibits = [Exhibit(f"Divisors of {count} compared", tuple(heads), tuple(cells))]
     return time.with_rates(setting.derivation(title, work.steps, fields, exhibits), terms.writer)
 
 

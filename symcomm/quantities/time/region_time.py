@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from symcomm.accounting import Accounting
 from symcomm.form import Form, Total
 from symcomm.graph.graph import Region
 from symcomm.quantities.counting.load import Load, OpLoad
@@ -21,7 +22,9 @@ class RegionTime:
     ``work`` are those of the pieces of work that are timed apart: a whole microbatch (``""``), or its forward ``F`` and
     its backward ``D``, or ``B`` and ``W``, the gradients of the input and of the weights. ``alone`` are those without
     collectives, ``network`` those of the calls. ``last`` is the time of the last piece of work where the reduction of
-    gradients runs beside it.
+    gradients runs beside it. ``first`` are the times of the model's first layer, where it does less than all others.
+    Where gradients are reduced in buckets, ``backward`` is the time of a backward pass and ``reduced`` that of the
+    transfer of gradients.
     """
 
     region: Region
@@ -31,6 +34,9 @@ class RegionTime:
     end: Form | None = None
     last: Form | None = None
     end_network: Form | None = None
+    first: RegionTime | None = None
+    backward: Form | None = None
+    reduced: Form | None = None
 
 
 WORK = {
@@ -54,35 +60,66 @@ def _piece(inner: Load, letter: str) -> Load:
     return replace(back, ops=ops, calls=back.calls if letter == "B" else ())
 
 
-def region_time(writer: TimeWriter, every: Load, region: Region, letters: str, parts: bool) -> RegionTime:
-    """The steps to the times of one repetition of a region."""
-    work, lone = writer.work, len(every.regions) == 1
-    mine = every.region(region.name)
-    end = mine.of("end")
-    label = "" if lone else mark(region)
+def region_time(
+    writer: TimeWriter, every: Load, region: Region, letters: str, parts: bool, begins: bool, bucketed: bool
+) -> RegionTime:
+    """The steps to the times of one repetition of a region, and of the model's first layer where that does less.
+
+    ``begins`` says that the rank has the model's first layer, ``bucketed`` that gradients are reduced in buckets.
+    """
+    mine, label = every.region(region.name), "" if len(every.regions) == 1 else mark(region)
     what = "One layer and microbatch" if region.times else f"The {region.name}, one microbatch"
-    times: dict[str, Form] = {}
+    last = mine.of("end")
+    sums = replace(last, calls=tuple((p, c) for p, c in last.calls if c.accumulates))
+    beside = sums if beside_backward(writer.setting.accounting, every) else None
+    if beside is not None or bucketed:
+        last = replace(last, calls=tuple((p, c) for p, c in last.calls if not c.accumulates))
+    made = _passes(writer, mine, RegionTime(region, {}, {}, {}), label, what, letters, parts, beside)
+    if begins and region.times and mine.first != mine:
+        said, name = "The first layer, one microbatch", f"{label},first" if label else "first"
+        made = replace(made, first=_passes(writer, mine.first, made, name, said, letters, parts, beside))
+    whose = "one layer" if region.times else f"the {region.name}"
+    if bucketed:
+        back = writer.time("t_back", writer.terms(_piece(mine, "D"), "_back"), f"The backward pass of {whose}")
+        made = replace(made, backward=back, reduced=writer.transfer("t_reduce", sums))
+    ends = writer.terms(last, f"_end,{label}" if label else "_end")
+    end = writer.time(f"t_end,{label}" if label else "t_end", ends, f"The end of the batch, {whose}")
+    both = [one for one in (made.end_network, ends.network) if one is not None]
+    name = f"t_network,{label}" if label else "t_network,both"
+    network = writer.total(name, both, SECOND, "add", "Beside the last backward pass, and at the end of the batch.")
+    first = made.first and replace(made.first, end=end, end_network=network)
+    return replace(made, end=end, end_network=network, first=first)
+
+
+def beside_backward(accounting: Accounting, every: Load) -> bool:
+    """Whether gradients are reduced beside the last backward pass."""
+    return accounting.gradient_sync == "with_backward" and any(c.accumulates for _, c in every.of("end").calls)
+
+
+def _passes(
+    writer: TimeWriter, mine: Load, made: RegionTime, label: str, what: str, letters: str, parts: bool,
+    beside: Load | None,
+) -> RegionTime:  # fmt: skip
+    """The times of the passes of one repetition; the last one with the reduction of gradients ``beside`` it."""
+    work: dict[str, Form] = {}
     alone: dict[str, Form] = {}
     network: dict[str, Form] = {}
-    terms = Terms()
+    terms, tag = Terms(), ""
     for letter in letters or ("",):
         tag = f"_{','.join(filter(None, (letter, label)))}" if letter or label else ""
         terms = writer.terms(_piece(mine, letter), tag)
         one = writer.time(f"t{tag or '_layer'}", terms, f"{what}, {WORK[letter]}")
         local = writer.local(f"t_alone{tag}", terms, f"{what} without its collectives") if parts else None
-        for found, form in ((times, one), (alone, local), (network, terms.network)):
+        for found, form in ((work, one), (alone, local), (network, terms.network)):
             if form is not None:
                 found[letter] = form
-    if writer.setting.accounting.gradient_sync == "with_backward" and bool(every.of("end").calls):
-        beside = writer.terms(replace(mine, ops=(), calls=end.calls), f"_sync{label}")
-        together = joined(work, terms, beside)
-        last = writer.time(f"t_last{tag}", together, "The last microbatch, with the reduction of the gradients")
-        return RegionTime(region, times, alone, network, None, last, beside.network)
-    ends = writer.terms(end, f"_end{label}" if lone else f"_end,{label}")
-    whose = "one layer" if region.times else f"the {region.name}"
-    name = "t_end" if lone else f"t_end,{label}"
-    return RegionTime(region, times, alone, network, writer.time(name, ends, f"The end of the batch, {whose}"),
-                      end_network=ends.network)  # fmt: skip
+    made = replace(made, work=work, alone=alone, network=network)
+    if beside is None:
+        return made
+    sync = writer.terms(replace(beside, ops=()), f"_sync,{label}" if label else "_sync")
+    together = joined(writer.work, terms, sync)
+    last = writer.time(f"t_last{tag}", together, "The last microbatch, with the reduction of the gradients")
+    return replace(made, last=last, end_network=sync.network)
 
 
 def joined(work: Work, terms: Terms, beside: Terms) -> Terms:

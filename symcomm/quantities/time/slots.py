@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from operator import attrgetter
 
 from symcomm.derivation import Condition, Numbers, Witness
 from symcomm.form import Form, Largest, Num, Ratio, Smallest, Total, names, negative, num, product
-from symcomm.graph.graph import Region
 from symcomm.program import pipeline
 from symcomm.program.closed_forms import ClosedForm
 from symcomm.program.schedules import find
 from symcomm.program.uneven import APART, WHOLE, Makespan, makespan
+from symcomm.quantities.communication import buckets
 from symcomm.quantities.counting.load import Load
 from symcomm.quantities.time.region_time import WORK, RegionTime
 from symcomm.quantities.time.term_texts import need
@@ -45,7 +46,7 @@ class Pipe:
 
     def __init__(
         self, writer: TimeWriter, found: Sequence[RegionTime], kinds: Mapping[str, pipeline.Held], run: Run, p: Form,
-        between: Load,
+        between: Load, buckets: Form | None = None,
     ) -> None:  # fmt: skip
         self.writer, self.work, self.found, self.kinds, self.run = writer, writer.work, found, kinds, run
         self.shown = {**run.sizes, "p": p}  # the sizes as they are written
@@ -53,6 +54,8 @@ class Pipe:
         self.notes: list[str] = []
         self.slots: Form = run.sizes["m"]
         self.ordered = False
+        self.buckets = buckets
+        self.reducing: Form | None = None  # the calls of all buckets
         ties = replace(between, calls=tuple((p, c) for p, c in between.calls if c.kind != "send"))
         sends = replace(between, calls=tuple((p, c) for p, c in between.calls if c.kind == "send"))
         back = "DB"[run.letters == APART]
@@ -67,17 +70,26 @@ class Pipe:
 
     # -- one stage -------------------------------------------------------------------------------
 
-    def together(self, name: str, kind: str, forms_of: Sequence[tuple[Region, Form | None]], text: str) -> Form | None:
+    def repetitions(self, kind: str, what: Callable[[RegionTime], Form | None]) -> list[tuple[Form, Form]]:
+        """What a stage does, in the loops over its layers: how often, and how long it takes each time."""
+        found: list[tuple[Form, Form]] = []
+        held, chunks = self.kinds[kind], bool(self.run.letters) and self.run.share != num(1)
+        for one in self.found:
+            if kind != "only" and one.region.name not in held.regions:
+                continue
+            count, form, region = held.times(one.region), what(one), one.region
+            if chunks:
+                count = Ratio(count, self.run.share) if region.times else num(1)
+            first = what(one.first) if one.first is not None else form
+            if first is not None and first != form:
+                found.append((num(1), first))
+                count = Total((count, num(-1)))
+            found += [(count, form)] if form is not None else []
+        return found
+
+    def together(self, name: str, kind: str, what: Callable[[RegionTime], Form | None], text: str) -> Form | None:
         """What the regions of a stage take one after the other, each as often as it stands there."""
-        held = self.kinds[kind]
-        mine = [(held.times(region), form) for region, form in forms_of if form is not None
-                and (kind == "only" or region.name in held.regions)]  # fmt: skip
-        if self.run.letters and self.run.share != num(1):
-            repeated = {region.name for region, _ in forms_of if region.times}
-            mine = [
-                (Ratio(held.times(region), self.run.share) if region.name in repeated else num(1), form)
-                for region, form in forms_of if form is not None and (kind == "only" or region.name in held.regions)
-            ]  # fmt: skip
+        mine = self.repetitions(kind, what)
         terms = [product(count, form) for count, form in mine]
         if len(terms) == 1 and mine[0][0] == num(1) and kind == "only":
             return terms[0]
@@ -98,8 +110,7 @@ class Pipe:
 
     def ends(self, name: str, what: str) -> Form | None:
         """The end of the batch: of the stage that it takes longest, and what stages add up between them."""
-        of = [(one.region, getattr(one, what)) for one in self.found]
-        each = [self.together(f"{name},{kind}" if len(self.kinds) > 1 else name, kind, of,
+        each = [self.together(f"{name},{kind}" if len(self.kinds) > 1 else name, kind, attrgetter(what),
                               "The end of the batch, all that a stage holds.") for kind in self.kinds]  # fmt: skip
         known = list(dict.fromkeys(form for form in each if form is not None))
         tie = [] if self.tie is None else [self.tie]
@@ -112,16 +123,37 @@ class Pipe:
         """The time of a step; ``ordered`` says that no stage holds more than the first one and the last one do."""
         self.ordered = ordered
         total = self.apart() if self.run.letters else self.even()
+        total += [self.left(self.buckets)] if self.buckets is not None else []
         end = self.ends("t_ends", "end")
         total += [end] if end is not None else []
         text = "All microbatches" + (", then the end of the batch." if end is not None else ".")
         return self.work.define("T_step", add_times(total), SECOND, "add", text, witness=together(total))
 
+    def left(self, count: Form) -> Form:
+        """What is left of the reduction of gradients, in so many buckets, when the last backward pass has ended."""
+        work, overhead = self.work, self.writer.machine.call_overhead
+        backward = self.together("t_backward", "only", attrgetter("backward"), "The last backward pass of a rank.")
+        transfer = self.together("t_transfer", "only", attrgetter("reduced"), "The transfer of a rank's gradients.")
+        assert backward is not None
+        assert transfer is not None
+        assert overhead is not None
+        text = "A bucket holds its share of the gradients, and its call costs an overhead."
+        call = work.define("t_call", Total((overhead, Ratio(transfer, count))), SECOND, "buckets", text,
+                           witness=lambda n: number(overhead, n) + number(transfer, n) / number(count, n))  # fmt: skip
+        each = work.define("t_bucket", Ratio(backward, count), SECOND, "buckets",
+                           "The gradients of a bucket are there after its share of the last backward pass.",
+                           witness=over(backward, count))  # fmt: skip
+        self.reducing = product(count, call)
+        return work.define(
+            "t_left", Total((buckets.last_end(count, each, backward, call), negative(backward))), SECOND, "buckets",
+            f"What is left of it after that pass. {buckets.SERIAL}",
+            witness=lambda n: buckets.queued(int(number(count, n)), number(each, n), number(call, n)),
+        )  # fmt: skip
+
     def even(self) -> list[Form]:
         """The slots of stages that are alike."""
         work, run, v = self.work, self.run, self.run.sizes["v"]
-        of = [(one.region, one.work.get("")) for one in self.found]
-        slot = self.together("t_stage", "only", of, "All layers of a rank, one microbatch.")
+        slot = self.together("t_stage", "only", lambda one: one.work.get(""), "All layers of a rank, one microbatch.")
         assert slot is not None
         if run.slots is not None:
             self.where += run.slots.said(run.sizes).conditions
@@ -140,8 +172,8 @@ class Pipe:
                 return [product(self.slots, whole)]
             ends = [self.slot(f"t_slot,{way}", slot, self.sent.get(way)) for way in "FD"]  # on the first, on the last
             return [*([] if self.slots == num(2) else [product(Total((self.slots, num(-2))), whole)]), *ends]
-        of = [(one.region, one.last or one.work.get("")) for one in self.found]
-        stage = self.together("t_stage,last", "only", of, "All layers of a rank, the last microbatch.")
+        stage = self.together("t_stage,last", "only", lambda one: one.last or one.work.get(""),
+                              "All layers of a rank, the last microbatch.")  # fmt: skip
         assert stage is not None
         last = self.slot("t_slot,last", stage, self.between)
         return [*([product(Total((self.slots, num(-1))), whole)] if self.slots != num(1) else []), last]
@@ -167,10 +199,10 @@ class Pipe:
         """The time of each piece of work on each kind of stage, first of those that send what they make."""
         found: dict[tuple[str, str, bool], Form] = {}
         for letter in self.run.letters:
-            of = [(one.region, getattr(one, what).get(letter)) for one in self.found]
             for kind in self.kinds:
                 text = f"{_stage_said(kind)}, one microbatch, {WORK[letter]}."
-                form = self.together(f"{name}{letter},{kind}", kind, of, text) or Num(Fraction(0), SECOND)
+                form = self.together(f"{name}{letter},{kind}", kind, _piece(what, letter), text)
+                form = form or Num(Fraction(0), SECOND)
                 sent = self.sent.get(letter) if messages and (letter, kind) not in self.never else None
                 slot = self.slot(f"{name}slot,{letter},{kind}", form, sent) if what != "network" else (
                     form if sent is None else Total((form, sent)))  # fmt: skip
@@ -193,9 +225,11 @@ class Pipe:
         letter, times = self.run.letters[-1], self.times("t_", "work", True)
         tails: list[Form] = []
         if any(one.last is not None for one in self.found):
-            of = [(one.region, one.last or one.work.get(letter)) for one in self.found]
             for kind in self.kinds:
-                last = self.together(f"t_{letter},{kind},last", kind, of, f"{_stage_said(kind)}, the last microbatch.")
+                text = f"{_stage_said(kind)}, the last microbatch."
+                last = self.together(
+                    f"t_{letter},{kind},last", kind, lambda one: one.last or one.work.get(letter), text
+                )
                 assert last is not None
                 alone = (letter, kind) in self.never
                 sent = None if alone else self.sent.get(letter)
@@ -254,16 +288,17 @@ class Pipe:
             else:
                 v = self.run.sizes["v"]
                 rounds = self.slots if v == num(1) else Ratio(self.slots, v)
-                held = self.kinds["only"]
-                parts = [(held.times(one.region), getattr(one, what).get("")) for one in self.found]
-                terms = [product(product(rounds, count), form) for count, form in parts if form is not None]
+                parts = self.repetitions("only", _piece(what, ""))
                 busy = [(product(rounds, count), form) for count, form in parts]
+                terms = [product(count, form) for count, form in busy]
                 apart = sent and v == num(1) and not any(one.last for one in self.found)
                 often = Total((self.slots, num(-2))) if apart else self.slots
                 more = [(often, self.between)] if sent and self.between is not None and often != num(0) else []
                 more += [(num(1), form) for form in sent.values() if apart]
                 terms += [product(count, form) for count, form in more]
                 witness = _repeated([*busy, *more])
+        if what == "network" and self.reducing is not None:
+            end = self.reducing if end is None else Total((self.reducing, end))
         terms += [end] if end is not None else []
         counted = _one_by_one(witness, end)
         return self.work.define(name, add_times(terms), SECOND, rule, text, witness=counted) if terms else None
@@ -278,9 +313,14 @@ def _longer(last: Form, usual: Form) -> Witness:
     return lambda numbers: number(last, numbers) - number(usual, numbers)
 
 
-def _repeated(parts: Iterable[tuple[Form, Form | None]]) -> Witness:
+def _piece(what: str, letter: str) -> Callable[[RegionTime], Form | None]:
+    """The time of a piece of work: ``work``, ``alone`` or ``network``."""
+    return lambda one: getattr(one, what).get(letter)
+
+
+def _repeated(parts: Iterable[tuple[Form, Form]]) -> Witness:
     """Times that follow one another, each so many times."""
-    several = [(count, form) for count, form in parts if form is not None]
+    several = [*parts]
     return lambda numbers: sum((number(n, numbers) * number(form, numbers) for n, form in several), Fraction(0))
 
 

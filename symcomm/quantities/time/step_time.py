@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Unpack
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Condition, Derivation
-from symcomm.errors import StrategyError, ValuesError, nearest
+from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.form import Form, Ratio, Total, negative, num
 from symcomm.graph.graph import Graph
 from symcomm.parallel.strategy import PipelineCut, Size, Strategy, degree, parse_strategy
@@ -19,9 +19,11 @@ from symcomm.program.closed_forms import chunks_of
 from symcomm.program.closed_forms import slots as slots_of
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.program.uneven import APART, WHOLE
-from symcomm.quantities.counting.load import ONE_DEVICE, Load, load, microbatched
+from symcomm.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import (
+    Buckets,
+    CallOverhead,
     Chunks,
     Dtype,
     Frozen,
@@ -32,7 +34,7 @@ from symcomm.quantities.options import (
     StrategyOption,
 )
 from symcomm.quantities.time.links import linked
-from symcomm.quantities.time.region_time import region_time
+from symcomm.quantities.time.region_time import beside_backward, region_time
 from symcomm.quantities.time.slots import Pipe, Run
 from symcomm.quantities.time.term_texts import exhibit, need, touched
 from symcomm.quantities.time.terms import SECOND, TimeWriter
@@ -47,7 +49,10 @@ ANSWERS = ("step", "exposed", "hidden", "network")
 
 @dataclass(frozen=True)
 class StepTime:
-    """What the steps of a step's time have settled, for what is derived from it."""
+    """What the steps of a step's time have settled, for what is derived from it.
+
+    ``first`` are the regions whose first layer is timed by itself.
+    """
 
     setting: Setting
     strategy: Strategy
@@ -60,6 +65,7 @@ class StepTime:
     load: Load
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
+    first: tuple[str, ...] = ()
 
 
 def placed(strategy: Strategy | str | None) -> Strategy:
@@ -77,6 +83,8 @@ def write(
     schedule: str | None = None,
     chunks: Size | None = None,
     parts: bool = False,
+    buckets: Size | None = None,
+    call_overhead: object = None,
 ) -> StepTime:
     """The steps of a step's time; with ``parts`` those of the step without the network, and of the network alone."""
     setting = setting.in_format(dtype)
@@ -95,29 +103,58 @@ def write(
     between = [(p, c) for p, c in every.calls if c.meshes == ("pipe",)]
     every = replace(every, calls=tuple(one for one in every.calls if one not in between))
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
-    made = linked(setting, chosen, rates, m, *stages)
-    work = Work(micro, *chosen.forms, *made.symbols, m, *stages)
+    count = None if buckets is None else degree(buckets)
+    others = (m, *stages, *([] if count is None else [count]))
+    if count is not None:
+        rates = {**rates, "call_overhead": "o" if call_overhead is None else call_overhead}
+    elif call_overhead is not None:
+        raise ValuesError("the overhead of a call goes with buckets", hint="for instance buckets=8")
+    made = linked(setting, chosen, rates, *others)
+    work = Work(micro, *chosen.forms, *made.symbols, *others)
     writer = TimeWriter(work, made, chosen)
 
     kinds: Mapping[str, pipeline.Held] = pipeline.kinds(setting.graph, cut, setting.values)
     run = _run(setting, kinds, schedule, chunks, {"p": stages[0] if stages else num(1), "m": m}, every,
                any(c.kind == "send" for _, c in between))  # fmt: skip
-    found = [region_time(writer, every, region, run.letters, parts) for region in every.regions]
+    if count is not None:
+        _check_buckets(setting, chosen, every, kinds)
+    begins = run.sizes["p"] == num(1)
+    cut_up = count is not None
+    found = [region_time(writer, every, region, run.letters, parts, begins, cut_up) for region in every.regions]
     if not any(one.work for one in found):
         need(None, "a training step")
     p = work.called("p", stages[0], ONE, "stages", "The number of stages.") if stages else num(1)
     if cut is not None and not cut.layers:
         kinds = _layers_named(work, setting.graph, cut, kinds, p)
-    pipe = Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)))
+    pipe = Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
     time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
-    fields = [*touched(micro, every), *(["gradient_sync"] if every.of("end").calls else [])]
+    reduced = any(c.accumulates for _, c in every.of("end").calls)
+    fields = [*touched(micro, every), *(["gradient_sync"] if reduced else [])]
     often = setting.accounting.accumulation != Accounting.accumulation  # then one microbatch, too, reduces earlier
     if (m != num(1) or often) and any(c.accumulates for _, c in every.calls):
         fields.append("accumulation")
+    first = tuple(one.region.name for one in found if one.first is not None)
+    if first:
+        fields.append("input_gradient")
+    elif every.first != every:
+        pipe.notes.append("The first layer is timed as all others are.")
     alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
-    return StepTime(
-        setting, chosen, work, writer, time, alone, network, tuple(fields), every, tuple(pipe.notes), tuple(pipe.where)
-    )
+    notes, where = tuple(pipe.notes), tuple(pipe.where)
+    return StepTime(setting, chosen, work, writer, time, alone, network, tuple(fields), every, notes, where, first)
+
+
+def _check_buckets(setting: Setting, strategy: Strategy, every: Load, kinds: Mapping[str, pipeline.Held]) -> None:
+    """Raises ``SymcommError`` where gradients are not reduced in buckets that are all alike."""
+    if setting.accounting.gradient_sync != Accounting.gradient_sync:
+        raise AccountingError("buckets say when gradients are reduced", hint="leave gradient_sync at end_of_batch")
+    if TRAFFIC[setting.accounting.traffic].collectives:
+        raise AccountingError(f"buckets are timed by their links alone, not with {setting.accounting.traffic}",
+                              hint="traffic: compulsory")  # fmt: skip
+    if len(setting.regions) > 1 or "only" not in kinds:
+        raise StrategyError(f"buckets are of layers that are alike, and {setting.graph.name} has more than layers",
+                            hint="leave buckets out, or take its layer: part('layer')")  # fmt: skip
+    if not any(c.accumulates and c.once and c.ranks(strategy) != num(1) for _, c in every.calls):
+        raise StrategyError("no gradients are reduced between ranks", hint="buckets go with data parallelism")
 
 
 def _run(
@@ -144,7 +181,7 @@ def _run(
     # Where messages add up with the work, forwards and backwards are apart: the ends send in one direction alone.
     added = sends and setting.accounting.time != "overlap"
     passes = slots_of(record) if "only" in kinds and not added else None
-    beside = setting.accounting.gradient_sync == "with_backward" and bool(every.of("end").calls)
+    beside = beside_backward(setting.accounting, every)
     if passes is not None and not (beside and v != num(1)):
         return Run(said, sizes, "", passes, share)
     return Run(said, sizes, APART if "B" in record.kinds else WHOLE, None, share)
@@ -190,6 +227,8 @@ def derive(
     schedule: ScheduleName | None = None,
     chunks: Chunks | None = None,
     frozen: Frozen | None = None,
+    buckets: Buckets | None = None,
+    call_overhead: CallOverhead | None = None,
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """The time of a training step under a strategy.
@@ -198,12 +237,14 @@ def derive(
 
     A pipeline runs the usual ``schedule``, or the one that is named. Stages that are alike are timed in slots of a
     whole microbatch where that is enough; else forwards and backwards (or the gradients of inputs and weights) are
-    timed apart, and the step is the longest way through the events of the schedule. The update is not counted.
+    timed apart, and the step is the longest way through the events of the schedule. The update is not counted. With
+    ``buckets`` the gradients are reduced in so many equal parts, each when its share of the last backward pass is done.
     """
     if of not in ANSWERS:
         raise ValuesError(f"unknown answer '{of[:40]}'", hint=nearest(of, [*ANSWERS]))
     setting = setting.freeze(frozen)
-    made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks, of != "step")
+    made = write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks, of != "step", buckets,
+                 call_overhead)  # fmt: skip
     work, writer = made.work, made.writer
     title = f"Time of a training step under {made.strategy.name.lower()}"
     steps = work.steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 from symcomm.derivation import Exhibit
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Ratio, num, product
+from symcomm.program.instructions import HOST
 from symcomm.quantities.communication.call import Call
 from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.counting.flops import shown
@@ -74,10 +75,12 @@ def touched(setting: Setting, load: Load) -> list[str]:
     if any(o.phase == "backward" for o in load.ops):
         found += ["input_gradient"] if not setting.graph.repeat else []
         found += ["recomputation"] if setting.accounting.recomputation != "activations_kept" else []
-    if load.calls:
-        how, kinds = setting.accounting, {c.kind for _, c in load.calls}
+    if kinds := {c.kind for _, c in load.calls if c.meshes != HOST}:
+        how = setting.accounting
         found += ["rings"] if any(wire(kind, how.algorithm, num(2), how.rings).own_links for kind in kinds) else []
         found += ["algorithm", "link", *(["traffic"] if TRAFFIC[setting.accounting.traffic].collectives else [])]
+    if any(c.meshes == HOST for _, c in load.calls):
+        found.append("offloading")
     if any(c.kind == "all-gather" and c.what.startswith("weight") for _, c in load.calls):
         found.append("gathered_weights")
     if any(

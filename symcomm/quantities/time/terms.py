@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -11,6 +12,7 @@ from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.form import Form, Largest, Ratio, Total, num, product
 from symcomm.graph.graph import Region
 from symcomm.parallel.strategy import Strategy
+from symcomm.program.instructions import HOST
 from symcomm.quantities.communication.call import SHORT, Call, joint
 from symcomm.quantities.communication.wire import Wire, two_levels, wire
 from symcomm.quantities.counting.flops import each_entry, looped, shown
@@ -24,6 +26,7 @@ from symcomm.setting import Setting, Work, slug, times
 from symcomm.units import BYTE, ELEMENT, FLOP, ONE, Unit
 
 SECOND = Unit.parse("second")
+COPIED = "Each rank copies its part."
 TAGS = {"forward": "fwd", "backward": "bwd", "end": "end"}
 
 
@@ -181,7 +184,7 @@ class TimeWriter:
                 continue
             over = self.over(members[0], k)
             sizes = tuple(self.setting.written(c.elements) for c in members)
-            name = f"{SHORT[kind]},{TAGS[phase]}"
+            name = f"{SHORT.get(kind, kind)},{TAGS[phase]}"
             if f"n_{name}" in self.work.known:
                 name += f",{joint(meshes)}"
             n = self.work.define(
@@ -207,6 +210,12 @@ class TimeWriter:
                 sent.append(Sent(link, through, dtype, rounds))
         return sent, words
 
+    def transfer(self, name: str, load: Load) -> Form | None:
+        """The time of calls without their latencies."""
+        self.load = load
+        sent = [replace(one, link=replace(one.link, latency=None)) for one in self.calls(load.calls)[0]]
+        return self.network(sent, name, name[1:], [c for _, c in load.calls])[0]
+
     def over(self, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
         """The links that a call goes over, and what it costs on each of them."""
         found = levels(self.machine, self.strategy, call.meshes)
@@ -218,6 +227,8 @@ class TimeWriter:
                 costs = two_levels(call.kind, k, g, rings)
                 return list(zip((inside, between), costs, strict=True))
             algorithm = "ring"  # one level of the hierarchy
+        if call.meshes == HOST:  # it goes one way, once
+            return [(found[0][0], replace(wire("send", algorithm, k), moved=num(1), how=COPIED))]
         return [(slowest(link for link, _ in found), wire(call.kind, algorithm, k, rings, how.torus))]
 
     def network(
@@ -347,7 +358,7 @@ class TimeWriter:
         for c in calls:
             k = c.ranks(self.strategy)
             for mine, cost in self.over(c, k) if k != num(1) else ():
-                if mine != link:
+                if mine.name != link.name:
                     continue
                 ranks = number(k, numbers)
                 alone = len(self.over(c, k)) == 1

@@ -21,6 +21,8 @@ from symcomm.quantities.counting import flops, parameters, recomputation
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import (
     Amount,
+    Buckets,
+    CallOverhead,
     Chunks,
     Dtype,
     Frozen,
@@ -135,6 +137,8 @@ def derive(
     frozen: Frozen | None = None,
     schedule: ScheduleName | None = None,
     chunks: Chunks | None = None,
+    buckets: Buckets | None = None,
+    call_overhead: CallOverhead | None = None,
     **rates: Unpack[LinkedRates],
 ) -> Derivation:
     """Tokens a second, utilisation, days and device-hours of training.
@@ -159,7 +163,7 @@ def derive(
     measured = [name for name, value in said.items() if value is not None]
     if len(measured) > 1:
         raise ValuesError(f"{' and '.join(measured)} each say how fast a step is", hint="give one of them")
-    if measured and (schedule is not None or chunks is not None or microbatches is not None):
+    if measured and any(option is not None for option in (schedule, chunks, microbatches, buckets, call_overhead)):
         raise ValuesError(f"'{measured[0]}' says how fast a step is: nothing is derived of a schedule or microbatches",
                           hint=f"leave {measured[0]} out, or the others")  # fmt: skip
     if measured == ["mfu"] and of in ("mfu", "hfu"):
@@ -167,7 +171,8 @@ def derive(
     needs_time = of not in ("flops_per_token", "devices") and not measured
     number = devices(setting, placed) if devices_used is None else degree(str(devices_used))
     if needs_time:
-        made = step_time.write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks)
+        made = step_time.write(setting, strategy, microbatches, dtype, gradient_dtype, rates, schedule, chunks,
+                               buckets=buckets, call_overhead=call_overhead)  # fmt: skip
         work, writer = made.work, made.writer
         setting = replace(setting, checks=made.setting.checks)
         fields += made.fields

@@ -54,7 +54,10 @@ def write(
     terms = writer.terms(part)
     shown = [exhibit(setting, part)] if part.ops and placed.mesh else []
     often = setting.accounting.accumulation != Accounting.accumulation and any(c.accumulates for _, c in part.calls)
-    return setting, work, writer, terms, [*touched(setting, part), *(["accumulation"] if often else [])], shown
+    # Whether they are gathered in this part of a step, the convention says.
+    gathered = any(c.what == "weight " for _, c in every.calls)
+    more = [*(["accumulation"] if often else []), *(["gathered_weights"] if gathered else [])]
+    return setting, work, writer, terms, [*touched(setting, part), *more], shown
 
 
 def derive(
