@@ -132,7 +132,7 @@ class PlacementProblem:
 
     def solve(self) -> Choice:
         """The cheapest modes and resting places."""
-        if len(self.meshes) == 1:
+        if len(self.meshes) < 2:
             found = self.answer(self.settled, self.tables)
         else:
             many = max(prod(map(len, v)) for v in zip(*((*s.modes, *s.rests) for s in self.settled), strict=True))
