@@ -5,8 +5,9 @@ Source: Dechter, Bucket elimination: a unifying framework for reasoning, 1999.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf, prod
 
 from symcomm.records import dataclass
 
@@ -38,14 +39,18 @@ def join(a: PriceTable, b: PriceTable) -> PriceTable:
     return PriceTable((*a.variables, *(b.variables[n] for n in more)), found)
 
 
-def cheapest(tables: Iterable[PriceTable], count: int) -> tuple[int, list[int]] | None:
-    """The least price and one value for each of ``count`` variables, or None where nothing is allowed.
+def cheapest(tables: Iterable[PriceTable], sizes: Sequence[int], most: float = inf) -> tuple[int, list[int]] | None:
+    """The least price and one value for each variable, or None where nothing is allowed.
+
+    ``sizes`` are the numbers of values that the variables have. None, too, where a table might have more than ``most``
+    entries.
 
     >>> either = PriceTable((0, 1), {(0, 1): 3, (1, 0): 2, (1, 1): 9})
-    >>> cheapest([either, PriceTable((0,), {(0,): 0, (1,): 4})], 2)
+    >>> cheapest([either, PriceTable((0,), {(0,): 0, (1,): 4})], [2, 2])
     (3, [0, 1])
     """
     # Tables of the same variables are one; a table inside of another one is joined to it when that is eliminated.
+    count = len(sizes)
     held: dict[int, list[PriceTable]] = {v: [] for v in range(count)}
     near: dict[int, set[int]] = {v: set() for v in range(count)}
     total = 0
@@ -58,14 +63,21 @@ def cheapest(tables: Iterable[PriceTable], count: int) -> tuple[int, list[int]] 
     for table in tables:
         put(table)
     order: list[tuple[int, PriceTable]] = []
-    # The variable with the fewest neighbours comes next; an entry of the queue that is out of date is passed over.
-    queue = [(len(near[v]), v) for v in range(count)]
+
+    def left_over(v: int) -> int:
+        """The most entries of the table that takes the place of a variable."""
+        return prod(sizes[w] for w in near[v] if w != v)
+
+    # The variable that leaves the smallest table comes next; an entry of the queue that is out of date is passed over.
+    queue = [(left_over(v), v) for v in range(count)]
     heapify(queue)
     left = set(range(count))
     while left:
         size, v = heappop(queue)
-        if v not in left or size != len(near[v]):
+        if v not in left or size != left_over(v):
             continue
+        if size > most:
+            return None
         left.discard(v)
         mine = sorted(held[v], key=lambda t: len(t.prices))
         if not mine:
@@ -92,7 +104,7 @@ def cheapest(tables: Iterable[PriceTable], count: int) -> tuple[int, list[int]] 
         if rest:
             put(PriceTable(rest, {key: price for key, (price, _) in best.items()}))
             for w in rest:
-                heappush(queue, (len(near[w]), w))
+                heappush(queue, (left_over(w), w))
         else:
             total += best[()][0]
     chosen = [0] * count

@@ -56,7 +56,8 @@ def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[
 
     Sums are scattered before they are reduced; what is left to reduce over several mesh axes is one call over the
     joint group. ``meshes`` are in order: where two cut one axis, the later cuts inside the parts of the earlier, and is
-    gathered first. What then differs only in that a rank drops a part of what it has costs nothing.
+    gathered first. What then differs only in that a rank drops a part of what it has costs nothing; a part of the
+    earlier does not lie in one of the later alone.
     """
     now = dict(have)
 
@@ -76,6 +77,7 @@ def moves(have: Positions, need: Positions, meshes: Sequence[str]) -> Iterator[
         now = {m: p for m, p in now.items() if m not in joint}
         yield "all-reduce", joint, now
     gathered = {m for m, p in now.items() if p != PARTIAL and m not in need}
+    gathered |= {n for m, p in need.items() if m not in now for n in inside(m, p) if need.get(n) == p}
     gathered |= {inner for mesh in gathered for inner in inside(mesh, now[mesh])}
     for mesh in (m for m in reversed(meshes) if m in gathered):
         now = {m: p for m, p in now.items() if m != mesh}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from symcomm.accounting import Accounting
 from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
-from symcomm.parallel.cheapest import WHOLE, Choice, Mode, PlacementProblem, RunPhase, phase_of
+from symcomm.parallel.cheapest import WHOLE, Choice, Mode, PlacementProblem, RunPhase, State, phase_of, resolved, way
 from symcomm.parallel.conditions import CheapestWhere, condition, sent
 from symcomm.parallel.layouts import PARTIAL, CollectiveKind, Layout, Positions, moves, place, placings
 from symcomm.parallel.lowering import Part, Piece, pieces, reducible, with_statistics
@@ -231,6 +231,11 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     memory = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.rule.rests)
     stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in graph.routed}
     resting = frozenset((name, mesh) for name, mesh in memory if name in stored)
+    spared = {(p.rule.mesh, axis) for p in rules if p.rule.rests for axis in p.axes or ()}
+    tokens = {
+        (n, mesh) for n, t in graph.tensors.items() if not features & {*t.axes} for mesh, a in spared if a in t.axes
+    }
+    again = resting | tokens  # what is cut to save memory is gathered again in each phase
     shards = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.axes is None)
     # Where two mesh axes cut one axis, the later rule cuts inside the parts of the earlier.
     meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
@@ -239,7 +244,7 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
         if graph.tensors[name].role == "weight":
             return False  # resharding is a rewrite of the program
         if accounting.gathered_activations == "regather_sequence":
-            return (name, mesh) not in resting
+            return (name, mesh) not in again
         return accounting.gathered_activations == "keep"
 
     whole = frozenset(p.rule.mesh for p in rules if p.rule.axis == "whole")
@@ -300,8 +305,13 @@ class _Planner:
 
     def rest(self, name: str) -> dict[str, int]:
         """Where a tensor rests."""
-        places = {mesh: self.choice.rests[mesh][name].place for mesh in self.meshes}
-        return {mesh: place for mesh, place in places.items() if place != WHOLE}
+        return self.positions(self.choice.rests[name])
+
+    def positions(self, state: State) -> dict[str, int]:
+        return {mesh: place for mesh, place in zip(self.meshes, state, strict=True) if place != WHOLE}
+
+    def state(self, at: Positions) -> State:
+        return tuple([at.get(mesh, WHOLE) for mesh in self.meshes])
 
     def new_phase(self, phase: RunPhase) -> None:
         """Drops the copies that are not kept from one phase to the next."""
@@ -337,31 +347,27 @@ class _Planner:
     def bring(self, j: int, step: Piece, modes: Mapping[str, Mode]) -> tuple[str, Positions]:
         """An operand as a step needs it: the tensor itself, or a copy that is gathered or exchanged."""
         name = step.inputs[j]
-        have = self.layouts[name]
-        need = dict(have)
-        for mesh, mode in modes.items():
-            place = self.problem.needs(step, mode, j)
-            rest = self.choice.rests[mesh][name]
-            if mesh in need and need[mesh] != PARTIAL and need[mesh] != place:
-                # Where another reader of this phase needs it whole, one copy serves both.
-                whole = place == WHOLE or rest.has(self.phase, WHOLE, self.problem.keeps(name, mesh))
-                del need[mesh]
-                need |= {} if whole else {mesh: place}
-        if need == have:
-            return name, have
+        need = resolved(
+            self.choice.rests[name], tuple([self.problem.needs(step, mesh, m, j) for mesh, m in modes.items()])
+        )
+        assert need is not None, f"{step.output} cannot read {name}"
         known = self.copies.setdefault(name, {})
-        for stored, (at, _) in known.items():
-            if all(at.get(mesh, WHOLE) in (need.get(mesh, WHOLE), WHOLE) for mesh in self.meshes):
+        starts = [(name, self.layouts[name], frozenset[str]()), *((s, at, over) for s, (at, over) in known.items())]
+        for stored, at, _ in starts:
+            if not way(self.state(at), need).calls:
                 return stored, at
-        # What is left to move is least from one of the copies, or from the tensor itself.
-        starts = [(name, have, frozenset[str]()), *((s, at, over) for s, (at, over) in known.items())]
-        ways = [(sum(1 for _ in moves(at, need, self.meshes)), n) for n, (_, at, _) in enumerate(starts)]
-        source, at, over = starts[min(ways)[1]]
-        said = ", ".join(f"{mesh}:{position}" for mesh, position in sorted(need.items())) or "whole"
+        # One copy may serve several readers: it is moved on only as far as this one needs, from where least is left.
+        wide = next(c for c in self.choice.copies[name, self.phase] if not way(c, need).calls)
+        source, at, over = min(starts, key=lambda start: way(self.state(start[1]), wide)[:2])
+        short = at
+        for _, _, short in moves(at, self.positions(wide), self.meshes):
+            if not way(self.state(short), need).calls:
+                break
+        said = ", ".join(f"{mesh}:{position}" for mesh, position in sorted(short.items())) or "whole"
         stored = f"{name} @ {said}"
-        self.move(source, stored, at, need, step, "operand")
-        known[stored] = need, over | {m for m in self.meshes if at.get(m) != need.get(m)}
-        return stored, need
+        self.move(source, stored, at, short, step, "operand")
+        known[stored] = short, over | {m for m in self.meshes if at.get(m) != short.get(m)}
+        return stored, short
 
     def move(self, source: str, stored: str, have: Positions, need: Positions, step: Piece, why: str) -> None:
         """The collectives between two layouts."""

@@ -35,14 +35,29 @@ def paid(plan: Plan, sizes: Mapping[str, int]) -> float:
 
 
 def price(size: int, have: State, need: State) -> float:
-    """The least that leads from one state to another: scatter sums, reduce the others at once, gather, exchange."""
+    """The least that leads from one state to another: scatter sums, reduce the others at once, gather, exchange.
+
+    Where several axes of the mesh cut one axis, the parts of the later lie inside those of the earlier: what changes
+    the earlier has to gather the later first.
+    """
     now, total = list(have), 0.0
 
     def local(but: Iterable[int]) -> float:
         return size / RANKS ** sum(p >= 0 for n, p in enumerate(now) if n not in but)
 
+    def gather(n: int) -> None:
+        nonlocal total
+        total += local([n])
+        now[n] = WHOLE
+
+    def clear(n: int, *places: int) -> None:
+        for later in reversed(range(n + 1, len(now))):
+            if now[later] >= 0 and now[later] in places:
+                gather(later)
+
     for n, (a, b) in enumerate(zip(have, need, strict=True)):
         if a == PARTIAL and b >= 0:
+            clear(n, b)
             total += local([n])
             now[n] = b
     reduced = [n for n, b in enumerate(need) if now[n] == PARTIAL and b == WHOLE]
@@ -51,14 +66,23 @@ def price(size: int, have: State, need: State) -> float:
         for n in reduced:
             now[n] = WHOLE
     for n in reversed(range(len(now))):
-        if now[n] >= 0 and need[n] == WHOLE:
-            total += local([n])
-            now[n] = WHOLE
+        outer = [m for m in range(n) if now[m] == now[n] and need[m] == WHOLE]
+        outer += [m for m in range(n) if now[m] == WHOLE and need[m] == need[n] == now[n]]
+        if now[n] >= 0 and (need[n] == WHOLE or outer):
+            gather(n)
     for n, b in enumerate(need):
         if now[n] >= 0 and b >= 0 and now[n] != b:
+            clear(n, now[n], b)
             total += local([n]) / RANKS
             now[n] = b
     return total
+
+
+def touched(have: State, need: State) -> set[int]:
+    """The axes of the mesh along which a copy is no longer cut as it was: what is gathered is kept so."""
+    found = {n for n, (a, b) in enumerate(zip(have, need, strict=True)) if a != b}
+    inside = {n for m in found for n in range(m + 1, len(have)) if have[n] >= 0 and have[n] in (have[m], need[m])}
+    return found | inside
 
 
 class Program:
@@ -104,6 +128,8 @@ class Question:
         self.rules = rules
         self.meshes = tuple(reversed(dict.fromkeys(p.rule.mesh for p in reversed(rules))))
         self.named = {m: {a for p in rules if p.rule.mesh == m for a in p.axes or ()} for m in self.meshes}
+        self.asked = {m: {a for p in rules if p.rule.mesh == m and not p.rule.rests for a in p.axes or ()}
+                      for m in self.meshes}  # fmt: skip
         self.spared = {m: {a for p in rules if p.rule.mesh == m and p.rule.rests for a in p.axes or ()}
                        for m in self.meshes}  # fmt: skip
         self.made = {s.makes: s for s in self.steps}
@@ -112,7 +138,7 @@ class Question:
             for j, name in enumerate(s.inputs):
                 self.readers.setdefault(name, []).append((n, j))
         sparse = {self.graph.tensors[s.op.output].axes for s in self.steps if s.op.kind == "route"}
-        features = {a for t in self.graph.weights for a in t.axes}
+        features = self.features = {a for t in self.graph.weights for a in t.axes}
         self.resting: dict[tuple[str, str], int] = {}
         for name in {*self.made, *self.readers}:
             tensor = self.graph.tensors[name]
@@ -134,6 +160,11 @@ class Question:
         tensor = self.graph.tensors[name]
         return tensor.role == "gradient" and self.graph.tensors[tensor.of].role == "weight"
 
+    def more(self, name: str) -> bool:
+        """Whether a tensor is more than a number a token: losses and statistics are not cut to save memory."""
+        axes = self.graph.tensors[name].axes
+        return bool(self.features & {*axes}) or len({*axes}) < len(axes)
+
     # A mode: for each axis of the mesh, the loop that is cut, or None, or the operands that are partial sums.
     def modes(self, n: int) -> list[tuple[Any, ...]]:
         step, op = self.steps[n], self.steps[n].op
@@ -149,12 +180,17 @@ class Question:
             if weight or op.kind == "onehot" or (sums and len(op.inputs) > 1 and meant):
                 ways.append([asit])
                 continue
-            loops = [i for i, a in axes.items() if a in self.named[mesh] and i not in self.tied(n)]
-            if op.kind == "update":
-                loops += [i for i in axes if i not in loops]
+            operands = [*zip(step.inputs, step.step.indices, strict=True), (step.makes, step.step.output_indices)]
+            more = {i for name, ix in operands for i in ix if self.more(name)}
+            loops = [
+                i for i, a in axes.items()
+                if a in self.named[mesh] and (a in self.asked[mesh] or i in more) and i not in self.tied(n, mesh)
+            ]  # fmt: skip
+            if op.kind == "update":  # a weight is updated where its states are, or where the strategy cuts it
+                loops += [p for m, p in self.plan.placements[op.inputs[2]] if m == mesh and p not in loops]
             whole = {*step.step.whole}
-            if op.kind == "route" and any(axes[s] in self.named[mesh] for s in self.tied(n)):
-                whole -= {*self.tied(n).values()}
+            if op.kind == "route":
+                whole -= {*self.tied(n, mesh).values()}
             used = {i for ix in (*step.step.indices, step.step.output_indices) for i in ix}
             ways.append([i for i in loops if i in used and i not in whole] + [None] + self.sums(step))
         return [*product(*ways)]
@@ -170,29 +206,30 @@ class Question:
             return [("sum", j) for j in range(len(step.inputs)) if free and step.inputs.count(step.inputs[j]) == 1]
         return [("sum", *step.step.linear)] if step.step.linear else []
 
-    def tied(self, n: int) -> dict[int, int]:
-        axes = {a: i for i, a in self.graph.index_axes(self.steps[n].op).items()}
+    def tied(self, n: int, mesh: str) -> dict[int, int]:
+        """The loops over slots that an axis of the mesh cuts with the tokens that fill them."""
+        axes = {a: i for i, a in self.graph.index_axes(self.steps[n].op).items() if a in self.named[mesh]}
         return {axes[s]: axes[t] for s, t in self.slots.items() if s in axes and t in axes}
 
-    def at(self, n: int, indices: tuple[int, ...], cut: int) -> int | None:
+    def at(self, n: int, mesh: str, indices: tuple[int, ...], cut: int) -> int | None:
         if cut in indices:
             return indices.index(cut)
-        return next((indices.index(s) for s, t in self.tied(n).items() if t == cut and s in indices), None)
+        return next((indices.index(s) for s, t in self.tied(n, mesh).items() if t == cut and s in indices), None)
 
     def need(self, n: int, mode: tuple[Any, ...], j: int) -> State:
         found = []
-        for way in mode:
+        for mesh, way in zip(self.meshes, mode, strict=True):
             if isinstance(way, tuple):
                 found.append(PARTIAL if j in way[1:] else WHOLE)
             else:
-                place = None if way is None else self.at(n, self.steps[n].step.indices[j], way)
+                place = None if way is None else self.at(n, mesh, self.steps[n].step.indices[j], way)
                 found.append(WHOLE if place is None else place)
         return tuple(found)
 
     def gives(self, n: int, mode: tuple[Any, ...]) -> State:
         found = []
-        for way in mode:
-            place = self.at(n, self.steps[n].step.output_indices, way) if isinstance(way, int) else None
+        for mesh, way in zip(self.meshes, mode, strict=True):
+            place = self.at(n, mesh, self.steps[n].step.output_indices, way) if isinstance(way, int) else None
             found.append(WHOLE if way is None else PARTIAL if place is None else place)
         return tuple(found)
 
@@ -226,7 +263,10 @@ class Question:
         if self.graph.tensors[name].role == "weight":
             return self.accounting.gathered_weights == "keep"
         if self.accounting.gathered_activations == "regather_sequence":
-            return not any((name, m) in self.resting for m in over)
+            axes = {*self.graph.tensors[name].axes}
+            return not any(
+                (name, m) in self.resting or (not self.features & axes and self.spared[m] & axes) for m in over
+            )
         return self.accounting.gathered_activations == "keep"
 
     def least(self) -> float:
@@ -292,7 +332,7 @@ class Question:
             for need in several:
                 there = [program.variable(("rest", name, r)) for r in rests if serves(r, need)]
                 for phase, c, r, v in copies:
-                    over = [m for m, a, b in zip(self.meshes, r, c, strict=True) if a != b]
+                    over = [self.meshes[k] for k in touched(r, c)]
                     early = ORDER[phase] < ORDER[self.phase(n)] and self.keeps(name, over)
                     if (phase == self.phase(n) or early) and serves(c, need):
                         there.append(v)
@@ -301,5 +341,8 @@ class Question:
 
 
 def serves(have: State, need: State) -> bool:
-    """Whether a part of what is there is what is needed."""
-    return all(a == b or (a == WHOLE and b != PARTIAL) for a, b in zip(have, need, strict=True))
+    """Whether a part of what is there is what is needed: parts of parts do not lie in the parts of the whole."""
+    return all(
+        a == b or (a == WHOLE and b != PARTIAL and b not in have[n + 1 :])
+        for n, (a, b) in enumerate(zip(have, need, strict=True))
+    )
