@@ -265,8 +265,9 @@ def test_a_schedule_that_is_registered_at_run_time_has_all_quantities(monkeypatc
         pairs = [range(i, min(i + 2, m)) for i in range(0, m, 2)]
         return [(Action(kind, 0, i),) for pair in pairs for kind in "FD" for i in pair]
 
-    monkeypatch.delitem(registered(), "registered", raising=False)  # gone again after this test
-    register(Schedule("registered", "Two at a time.", order, "a test"))
+    mine = Schedule("registered", "Two at a time.", order, "a test")
+    monkeypatch.setitem(registered(), "registered", mine)  # gone again after this test
+    assert register(mine) == mine
     assert asked({"schedule": "registered"}, p=3, m=4, t_F=1, t_B=1, t_W=1).at().value == 2 * (2 + 3 - 1) * 3
     assert asked(
         {"schedule": "registered", "want": "bubble_total"}, p=3, m=4, t_F=1, t_B=1, t_W=1
