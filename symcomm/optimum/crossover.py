@@ -103,7 +103,7 @@ def _crossovers(
         less = signs_between(sign, found.crossings, low, high, pair.whole)
         crossings, less = real_changes(found.crossings, less)
         exhibits = (_table(pair, crossings, less, low, high),)
-        notes += [_unsure(pair, *stretch) for stretch in found.unsure]
+        notes += [_unsure(pair, *interval) for interval in found.unsure]
         if not crossings:
             steps = steps[:2] + steps[3:]  # the equation has no solution to be found
             notes.append(_always(pair, less[0], low, high))
@@ -194,7 +194,7 @@ def _unsure(pair: Pair, low: Fraction, high: Fraction) -> str:
 
 @dataclass(frozen=True)
 class CheapestInterval:
-    """A stretch of the variable in which one of several costs is the least, by its place in their order."""
+    """An interval of the variable in which one of several costs is the least, by its place in their order."""
 
     low: Fraction
     high: Fraction
@@ -204,7 +204,7 @@ class CheapestInterval:
 def envelope(
     costs: Sequence[Derivation], over: str, between: tuple[object, object] | None = None
 ) -> tuple[CheapestInterval, ...]:
-    """Which of several costs is the least, from stretch to stretch of a variable; the first one where several are.
+    """Which of several costs is the least, from interval to interval of a variable; the first one where several are.
 
     The costs must be in one unit, with all other numbers known. Costs that differ in the algorithm may be compared.
     """

@@ -38,7 +38,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class SignChanges:
-    """The crossings in a range, and the stretches in which there may be more of them."""
+    """The crossings in a range, and the intervals in which there may be more of them."""
 
     crossings: tuple[Crossing, ...]
     unsure: tuple[tuple[Fraction, Fraction], ...] = ()
@@ -47,7 +47,7 @@ class SignChanges:
 def changes(
     sign: Callable[[Fraction], int], expr: Expr, x: Symbol, low: Fraction, high: Fraction, whole: bool
 ) -> SignChanges:
-    """Where the sign of an expression changes. Every change is found, but in the stretches that are named.
+    """Where the sign of an expression changes. Every change is found, but in the intervals that are named.
 
     ``sign`` says the sign of the expression at a fraction. A quotient of polynomials has its roots; a sum of real
     powers changes its sign at most once between two zeros of its slope; of steps and maxima see ``_steps``.
@@ -63,8 +63,8 @@ def changes(
     for start, stop in doubtful:
         if whole:
             start, stop = max(low, Fraction(start.__floor__())), min(high, Fraction(stop.__ceil__()))
-        stretch = points(start, stop, whole)
-        tried |= {*stretch}
+        interval = points(start, stop, whole)
+        tried |= {*interval}
         if not whole or stop - start > _SCAN:
             unsure.append((start, stop))
     return SignChanges(tuple(scan(sign, sorted(tried), whole)), tuple(unsure))
@@ -80,7 +80,7 @@ def _roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossi
 
 
 def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[Fraction, Fraction]]:
-    """The stretches in which rounding, or which piece of a maximum counts, may decide the sign of an expression.
+    """The intervals in which rounding, or which piece of a maximum counts, may decide the sign of an expression.
 
     A number rounded up is at least itself and less than one more, and a maximum is one of its choices. Where all the
     expressions that are so made have one sign, that is the sign. The whole range, where they cannot be solved.
@@ -254,7 +254,7 @@ def _decimal_between(low: Fraction, high: Fraction) -> Fraction:
 def signs_between(
     sign: Callable[[Fraction], int], crossings: Sequence[Crossing], low: Fraction, high: Fraction, whole: bool
 ) -> tuple[int, ...]:
-    """The sign in each stretch between crossings; the stretches at the ends may be empty."""
+    """The sign in each interval between crossings; the intervals at the ends may be empty."""
     ends = [low, *(x for c in crossings for x in (c.low, c.high)), high]
     found: list[int] = []
     for left, right in zip(ends[::2], ends[1::2], strict=True):

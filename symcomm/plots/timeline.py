@@ -15,7 +15,7 @@ from symcomm.model import Model
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.plots.figure import COLOURS, GRID, SOFT, below, figure, save, sentence, words
 from symcomm.program.program import ONE_RANK
-from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.program.rewrites.recomputation import RECOMPUTED
 from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.peak_memory import KINDS
 from symcomm.quantities.memory.state_memory import recipe_of
@@ -69,7 +69,7 @@ def timeline(
     run = StepOptions(
         placed or ONE_RANK,
         recipe_of(recipe),
-        recomputation or RERUN[chosen.recomputation],
+        recomputation or RECOMPUTED[chosen.recomputation],
         step,
         tables=tables == "per_layer",
         every=int(every or 0),

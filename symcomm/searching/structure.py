@@ -27,7 +27,7 @@ from symcomm.parallel.placement import cut_axes
 from symcomm.parallel.strategy import PipelineCut, Strategy
 from symcomm.program import pipeline
 from symcomm.program.program import Same
-from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.program.rewrites.recomputation import RECOMPUTED
 from symcomm.quantities.communication.call import STATISTICS, Call, joint
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from symcomm.graph.graph import Graph
     from symcomm.model import Model
 
-CONVENTION = {how: name for name, how in RERUN.items()}  # none, selective, full
+CONVENTION = {how: name for name, how in RECOMPUTED.items()}  # none, selective, full
 MICROBATCHES, BUCKETS = "microbatches", "buckets"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipeline_ticks import any_order, held, ticks
+from pipeline_slots import any_order, held, ticks
 
 from symcomm.errors import SymcommError
 from symcomm.program.events import OrderError, Times, simulate

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from pipeline_ticks import ticks
+from pipeline_slots import ticks
 
 from symcomm.errors import SymcommError
 from symcomm.form import Applied, Largest, Sym, evaluate, from_expr, num, unit_of, value, walk

@@ -13,8 +13,8 @@ from symcomm.program.instructions import Program, Rewrite, Send, Turn, gathers_w
 
 Step = Collective | Compute | Send
 
-# What a convention of recomputation computes again, as ``rerun_ops`` calls it.
-RERUN = {
+# What a convention of recomputation computes again, as ``recomputed_ops`` calls it.
+RECOMPUTED = {
     "activations_kept": "none",
     "selective_recomputation": "selective",
     "full_recomputation": "full",
@@ -22,7 +22,7 @@ RERUN = {
 }
 
 
-def rerun_ops(graph: Graph, recomputation: str) -> frozenset[str]:
+def recomputed_ops(graph: Graph, recomputation: str) -> frozenset[str]:
     """The forward ops whose results are computed again instead of kept, by the tensors they make.
 
     ``none``, ``full``, ``needed`` (full, up to the last result that backward reads), ``selective`` (what has the
@@ -67,7 +67,7 @@ def run_again(graph: Graph, recomputation: str, frozen: frozenset[str] = frozens
 
     Selective recomputation runs the whole core of attention, up to the product with the values, as one function.
     """
-    found = rerun_ops(graph, recomputation)
+    found = recomputed_ops(graph, recomputation)
     if recomputation == "selective":
         core = {op.output for op in graph.ops if op.phase == "forward" and any(has_scores(graph, n) for n in op.inputs)}
         return found | core
@@ -104,7 +104,7 @@ def gathered_again(
 
 def _rewritten(program: Program) -> Program:
     """What runs again stands before the backward pass of its region, with its collectives."""
-    how = RERUN[program.accounting.recomputation]
+    how = RECOMPUTED[program.accounting.recomputation]
     if how == "none":
         return program
     graph = replace(program.graph, ops=tuple(op for op in program.graph.ops if op.phase == "forward"))

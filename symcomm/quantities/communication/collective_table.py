@@ -152,8 +152,8 @@ def fastest(found: dict[str, Derivation], call: parts.TimedCall) -> dict[str, st
     """For which payloads each algorithm is the fastest, as text; algorithms that never are have no entry."""
     said: dict[str, list[str]] = {}
     names = [*found]
-    for stretch in envelope([*found.values()], "n", _payloads(call)):
-        said.setdefault(names[stretch.best], []).append(_stretch(stretch))
+    for interval in envelope([*found.values()], "n", _payloads(call)):
+        said.setdefault(names[interval.best], []).append(_interval(interval))
     return {name: ", ".join(texts[:3]) + (", ..." if len(texts) > 3 else "") for name, texts in said.items()}
 
 
@@ -165,8 +165,8 @@ def _payloads(call: parts.TimedCall) -> tuple[int, int]:
     return size * parts_needed, _LARGEST
 
 
-def _stretch(stretch: CheapestInterval) -> str:
-    low, high = (Quantity(value, BYTE).reading for value in (stretch.low, stretch.high))
-    if stretch.high == _LARGEST:
+def _interval(interval: CheapestInterval) -> str:
+    low, high = (Quantity(value, BYTE).reading for value in (interval.low, interval.high))
+    if interval.high == _LARGEST:
         return f"from {low}"
     return low if low == high else f"{low} to {high}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.parallel.strategy import SHARDS, Strategy, parse_strategy
-from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.program.rewrites.recomputation import RECOMPUTED
 from symcomm.setting import Setting
 
 LAYERS_AGAIN = "The layers that are repeated are computed again; what stands before and behind them is not."
@@ -39,7 +39,7 @@ def training(
     setting: Setting, strategy: Strategy | None, dtype: str | None, frozen: str | Iterable[str] | None,
     again: str | Iterable[str] | None, every: object,
 ) -> tuple[Setting, str]:  # fmt: skip
-    """The setting of a step with its format and what is not trained, and what runs again, as ``rerun_ops`` calls it.
+    """The setting of a step with its format and what is not trained, and what runs again, as ``recomputed_ops`` has it.
 
     Raises ``StrategyError`` where a degree of the strategy does not divide what it cuts, ``ValuesError`` for weights
     that there are not and for groups of layers that do not go with the rest.
@@ -48,7 +48,7 @@ def training(
         setting = setting.divided(strategy)
     setting = setting.in_format(dtype).freeze(frozen)
     if again is None:  # the accounting may say so for every question
-        again = RERUN[setting.accounting.recomputation]
+        again = RECOMPUTED[setting.accounting.recomputation]
     said = again if isinstance(again, str) else ", ".join(again)
     if every is not None:
         if said not in ("none", "full"):

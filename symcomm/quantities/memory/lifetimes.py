@@ -47,7 +47,7 @@ class Storage:
 class Lifetimes:
     """The storages of one region's plan, with the steps between which they are alive.
 
-    ``recomputation`` may be ``nothing`` besides what ``rerun_ops`` knows: then not even the layer's input is kept,
+    ``recomputation`` may be ``nothing`` besides what ``recomputed_ops`` knows: then not even the layer's input is kept,
     as inside of a group of layers that is computed again as a whole. ``tables`` says that each layer makes its masks
     and rotations for itself. ``added`` names weights that have a gradient
     already, to which a new one is added as soon as it is made. ``split`` runs the gradients of weights after all
@@ -79,11 +79,11 @@ class Lifetimes:
         self.roots = {item.tensor for item in self.kept if item.what in TENSORS}
         whole = self.recomputation == "full"
         steps = tuple(s for s in self.plan.steps if not (self.unreduced and self.reduces(s)))
-        reruns = RecomputedSteps(
+        again = RecomputedSteps(
             self.graph, steps, self.setting.accounting, frozenset(self.roots), whole, self.made.kept
         )  # fmt: skip
-        self.again = frozenset[str]() if nothing else reruns.rerun([item.tensor for item in self.back])
-        self.steps = reruns.turns(self.again)
+        self.again = frozenset[str]() if nothing else again.recomputed([item.tensor for item in self.back])
+        self.steps = again.turns(self.again)
         self.start = next((n for n, s in enumerate(self.steps) if s.phase == "backward"), len(self.steps))
         late = self.for_weights if self.split else []
         self.steps = [turn for turn in self.steps if turn not in late] + late

@@ -85,7 +85,7 @@ class RegionPasses:
 
     @property
     def recomputation(self) -> str:
-        """What is computed again: of a model of several stretches, in the layers that are repeated."""
+        """What is computed again: of a model of several regions, in the layers that are repeated."""
         again = "full" if self.run.every == 1 else self.run.recomputation  # each layer is a group of its own
         return again if self.alone or self.repeated else "none"
 

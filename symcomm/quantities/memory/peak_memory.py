@@ -283,7 +283,7 @@ _ROWS = 45
 
 def _exhibit(found: list[Snapshot], worth: list[dict[str, Fraction]], totals: list[Fraction], top: int) -> Exhibit:
     """The timeline: of each table row in each phase the op with the most memory; where these are too many for a page,
-    of each stretch in each phase. The same for a pipeline, whose phases come three times.
+    of each region in each phase. The same for a pipeline, whose phases come three times.
     """
     columns = [c for c, kinds in _COLUMNS.items() if c != "besides" or any(w.get(k) for w in worth for k in kinds)]
     shown: list[int] = []

@@ -40,7 +40,7 @@ class RecomputedSteps:
     whole: bool
     there: frozenset[str] = frozenset()
 
-    def rerun(self, wanted: Collection[str]) -> frozenset[str]:
+    def recomputed(self, wanted: Collection[str]) -> frozenset[str]:
         """The results that have to be computed again, for some of them to be there: down to what is kept."""
         found, queue = set[str](), [*wanted]
         queue += [op.output for name in wanted for op in self.drawn_for(name)]

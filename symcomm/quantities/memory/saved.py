@@ -26,7 +26,7 @@ from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import program
-from symcomm.program.rewrites.recomputation import has_scores, rerun_ops
+from symcomm.program.rewrites.recomputation import has_scores, recomputed_ops
 from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.text.formula import parse_answer
@@ -103,12 +103,12 @@ def held_outside(setting: Setting, said: str) -> Form | None:
 class Keeper:
     """Collects what a plan's backward pass reads from its forward pass, per rank.
 
-    ``rerun`` are the results that are computed again; what they are computed from is kept instead.
+    ``recomputed`` are the results that are computed again; what they are computed from is kept instead.
     """
 
     setting: Setting
     plan: Plan
-    rerun: frozenset[str] = frozenset()
+    recomputed: frozenset[str] = frozenset()
     found: dict[tuple[str, str, tuple[str, ...]], Saved] = field(default_factory=dict)
 
     @property
@@ -149,7 +149,7 @@ class Keeper:
         )
         for op in graph.ops:
             reads = op.phase == "forward" and any(has_scores(graph, n) for n in op.inputs)
-            if reads and not has_scores(graph, op.output) and op.output not in self.rerun:
+            if reads and not has_scores(graph, op.output) and op.output not in self.recomputed:
                 self.keep(op.output, self.plan.placements.get(op.output, ()), softmax.output.split("·")[0])
 
     def is_backward(self, step: Collective) -> bool:
@@ -205,7 +205,7 @@ class Keeper:
         """Statistics that several ranks have put together are kept, where a framework does not keep them anyway."""
         graph, tensor = self.plan.graph, self.plan.graph.tensors[name]
         made = graph.producers[tensor.of]
-        if made.phase == "backward" or made.output in self.rerun:
+        if made.phase == "backward" or made.output in self.recomputed:
             return
         if self.eager and MAP[made.kind].eager is not None:
             return  # what the function keeps is enough for its gradient
@@ -252,7 +252,7 @@ class Keeper:
         along, sizes = whole_indices(forward), graph.loops(forward)
         for n, part in enumerate(self.parts_of(forward) or ()):
             word, _, dtype = part.partition(":")
-            if (word not in PARTS and not dtype) or forward.output in self.rerun:
+            if (word not in PARTS and not dtype) or forward.output in self.recomputed:
                 continue
             kept = [i for i in dict.fromkeys(forward.indices[0]) if word != "row" or i not in along]
             kept = kept if word != "one" else []
@@ -294,7 +294,7 @@ class Keeper:
         part = tuple(sorted(mesh for mesh, position in layout if position != PARTIAL))
         made = graph.producers.get(tensor.name)
         if tensor.virtual and made is not None:
-            if made.output in self.rerun:
+            if made.output in self.recomputed:
                 return
             ids = graph.tensors[made.inputs[0]]
             part = tuple(sorted(m for m, p in layout if p != PARTIAL and made.output_indices[p] in made.indices[0]))
@@ -310,7 +310,7 @@ class Keeper:
         if tensor.dtype != "bool":
             return
         uses = [op for op in graph.consumers.get(tensor.name, ()) if op.phase == "forward"]
-        if uses and all(op.output in self.rerun for op in uses):
+        if uses and all(op.output in self.recomputed for op in uses):
             return  # the same random numbers are drawn again
         self.put(tensor, tensor.name, "mask", graph.elements(tensor.name), "bool", part, reader)
 
@@ -326,7 +326,7 @@ class Keeper:
                 continue
             seen.add(one)
             made = graph.producers.get(one)
-            if one in self.rerun and made is not None:
+            if one in self.recomputed and made is not None:
                 queue += [n for n in made.inputs if graph.tensors[n].role in ("input", "activation")]
             else:
                 found[one] = None
@@ -378,12 +378,12 @@ def saved_regions(
 def keeper(setting: Setting, made: Plan, recomputation: str = "none") -> Keeper:
     """What collects the saved tensors of a plan, with what recomputation and a fused attention leave out."""
     graph = setting.graph
-    rerun = rerun_ops(graph, recomputation)
-    found = Keeper(setting, made, rerun)
+    recomputed = recomputed_ops(graph, recomputation)
+    found = Keeper(setting, made, recomputed)
     if setting.accounting.softmax == "fused" and graph.attention_pairs:
-        found.rerun = rerun | rerun_ops(graph, "selective")
+        found.recomputed = recomputed | recomputed_ops(graph, "selective")
         for op in graph.ops:
-            if op.kind == "softmax" and has_scores(graph, op.output) and op.output not in rerun:
+            if op.kind == "softmax" and has_scores(graph, op.output) and op.output not in recomputed:
                 found.fused(op)
     return found
 

@@ -175,7 +175,7 @@ class StepProgram:
             yield from [Loop("layer", self.often(part), tuple(body))] if part.repeated else body
 
     def where(self, run: OpRun, place: Place) -> str:
-        """The stretch of an instruction, for a reader: an ordinal, with the group where there are groups."""
+        """The region of an instruction, for a reader: an ordinal, with the group where there are groups."""
         part = self.parts[run.part]
         name = "layer" if part.alone else part.region.name
         if not (part.alone or part.repeated):

@@ -16,7 +16,7 @@ from symcomm.form import Form, Num, Ratio, Sym, num, product
 from symcomm.graph.axis_roles import batch_axes, sequence_axes
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program import pipeline
-from symcomm.program.rewrites.recomputation import RERUN
+from symcomm.program.rewrites.recomputation import RECOMPUTED
 from symcomm.quantities.counting import flops, parameters, recomputation
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import (
@@ -104,19 +104,19 @@ def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
     """The operations that the machine does: recomputed ones as well."""
     if setting.accounting.recomputation == "activations_kept":
         return model
-    how = RERUN[setting.accounting.recomputation]
+    how = RECOMPUTED[setting.accounting.recomputation]
     if how == "full" and setting.accounting.model_flops == "6nd":
         again: Form = Ratio(model, num(3))
         text = "The forward pass, a third of them, is computed again."
     else:
-        rerun = recomputation.derive(setting, how)
+        recomputed = recomputation.derive(setting, how)
         again = work.define(
             "F_again",
-            forms.from_expr(rerun.expr),
+            forms.from_expr(recomputed.expr),
             FLOP,
             "recomputed",
             "The forward pass is computed again." if how == "full" else "The core of attention is computed again.",
-            witness=rerun.again,
+            witness=recomputed.again,
         )
         text = "What is recomputed comes on top."
     return work.define("F_hardware", forms.Total((model, again)), FLOP, "hardware FLOPs", text,
