@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from symcomm.accounting import Accounting
+from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.gradient import training
 from symcomm.graph.graph import Graph, Region
 from symcomm.parallel import placement
@@ -58,6 +59,13 @@ class Same(Generic[Kept]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Same) and other.it is self.it
+
+
+@lru_cache(maxsize=64)
+def batch_of(held: Same[Graph]) -> str:
+    """The axis that is the batch; raises ``StrategyError`` where none is, or it cannot be told which."""
+    (batch,) = batch_axes(held.it)
+    return batch
 
 
 @lru_cache(maxsize=64)

@@ -430,7 +430,7 @@ def _moved(call: Call, phase: str) -> str:
     return "activations"
 
 
-def _seconds(made: step_time.StepTime, calls: Iterable[Call], latency: bool = True) -> Iterator[Form]:
+def _seconds(made: step_time.StepTime, calls: Iterable[Call]) -> Iterator[Form]:
     """The times of calls by themselves, those that are alike together."""
     alike: dict[tuple[str, tuple[str, ...], str], list[Call]] = {}
     for call in calls:
@@ -442,5 +442,5 @@ def _seconds(made: step_time.StepTime, calls: Iterable[Call], latency: bool = Tr
         elements = Total(tuple(setting.written(call.elements) for call in mine))
         for link, cost in made.writer.over(mine[0], k):
             yield Ratio(product(element_bytes(dtype), cost.through(setting.accounting.link), elements), link.bandwidth)
-            if latency and link.latency is not None:
+            if link.latency is not None:
                 yield product(num(len(mine)), cost.rounds, link.latency)

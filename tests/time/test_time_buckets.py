@@ -80,6 +80,13 @@ def test_throughput_follows_from_the_step_in_buckets() -> None:
 
 
 
+@pytest.mark.parametrize("option", ["buckets", "call_overhead", "microbatches"])
+@pytest.mark.parametrize("of", ["devices", "flops_per_token"])
+def test_what_hangs_on_no_step_refuses_options_of_its_time(option: str, of: str) -> None:
+    with pytest.raises(sc.SymcommError, match=f"'{option}' changes nothing in {of}, which hangs on no time of a step"):
+        MODEL.throughput("data(2)", of=of, **{option: 2})
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
@@ -15,11 +15,9 @@ from symcomm.derivation.chosen import LINES
 from symcomm.dtypes import element_bytes
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Total, num, product
-from symcomm.graph.axis_roles import batch_axes
-from symcomm.graph.graph import Graph
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program import pipeline
-from symcomm.program.program import Same, program, unstaged
+from symcomm.program.program import Same, batch_of, program, unstaged
 from symcomm.quantities.communication.call import SHORT, Call, calls, joint
 from symcomm.quantities.communication.reasons import lead, reasons
 from symcomm.quantities.communication.volumes import Payload, sent_over_boundaries, shares, sizes_of, volume
@@ -156,21 +154,14 @@ def derive(
 
 def _in_microbatches(setting: Setting, strategy: Strategy, m: Form) -> Setting:
     """The same where the batch of each rank falls into whole microbatches; as it is where no axis is the batch."""
-    batch = _batch(Same(setting.graph))
-    if not batch:
+    try:
+        batch = batch_of(Same(setting.graph))
+    except StrategyError:
         return setting
     ranks = dict.fromkeys(rule.mesh for _, rule in strategy.rules if rule.axis == "batch")
     parts = product(m, *(strategy.sizes[mesh] for mesh in ranks))
     size = setting.written(setting.graph.axes[batch].size)
     return setting.in_parts(size, parts, "microbatches and ranks cut the batch into {} parts")
-
-
-@lru_cache(maxsize=64)
-def _batch(held: Same[Graph]) -> str:
-    try:
-        return batch_axes(held.it)[0]
-    except StrategyError:
-        return ""
 
 
 def _cheapest(setting: Setting, strategy: Strategy) -> Iterator[str]:

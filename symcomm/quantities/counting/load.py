@@ -14,11 +14,10 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.errors import AccountingError
 from symcomm.form import Form, Ratio, num, product
-from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
-from symcomm.program.program import Same, program, unstaged
+from symcomm.program.program import Same, batch_of, program, unstaged
 from symcomm.quantities.communication.call import Call, calls
 from symcomm.quantities.counting.flops import counted
 from symcomm.records import dataclass
@@ -217,20 +216,14 @@ def microbatched(setting: Setting, microbatches: Form) -> Setting:
     """The same setting with the batch divided into microbatches, wherever a size is that of the batch."""
     if microbatches == num(1):
         return setting
-    size = setting.written(setting.graph.axes[_batch(Same(setting.graph))].size)
+    size = setting.written(setting.graph.axes[batch_of(Same(setting.graph))].size)
     setting = setting.in_parts(size, microbatches, "the batch is cut into {} microbatches")
     return replace(setting, graph=_in_microbatches(Same(setting.graph), microbatches))
 
 
 @lru_cache(maxsize=64)
-def _batch(held: Same[Graph]) -> str:
-    (batch,) = batch_axes(held.it)
-    return batch
-
-
-@lru_cache(maxsize=64)
 def _in_microbatches(held: Same[Graph], microbatches: Form) -> Graph:
-    graph, batch = held.it, _batch(held)
+    graph, batch = held.it, batch_of(held)
     size, parts = graph.axes[batch].size, forms.value(microbatches)
     axes = {
         name: replace(axis, size=axis.size.xreplace({size: size / parts}))

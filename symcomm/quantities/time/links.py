@@ -32,7 +32,8 @@ from symcomm.records import dataclass
 from symcomm.setting import Setting
 from symcomm.units import Quantity
 
-(PIPE,), (TO_HOST,), NODE, LEVELS = BETWEEN_STAGES, HOST, "node", ("inside", "between")
+PIPE, TO_HOST = BETWEEN_STAGES[0], HOST[0]
+NODE, LEVELS = "node", ("inside", "between")
 HIERARCHY = (NODE, *LEVELS, *(f"latency_{level}" for level in LEVELS))
 _SYMBOL = r"[^\W\d]\w{0,39}"
 

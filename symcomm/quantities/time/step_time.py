@@ -17,6 +17,7 @@ from symcomm.parallel.strategy import PipelineCut, Size, Strategy, degree, parse
 from symcomm.program import pipeline
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.closed_forms import slots as slots_of
+from symcomm.program.instructions import BETWEEN_STAGES
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.program.uneven import APART, WHOLE
 from symcomm.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
@@ -100,7 +101,7 @@ def write(
     micro = microbatched(setting, m).divided(chosen)
     setting = replace(setting, checks=micro.checks)
     every = load(micro, chosen, gradient_dtype)
-    between = [(p, c) for p, c in every.calls if c.meshes == ("pipe",)]
+    between = [(p, c) for p, c in every.calls if c.meshes == BETWEEN_STAGES]
     every = replace(every, calls=tuple(one for one in every.calls if one not in between))
     stages: tuple[Form, ...] = (pipeline.stage_count(cut, setting.graph),) if cut is not None else ()
     count = None if buckets is None else degree(buckets)

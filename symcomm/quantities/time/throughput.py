@@ -174,6 +174,12 @@ def derive(
                           hint=f"leave {measured[0]} out, or the others")  # fmt: skip
     if measured == ["mfu"] and of in ("mfu", "hfu"):
         raise ValuesError(f"{of} is asked for, but mfu is given", hint="give step or achieved, or ask for days")
+    if not measured and of in ("flops_per_token", "devices"):
+        unused = {"schedule": schedule, "chunks": chunks, "microbatches": microbatches, "buckets": buckets,
+                  "call_overhead": call_overhead}  # fmt: skip
+        for option in (name for name, value in unused.items() if value is not None):
+            raise ValuesError(f"'{option}' changes nothing in {of}, which hangs on no time of a step",
+                              hint=f"leave {option} out, or ask for tokens_per_second")  # fmt: skip
     needs_time = of not in ("flops_per_token", "devices") and not measured
     number = devices(setting, placed) if devices_used is None else degree(str(devices_used))
     if needs_time:
