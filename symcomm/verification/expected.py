@@ -222,8 +222,22 @@ def homes(case: RunCase) -> list[int]:
 
 
 def derived_flops(case: RunCase) -> Fraction:
-    """The operations of a rank; of a pipeline those of all its stages together."""
-    made = load(case.setting, case.inside)
+    """The operations of a rank; of a pipeline those of all its stages together.
+
+    They are those that the public quantity tells of the model, less what the strategy takes off one device.
+    """
+    passes = [_public_flops(case, scope) for scope in ("forward", "backward")]
+    return sum(passes) + _loaded_flops(case, case.inside) - _loaded_flops(case, ONE_RANK)
+
+
+def _public_flops(case: RunCase, scope: str) -> Fraction:
+    model = replace(case.model, dtype="fp32", values=case.known)
+    return Fraction(model.derive("flops", scope=scope, accounting=case.accounting).at().value)
+
+
+def _loaded_flops(case: RunCase, strategy: Strategy) -> Fraction:
+    """The operations of one rank of a strategy."""
+    made = load(case.setting, strategy)
     return sum((evaluate(one.flops, case.known) * case.times(one.op.region) for one in made.ops), Fraction(0))
 
 

@@ -281,6 +281,7 @@ def derive(
     regions = chosen.regions or (Region(graph.name),)
     phases = ["forward", "backward"] if scope == "training" else [scope]
     answers: list[Form] = []
+    counts: list[Region] = []
     ran: list[tuple[Region, Op]] = []
     whole = partial(looped, setting.accounting, both, ran)
     pieces = 0
@@ -307,6 +308,7 @@ def derive(
                 parts += names
         pieces += len(parts)
         if parts:
+            counts.append(region)
             answers.append(times(region, parts[0] if len(parts) == 1 else Total(tuple(parts))))
     if "backward" in phases:
         fields += ["input_gradient"]
@@ -315,26 +317,28 @@ def derive(
     elif len(answers) > 1:
         work.define("F", Total(tuple(answers)), FLOP, "add the parts", "All parts of the model together.",
                     witness=whole)  # fmt: skip
-    elif regions[0].times:
-        every = work.define("F", answers[0], FLOP, "repeat", "All layers are alike.", witness=whole)
-        if not needs and scope != "forward":
-            _without_first_input(work, setting, every)
+    elif counts[0].times:
+        work.define("F", answers[0], FLOP, "repeat", "All layers are alike.", witness=whole)
     elif pieces > 1:
         work.define("F", answers[0], FLOP, "add", "Forward and backward together.", witness=whole)
+    if op is None and not needs and scope != "forward":
+        _without_first_input(work, setting)
     return setting.derivation(f"{scope.capitalize()} FLOPs" + (f" of {op}" if op else ""), work.steps, fields)
 
 
-def _without_first_input(work: Work, setting: Setting, every: Form) -> None:
-    """Takes off what the first layer saves when its input needs no gradient."""
-    graph = setting.graph
+def _without_first_input(work: Work, setting: Setting) -> None:
+    """Takes off what the first of repeated layers saves when its input needs no gradient."""
+    graph, every = setting.graph, forms.Sym(work.steps[-1].name)
     totals, runs = [], []
-    for inputs in (inputs_to_train(graph), frozenset[str]()):
+    for inputs in (inputs_to_train(graph, needed=False), frozenset[str]()):
         both = training(graph, frozen=setting.frozen, inputs=inputs)
         found = counted(setting, both, [o for o in both.ops if o.phase == "backward"])
         once = [(Region(graph.name), op) for op, _ in found]
         runs.append(partial(looped, setting.accounting, both, once))
         totals.append(forms.value(Total(tuple(f for _, f in found) or (num(0),))))
     saved = setting.graph.relations.gather((totals[0] - totals[1]).expand())
+    if saved == 0:
+        return
     spared = work.define(
         "F_first",
         forms.from_expr(saved),
