@@ -70,6 +70,12 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("accumulation", "reduced_every_microbatch", "Gradients are reduced for each microbatch."),
     Convention("gradient_buckets", "in_place", "The gradient of each weight is reduced where it is."),
     Convention("gradient_buckets", "copied", "Data parallelism copies gradients to flat buckets, and reduces those."),
+    Convention("weight_copies", "while_needed", "Autocast's copy of a weight stays until the last gradient reads it."),
+    Convention(
+        "weight_copies",
+        "kept_in_context",
+        "Autocast's copies of weights stay in its cache until its context ends, behind the update.",
+    ),
     Convention("offloading", "on_device", "Weights, gradients and optimizer states are on the device."),
     Convention(
         "offloading",
@@ -222,6 +228,7 @@ class Accounting:
     gradient_sync: str = "end_of_batch"
     accumulation: str = "reduced_once"
     gradient_buckets: str = "in_place"
+    weight_copies: str = "while_needed"
     offloading: str = "on_device"
     recomputation: str = "activations_kept"
     model_flops: str = "training_flops"

@@ -104,6 +104,11 @@ def autocast(graph: Graph, said: Autocast) -> Graph:
     return made.graph()
 
 
+def copies_of_weights(graph: Graph) -> list[Op]:
+    """The ops that copy a weight."""
+    return [op for op in graph.ops if op.attribute("cast") and graph.tensors[op.inputs[0]].role == "weight"]
+
+
 class _Rewrite:
     def __init__(self, graph: Graph, said: Autocast, formats: dict[str, str]) -> None:
         self.old, self.said, self.formats = graph, said, formats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Literal
@@ -9,11 +10,11 @@ from typing import Annotated, Literal
 from symcomm.derivation import Derivation, Exhibit, Numbers
 from symcomm.dtypes import autocast_of, element_bytes, said_bytes
 from symcomm.errors import ValuesError
-from symcomm.form import Total, num, product
-from symcomm.graph.graph import Graph, Op, Tensor
+from symcomm.form import Form, Num, Sym, Total, product
+from symcomm.graph.graph import Graph, Op
 from symcomm.quantities.declared import Meaning, Reads
-from symcomm.quantities.witnesses import elements, together
-from symcomm.setting import Setting, Work, slug
+from symcomm.quantities.witnesses import elements, often, together
+from symcomm.setting import Setting, Work, mark, slug, times
 from symcomm.units import BYTE
 
 
@@ -26,7 +27,7 @@ def derive(
 ) -> Derivation:
     """The bytes of the copies that autocast makes of fp32 weights, or of activations.
 
-    Of one layer, for ops that run in another format. The table says the format of every tensor. The gradient of a
+    Of all layers, for ops that run in another format. The table says the format of every tensor. The gradient of a
     tensor has the tensor's format, so that of an fp32 weight is in fp32: the gradient of its copy is cast back.
     """
     setting = setting.in_format(dtype)
@@ -35,23 +36,36 @@ def derive(
     if not casts and (dtype is None or autocast_of(dtype) is None):
         raise ValuesError("the model runs in one format: nothing is copied", hint="dtype: autocast(fp16)")
     role = {"weights": ("weight",), "activations": ("activation", "input")}.get(of, ("weight", "activation", "input"))
-    parts = []
-    for op in casts:
-        copied, made = graph.tensors[op.inputs[0]], graph.tensors[op.output]
-        if copied.role not in role:
-            continue
-        size = element_bytes(made.dtype or setting.dtype)
-        reader = next(o for o in graph.ops if op.output in o.inputs)
-        parts.append(work.define(
-            f"V_{slug(op.output)}", product(setting.elements(op.output), size), BYTE, "copy",
-            f"`{copied.name}` in {made.dtype} for `{reader.output.split('·')[0]}`, {said_bytes(size)} an element.",
-            witness=partial(_copied, graph, made, size.number),
-        ))  # fmt: skip
+    casts = [op for op in casts if graph.tensors[op.inputs[0]].role in role]
+    parts: list[Form] = []
+    for region in setting.regions:
+        mine = [op for op in casts if op.region == region.name]
+        copies = [_copy(work, graph, op) for op in mine]
+        if len(copies) > 1:
+            text = f"All copies of one {region.name}." if region.times else "All copies."
+            name = f"V_{mark(region)}" if region.times or len(setting.regions) > 1 else "V"
+            copies = [work.define(name, Total(tuple(copies)), BYTE, "add", text, witness=together(copies))]
+        parts += [times(region, one) for one in copies]
+    whole = partial(_copied, setting, casts)
     if not parts:
-        work.define("V", num(0), BYTE, "add", "Nothing is copied.", witness=lambda numbers: 0)
+        work.define("V", Num(Fraction(0), BYTE), BYTE, "add", "Nothing is copied.", witness=whole)
     elif len(parts) > 1:
-        work.define("V", Total(tuple(parts)), BYTE, "add", "All copies.", witness=together(parts))
+        work.define("V", Total(tuple(parts)), BYTE, "add the parts", "All parts of the model together.", witness=whole)
+    elif not isinstance(parts[0], Sym):
+        work.define("V", parts[0], BYTE, "repeat", "All layers are alike.", witness=whole)
     return setting.derivation(f"Copies of {of} under autocast", work.steps, exhibits=[_formats(setting, graph)])
+
+
+def _copy(work: Work, graph: Graph, op: Op) -> Form:
+    """The step that counts the bytes of one copy."""
+    made = graph.tensors[op.output]
+    size = element_bytes(made.dtype or work.setting.dtype)
+    reader = next(o for o in graph.ops if op.output in o.inputs)
+    return work.define(
+        f"V_{slug(op.output)}", product(work.setting.elements(op.output), size), BYTE, "copy",
+        f"`{op.inputs[0]}` in {made.dtype} for `{reader.output.split('·')[0]}`, {said_bytes(size)} an element.",
+        witness=partial(_copied, replace(work.setting, graph=replace(graph, regions=())), [op]),
+    )  # fmt: skip
 
 
 def _formats(setting: Setting, graph: Graph) -> Exhibit:
@@ -73,8 +87,15 @@ def _formats(setting: Setting, graph: Graph) -> Exhibit:
     )
 
 
-def _copied(graph: Graph, tensor: Tensor, width: Fraction, numbers: Numbers) -> Fraction:
-    return elements(graph, tensor, numbers) * width
+def _copied(setting: Setting, casts: list[Op], numbers: Numbers) -> Fraction:
+    """The bytes of some copies, laid out one by one in every repetition of their regions."""
+    graph, found = setting.graph, Fraction(0)
+    stands = {region.name: often(region, numbers) for region in graph.regions}
+    for op in casts:
+        made = graph.tensors[op.output]
+        width = element_bytes(made.dtype or setting.dtype).number
+        found += stands.get(op.region, Fraction(1)) * width * elements(graph, made, numbers)
+    return found
 
 
 def _kind(op: Op) -> str:

@@ -11,6 +11,7 @@ from itertools import groupby
 from symcomm import form as forms
 from symcomm.dtypes import element_bytes
 from symcomm.form import Form, Num, product
+from symcomm.graph.autocast import copies_of_weights
 from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Op, Tensor, bare
 from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
@@ -27,7 +28,7 @@ from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.records import dataclass
 from symcomm.setting import Setting
 
-SAVED, PASSING, GRADIENT = "saved activations", "temporaries", "gradients"
+SAVED, PASSING, GRADIENT, COPY = "saved activations", "temporaries", "gradients", "copies of weights"
 TENSORS = ("input", "activation")  # of what is kept; the rest are masks, indices and statistics beside a tensor
 Key = tuple[str, tuple[str, ...]]
 
@@ -102,6 +103,8 @@ class Lifetimes:
             if step.part != "statistics":
                 self.makes(step.op.output, step.output, at)
         self.keep()
+        if self.setting.accounting.weight_copies == "kept_in_context":
+            self.cache()
         self.drop_units()
         if self.eager and not self.split and (whole or not self.again):
             self.end_with_nodes()
@@ -310,6 +313,19 @@ class Lifetimes:
                     Storage(item.tensor, bytes_of(self.setting, item), PASSING, born, self.last_use(item))
                 )
 
+    def cache(self) -> None:
+        """Autocast's copies of weights stay until its context ends: they are made once."""
+        for one in [s for s in self.storages if s.root in self.copies]:
+            if one.born < self.start:
+                one.kind, one.dies = COPY, len(self.steps)
+            else:
+                self.storages.remove(one)
+
+    @cached_property
+    def copies(self) -> frozenset[str]:
+        """The copies that autocast makes of weights."""
+        return frozenset(op.output for op in copies_of_weights(self.graph))
+
     def drop_units(self) -> None:
         """The weights of a unit are dropped together, behind the last op of the pass that gathered them."""
         units = {stored.partition(" @ ")[0] for stored in self.made.units}
@@ -392,7 +408,7 @@ class Lifetimes:
         kept again. Where the steps are ``closed``, nothing but what is kept is left.
         """
         end = steps[-1] if steps and (closed or steps[-1] == len(self.steps) - 1) else -1
-        stays = (GRADIENT, SAVED) if closed else (GRADIENT,)
+        stays = (GRADIENT, COPY, SAVED) if closed else (GRADIENT, COPY)
         counted = [s for s in self.storages if s.dies >= 0 and (s.kind != PASSING or self.stored(s.root))]
         found: list[Instruction] = []
         for at in steps:
@@ -403,7 +419,7 @@ class Lifetimes:
                 found += [*(Free(*piece) for piece in over), *(Keep(PASSING, size) for size in inside)]
                 found += [one] if one is not None else []
                 found += [*(Free(PASSING, size) for size in inside), *(Keep(*piece) for piece in over)]
-            ends = [s for s in counted if (s.dies == at and s.kind != GRADIENT)
+            ends = [s for s in counted if (s.dies == at and s.kind not in (GRADIENT, COPY))
                     or (at == end and s.born <= at <= s.dies and s.kind not in stays)]  # fmt: skip
             found += [Free(self.kind(s, own), s.size) for s in ends]
         return tuple(found)

@@ -195,8 +195,9 @@ class RegionPasses:
         if kind != "again":
             return line.instructions(steps, self.shown(line, PHASES[kind]), own, closed=closed)
         needed, phase = self.timeline("full").again, self.shown(line, "backward", " again")
+        cached = line.copies if line.setting.accounting.weight_copies == "kept_in_context" else frozenset[str]()
         return line.instructions(
-            steps, lambda at: phase(at) if made_by(line.steps[at].work) in needed else None, own, there
+            steps, lambda at: phase(at) if made_by(line.steps[at].work) in needed else None, own, {*there, *cached}
         )
 
     def shown(self, line: Lifetimes, phase: str, again: str = "") -> Callable[[int], OpRun]:

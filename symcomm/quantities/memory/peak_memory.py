@@ -12,6 +12,7 @@ from symcomm import form as forms
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact, rational
 from symcomm.errors import StrategyError, ValuesError
 from symcomm.form import Form, Num, Sym, Total, evaluate
+from symcomm.graph.autocast import copies_of_weights
 from symcomm.parallel.strategy import PipelineCut, Size, degree
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.pipeline import stage_count
@@ -22,7 +23,7 @@ from symcomm.quantities.declared import Meaning, Reads
 from symcomm.quantities.memory.allocated_memory import block
 from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, training
 from symcomm.quantities.memory.capacity import in_bytes
-from symcomm.quantities.memory.lifetimes import PASSING, SAVED
+from symcomm.quantities.memory.lifetimes import COPY, PASSING, SAVED
 from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.saved import conventions
 from symcomm.quantities.memory.stage_memory import StageMemory, accumulated, snapshots, whole
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 KINDS = {
     "weights": "M_W",
     "gathered weights": "M_gathered",
+    COPY: "M_copies",
     "gradients": "M_G",
     "gradient buckets": "M_bucket",
     "optimizer states": "M_O",
@@ -159,6 +161,8 @@ def derive(
     touched += ["offloading"] if run.recipe.state and on_host(setting.accounting) else []
     if any(w.get("gradient buckets") for w in worth):
         touched.append("gradient_buckets")
+    if not _in_microbatches(run, microbatches) and copies_of_weights(setting.graph):
+        touched.append("weight_copies")
     if sharded_gradients(strategy) and (microbatches is not None or (strategy and strategy.pipeline)):
         touched.append("accumulation")
     return setting.derivation(title, work.steps, touched, [exhibit], notes)
@@ -170,11 +174,12 @@ def follow(
     """The snapshots of a step that may be its peak: of a whole model, or of one stage of its pipeline."""
     cut = run.strategy.pipeline
     check_groups(setting, run, cut, chunks)
-    if cut is None and microbatches is None:
+    if not _in_microbatches(run, microbatches):
         values = setting.graph.relations.complete(setting.values)
         return [snapshot for snapshot, _ in StepProgram(setting, run).snapshots(values)]
+    cached = setting.accounting.weight_copies == "kept_in_context" and bool(copies_of_weights(setting.graph))
     for option, wrong in (
-        ("step: forward", run.step == "forward"), ("held", bool(run.held))
+        ("step: forward", run.step == "forward"), ("held", bool(run.held)), ("weight_copies: kept_in_context", cached),
     ):  # fmt: skip
         if wrong and cut is None:
             raise ValuesError(f"'{option}' is of a step of one microbatch", hint="leave 'microbatches' out")
@@ -187,6 +192,10 @@ def follow(
     pieces = evaluate(chunks_of(find(name), None if chunks is None else _number(chunks, "chunks", 1)), {})
     at = StageMemory(name, _number(stage or 0, "stage", 0), int(pieces))
     return snapshots(setting, run, cut, at)
+
+
+def _in_microbatches(run: StepOptions, microbatches: Size | None) -> bool:
+    return run.strategy.pipeline is not None or microbatches is not None
 
 
 def check_groups(setting: Setting, run: StepOptions, cut: PipelineCut | None, chunks: object) -> None:
@@ -209,6 +218,7 @@ def check_groups(setting: Setting, run: StepOptions, cut: PipelineCut | None, ch
 
 _SAID = {
     "gathered weights": "All weights are one unit: they are gathered as long as any layer runs.",
+    COPY: "Autocast keeps its copies of weights until its context ends.",
     "gradient buckets": "Data parallelism keeps flat buckets besides the gradients, and reduces those.",
     "held tensors": "The program still refers to these.",
     "workspaces": "What a library keeps for itself, for each thread that calls it.",
@@ -271,7 +281,7 @@ def _where(snapshot: Snapshot) -> str:
 
 # The columns of the timeline, and the kinds that each holds together.
 _COLUMNS = {
-    "weights": ("weights", "gathered weights"),
+    "weights": ("weights", "gathered weights", COPY),
     "gradients": ("gradients", "gradient buckets"),
     "states": ("optimizer states",),
     "saved": ("saved activations",),
