@@ -6,9 +6,10 @@ a map is the expression of its record. The backward pass is the one whose operat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from string import ascii_lowercase
+from typing import TYPE_CHECKING, Any, cast
 
 from symcomm import form as forms
 from symcomm.form import Called, Elementwise, Form, Power, Ratio, Root, Sym, Total, Transposed, negative, num
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 _MARKS = ("\u0303", "\u0302")  # of what a row computes on its way to the tensor it is named after
 SPREAD = "sigma"
 ONES = "1"  # the vector of ones, which sums
+
+
+Indices = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,9 @@ class Gradient:
     op: Op
 
 
+Written = tuple[Form, tuple[Factor, ...]]
+
+
 class Names:
     """How the tensors of a graph and their gradients are called in formulas."""
 
@@ -58,6 +65,7 @@ class Names:
         self.graph, self.latex = graph, dict(notation.latex)
         self.inner: dict[str, str] = {}
         self.meanings: list[tuple[str, Op]] = []
+        self.rows = _rows(graph)
         for op in graph.ops:
             head, dot, _ = op.output.partition("·")
             if dot and op.phase == "forward" and op.kind != "onehot":
@@ -84,10 +92,40 @@ class Names:
             return Called("onehot", (self.sym(made.inputs[0]),))
         return Sym(self.of(tensor))
 
+    def is_row(self, tensor: str) -> bool:
+        """Whether a tensor, or one whose gradient it is, stands as a row where it is a vector; others are columns."""
+        return self.rows.get(self.graph.tensors[tensor].of or tensor, False)
+
     @property
     def notation(self) -> Notation:
         """The notation with the spelling of gradients."""
         return Notation({**self.latex, ONES: r"\mathbf{1}"}, {})
+
+
+def _rows(graph: Graph) -> dict[str, bool]:
+    """Which vectors are rows: those on the left of a matrix, or transposed on its right; sums and maps keep it."""
+    found: dict[str, bool] = {}
+    alike: list[list[str]] = []
+    for op in (one for one in graph.ops if one.phase == "forward"):
+        free = [[i for i in one if i not in op.summed and i in op.output_indices] for one in op.indices]
+        if op.kind != "contraction" or len(op.inputs) != 2 or not op.summed:
+            pairs = zip(op.inputs, op.indices, strict=True)
+            alike.append([op.output, *(name for name, one in pairs if len(one) == len(op.output_indices))])
+            continue
+        batch = {*free[0]} & {*free[1]}
+        turned = cast("Indices", op.attribute("turned", ()))
+        vectors = [n for n in (0, 1) if {*free[n]} <= batch]
+        for n in vectors:
+            found.setdefault(op.inputs[n], (n == 0) != (n in turned))
+        if len(vectors) == 1:
+            found.setdefault(op.output, vectors == [0])
+    size = -1
+    while size < len(found):
+        size = len(found)
+        for group in (*alike, *reversed(alike)):
+            known = [found[one] for one in group if one in found]
+            found.update({one: known[0] for one in group if one not in found} if known else {})
+    return found
 
 
 def _accented(name: str, number: int) -> str:
@@ -136,8 +174,11 @@ def _written(graph: Graph, op: Op, names: Names) -> tuple[Form, tuple[Factor, ..
     if op.kind == "convolution":
         return Called("convtranspose" if op.attribute("part") == "input" else "correlate", tuple(operands)), ()
     if op.kind == "contraction":
-        form, factors = _contraction(graph, op, operands)
+        form, factors = _contraction(graph, op, operands, names)
         return _scaled(op.attribute("scale", 1), form), factors
+    if MAP[op.kind.removesuffix("_gradient")].collapses and op.indices[0]:  # one number a row
+        axes, along = graph.index_axes(op), cast("Indices", op.attribute("along"))
+        operands[0] = _named_axes("repeat", [graph.axes[axes[i]].label for i in along], operands[0])
     return _map(op, operands), ()
 
 
@@ -149,42 +190,111 @@ def _scaled(scale: Any, form: Form) -> Form:
     return forms.product(forms.from_expr(scale) if not isinstance(scale, int) else num(scale), form)
 
 
-def _contraction(graph: Graph, op: Op, operands: Sequence[Form]) -> tuple[Form, tuple[Factor, ...]]:
-    """A contraction as a product of matrices, an elementwise product, a sum of rows, or a sum over named indices."""
-    axes = graph.index_axes(op)
-    out, summed = op.output_indices, op.summed
+def _contraction(graph: Graph, op: Op, operands: Sequence[Form], names: Names) -> tuple[Form, tuple[Factor, ...]]:
+    """A contraction as a product of matrices, an elementwise product, a sum or a repetition of rows, or an einsum."""
+    axes, out, row = graph.index_axes(op), op.output_indices, names.is_row(op.output)
 
-    def said(indices: Sequence[int]) -> tuple[str, ...]:
+    def said(indices: Iterable[int]) -> tuple[str, ...]:
         return tuple(graph.axes[axes[i]].label for i in indices)
 
+    def product(factors: Sequence[Form], indices: Sequence[Indices], rows: Sequence[bool]) -> Written | None:
+        found, summed = _matrices(indices, rows, out, row)
+        turned = [Transposed(factors[n]) if turn else factors[n] for n, turn, *_ in found]
+        shapes = [Factor(one, said(up), said(along)) for one, (*_, up, along) in zip(turned, found, strict=True)]
+        whole = forms.Product(tuple(turned))
+        return (_named_axes("sum", said(summed), whole) if summed else whole, tuple(shapes)) if found else None
+
     if op.attribute("view") and len(operands) == 1:
-        return (operands[0] if op.indices[0] == out else Called("view", (operands[0],))), ()
-    if len(operands) == 2 and summed and all(set(i) & set(out) - set(j) for i, j in (op.indices, op.indices[::-1])):
-        batch = [i for i in out if i in op.indices[0] and i in op.indices[1]]
-        kept = [i for i in out if i not in batch]
-        first = 0 if kept[0] in op.indices[0] else 1  # the operand with the rows of the result stands first
-        left, right = op.indices[first], op.indices[1 - first]
-        rows, columns = [i for i in kept if i in left], [i for i in kept if i in right]
-        shared = [i for i in left if i in summed]
-        inner = [[i for i in one if i not in batch] for one in (left, right)]
-        plain = (inner[0] == [*rows, *shared], inner[1] == [*shared, *columns])
-        turned = (inner[0] == [*shared, *rows], inner[1] == [*columns, *shared])
-        if kept == [*rows, *columns] and all(a or b for a, b in zip(plain, turned, strict=True)):
-            forms_ = [operands[first], operands[1 - first]]
-            forms_ = [one if straight else Transposed(one) for one, straight in zip(forms_, plain, strict=True)]
-            shapes = ((said(rows), said(shared)), (said(shared), said(columns)))
-            factors = tuple(Factor(one, *shape) for one, shape in zip(forms_, shapes, strict=True))
-            return forms.Product(tuple(forms_)), factors
-    whole: Form = operands[0] if len(operands) == 1 else Elementwise(tuple(operands))
+        return _moved(graph, op, operands[0]), ()
+    if len(operands) == 2 and (found := product(operands, op.indices, [*map(names.is_row, op.inputs)])):
+        return found
     wide = max(op.indices, key=len)
-    if not summed:
-        return whole, ()
-    kept = [i for i in wide if i in out]
-    if list(wide) == [*summed, *kept]:  # the sum of the rows
-        return forms.Product((Transposed(whole), Sym(ONES))), ()
-    if list(wide) == [*kept, *summed]:
-        return forms.Product((whole, Sym(ONES))), ()
-    return Called("sum_" + ",".join(said(summed)).replace("_", ""), (whole,)), ()
+    fits = all(not one or wide[-len(one) :] == one for one in op.indices)  # as NumPy broadcasts
+    if fits and [i for i in wide if i in out] == [i for i in out if i in wide]:
+        scales = [one for one, at in zip(operands, op.indices, strict=True) if not at]
+        tensors = tuple(one for one, at in zip(operands, op.indices, strict=True) if at)
+        whole = tensors[0] if len(tensors) == 1 else Elementwise(tensors)
+        summed, new = ([i for i in one if i not in other] for one, other in ((wide, out), (out, wide)))
+        kept = len(wide) - len(summed)
+        flat = [names.is_row(op.inputs[op.indices.index(wide)]), False]
+        if not wide and len(new) <= 2:
+            ones = [Sym(ONES), Transposed(Sym(ONES))]
+            return forms.product(*scales, *(ones if len(new) == 2 else ones[row:][: len(new)])), ()
+        if not summed and not new:
+            return forms.product(*scales, whole), ()
+        if (new and len(wide) == 1) or (summed and (kept == 1 or (kept and wide[-1:] == (*summed,)))):
+            found = product((whole, Sym(ONES)), (wide, (*summed, *new)), flat)
+            if found:
+                return forms.product(*scales, found[0]), ()
+        labels, last = said(summed or new), not summed and out == (*wide, *new)
+        if ((summed and not new) or last) and not {*labels} & {*said(i for i in wide if i not in summed)}:
+            inside = forms.product(*scales, *([whole] if tensors else []))
+            return _named_axes("sum" if summed else "repeat", labels, inside), ()
+    letters = dict(zip(axes, ascii_lowercase, strict=False))
+    spelled = ["".join(letters[i] for i in one) for one in (*op.indices, out)]
+    return Called(f"einsum_{','.join(spelled[:-1])}→{spelled[-1]}", tuple(operands)), ()
+
+
+def _named_axes(function: str, labels: Sequence[str], inside: Form) -> Form:
+    return Called(f"{function}_{','.join(labels).replace('_', '')}", (inside,))
+
+
+def _matrices(
+    indices: Sequence[Indices], rows: Sequence[bool], out: Indices, row: bool
+) -> tuple[list[tuple[int, bool, Indices, Indices]], list[int]]:
+    """The factors of a matrix product (which operand, whether it is transposed, its rows, its columns); empty for none.
+
+    ``rows`` and ``row`` say which operands and whether the result are rows where they are vectors. There may be such a
+    product for each element of axes that come first; the second result are those of them that are summed.
+    """
+    summed: list[int] = []
+    first = True
+    while all(indices):
+        found = _matrix_product(indices, rows, out, row)
+        if found and (first or all(up and along for *_, up, along in found)):
+            return found, summed
+        heads = [one[0] for one in indices]
+        head = out[0] if out and out[0] in heads else heads[0]
+        if any(head in one[1:] for one in indices) or (head not in out and heads != [head, head]):
+            break
+        first = False
+        summed += [head] if head not in out else []
+        indices = [one[one[0] == head :] for one in indices]
+        out = out[head in out :]
+    return [], []
+
+
+def _matrix_product(
+    sides: Sequence[Indices], rows: Sequence[bool], out: Indices, row: bool
+) -> list[tuple[int, bool, Indices, Indices]]:
+    shared = tuple(i for i in sides[0] if i in sides[1])
+    free = [tuple(i for i in one if i not in shared) for one in sides]
+    vectors = [not one or not shared for one in free]
+    several = all(vector and len(one) > 1 for vector, one in zip(vectors, sides, strict=True))
+    if {*free[0], *free[1]} != {*out} or several:  # two tensors of several axes are no vectors
+        return []
+    first = 0 if free[0] and out[0] in free[0] else 1
+    if not all(free):  # the result is a vector, or a number
+        first = int(row != bool(free[1])) if out else 0
+    found = []
+    for n in (first, 1 - first):
+        up, along = (free[n], shared) if n == first else (shared, free[n])
+        straight = sides[n] == (*up, *along) and (not vectors[n] or rows[n] != bool(up))
+        if not straight and sides[n] != (*along, *up):
+            return []
+        found.append((n, not straight, up, along))
+    return found if out == (*free[first], *free[1 - first]) else []
+
+
+def _moved(graph: Graph, op: Op, operand: Form) -> Form:
+    """A tensor whose axes are moved, split or joined, by the name that a table has for it."""
+    at, out = op.indices[0], op.output_indices
+    if at == out:
+        return operand
+    if len(at) > 1 and (*at[:-2], at[-1], at[-2]) == out:
+        return Transposed(operand)
+    before, after = (len(graph.tensors[name].held) for name in (op.inputs[0], op.output))
+    return Called("merge" if before > after else "partition" if before < after else "permute", (operand,))
 
 
 def _map(op: Op, operands: Sequence[Form]) -> Form:
@@ -284,7 +394,7 @@ def why(gradient: Gradient) -> str:
     if not gradient.factors:
         return f"The loss is one number, so there is one derivative for each element: {shape_text(gradient.shape)}."
     left, right = gradient.factors
-    sides = [f"{_named(f)} is {shape_text((*f.rows, *f.columns))}" for f in gradient.factors]
+    sides = [f"{_named(f)} is {shape_text((*(f.rows or '1'), *(f.columns or '1')))}" for f in gradient.factors]
     whole = shape_text((*left.rows, *right.columns))
     return f"{sides[0][0].upper()}{sides[0][1:]} and {sides[1]}: the product is {whole}."
 

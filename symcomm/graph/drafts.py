@@ -357,6 +357,7 @@ class Drafts:
             out = [(lb[j], b.dims[j]) for j in range(len(b.dims) - len(a.dims))] + out
         if len(b.dims) > 1:
             out.append((lb[-1], b.dims[-1]))
+        turned = tuple(n for n, value in enumerate((a, b)) if value.row)
         return self.emit(
             "contraction",
             (a, b),
@@ -364,6 +365,7 @@ class Drafts:
             self.letters_of((a, of_a), (b, of_b)),
             out,
             span,
+            **({"turned": turned} if turned else {}),
         )
 
     def align(self, values: Sequence[Value], span: Span) -> tuple[list[tuple[Label, ...]], list[Any], list[Any]]:

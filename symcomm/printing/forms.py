@@ -132,7 +132,7 @@ class _Printer:
         w = written(name, self.latex.get(name, ""))
         if self.d.flat:
             text = re.sub(r"_([^_^']*,[^_^']*)", r"_{\1}", printable(name))
-            marked = not text.isidentifier()
+            marked = not (text.isidentifier() or text.isdigit())
             return _Out(text, _POWER if marked else _ATOM, text[:1].isdigit(), width=0.55 * len(text))
         marked = bool(w.upper or w.primes or len(w.base) > 1)
         return _Out(self.spell(w), _POWER if marked else _ATOM, width=_name_width(w))
@@ -189,6 +189,7 @@ class _Printer:
             out = self.go(f)
             last = i == len(flat) - 1
             weak = out.level < _PRODUCT or (self.flat and out.level == _RATIO and not last)
+            weak |= isinstance(f, Elementwise) and any(not isinstance(one, Num) for one in flat if one is not f)
             out = self.wrapped(out) if weak else out
             joint = "" if not i else self.d.dot if out.numeric else self.d.gap
             printed.append((joint, out))
@@ -275,7 +276,8 @@ class _Printer:
                 out = self.at_least(self.go(inside), _ATOM)
                 return _Out(d.transposed(out.text), _POWER, False, out.tall, out.width + 0.5)
             case Elementwise(factors):
-                outs_ = [self.at_least(self.go(f), _PRODUCT) for f in factors]
+                level = {True: _RATIO, False: _PRODUCT}
+                outs_ = [self.at_least(self.go(f), level[isinstance(f, Product)]) for f in factors]
                 text = d.odot.join(o.text for o in outs_)
                 return _Out(text, _PRODUCT, False, any(o.tall for o in outs_), sum(o.width + 1.4 for o in outs_))
             case Summed(indices, inside):

@@ -64,6 +64,7 @@ def derive(
     notes = [f"`{g.name}`: {why(g)}" for g in found if g.factors]
     notes += ["One is the vector of ones: it sums rows or columns."] if _has(found, "1") else []
     notes += [_SPREADS.format(SPREAD)] if _has(found, SPREAD) else []
+    notes += [_NAMED_AXES] if _called(found, "sum_", "repeat_") else []
     notes += ["Functions of rows (sum, mean) work along the last axis."] if _has_rows(found) else []
     said = replace(made.notation, latex={**names.notation.latex, **made.notation.latex})
     title = f"{TITLE} of {op}" if op else TITLE
@@ -71,6 +72,7 @@ def derive(
     return replace(made, title=title, exhibits=(*exhibits, *made.exhibits), notes=(*made.notes, *notes), notation=said)
 
 
+_NAMED_AXES = "A subscript names axes: `sum` adds up along them, `repeat` repeats along them."
 _SPREADS = "`{}` is the number a row that the norm divides by."
 
 
@@ -144,6 +146,11 @@ def _of(setting: Setting, rows: set[int]) -> set[str]:
 
 def _has(found: Sequence[Gradient], name: str) -> bool:
     return any(name in forms.names(g.form) for g in found)
+
+
+def _called(found: Sequence[Gradient], *heads: str) -> bool:
+    pieces = (piece for g in found for piece in forms.walk(g.form) if isinstance(piece, Called))
+    return any(piece.function.startswith(heads) for piece in pieces)
 
 
 def _has_rows(found: Sequence[Gradient]) -> bool:
