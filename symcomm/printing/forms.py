@@ -276,8 +276,7 @@ class _Printer:
                 out = self.at_least(self.go(inside), _ATOM)
                 return _Out(d.transposed(out.text), _POWER, False, out.tall, out.width + 0.5)
             case Elementwise(factors):
-                level = {True: _RATIO, False: _PRODUCT}
-                outs_ = [self.at_least(self.go(f), level[isinstance(f, Product)]) for f in factors]
+                outs_ = [self.at_least(self.go(f), _RATIO if isinstance(f, Product) else _PRODUCT) for f in factors]
                 text = d.odot.join(o.text for o in outs_)
                 return _Out(text, _PRODUCT, False, any(o.tall for o in outs_), sum(o.width + 1.4 for o in outs_))
             case Summed(indices, inside):
