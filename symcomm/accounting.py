@@ -106,6 +106,7 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("communication", "sent_and_received_per_rank", "Bytes are those one rank sends plus those it receives."),
     Convention("communication", "all_links", "Bytes are those that all ranks together send over all links."),
     Convention("communication", "contributed", "Bytes are what all ranks together put into the collectives."),
+    Convention("algorithm", "usual", "Each kind of collective runs its usual algorithm."),
     Convention("algorithm", "ring", "Collectives run on a ring: ranks send to their neighbours only."),
     Convention("algorithm", "tree", "Collectives run on a binomial tree."),
     Convention("algorithm", "double_tree", "Collectives run on two binary trees, each for half of the tensor."),
@@ -198,6 +199,12 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("softmax", "fused", "Attention is one kernel: it keeps its operands, its result and a number a row."),
 )
 
+# Those whose algorithms can be chosen one by one.
+COLLECTIVES = (
+    "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "scatter", "gather",
+)  # fmt: skip
+OF_KIND = "algorithm of "  # which begins the name of one that ran: "algorithm of all-to-all: pairwise"
+
 _CHOICES: dict[str, dict[str, Convention]] = {}
 for _row in CONVENTIONS:
     _CHOICES.setdefault(_row.field, {})[_row.name] = _row
@@ -234,7 +241,7 @@ class Accounting:
     model_flops: str = "training_flops"
     capacity: str = "unnamed"
     communication: str = "payload"
-    algorithm: str = "ring"
+    algorithm: str = "usual"
     rings: str = "one_way"
     torus: str = "one_axis_at_a_time"
     chunks: str = "padded"
@@ -248,17 +255,29 @@ class Accounting:
     softmax: str = "library"
 
     def __post_init__(self) -> None:
-        for name, choice in self.__dict__.items():
-            if choice not in _CHOICES[name]:
-                raise AccountingError(
-                    f"'{choice}' is no convention for {name}", hint=nearest(choice, [*_CHOICES[name]])
-                )
+        for name, said in self.__dict__.items():
+            every, own = by_kind(said) if name == "algorithm" else (said, {})
+            for choice in (every, *own.values()):
+                if choice not in _CHOICES[name]:
+                    raise AccountingError(
+                        f"'{choice}' is no convention for {name}", hint=nearest(choice, [*_CHOICES[name]])
+                    )
+            for kind in own:
+                if kind not in COLLECTIVES:
+                    raise AccountingError(
+                        f"'{kind[:40]}' is no collective with an algorithm", hint=nearest(kind, [*COLLECTIVES])
+                    )
 
     @classmethod
-    def of(cls, *choices: str | Accounting | None, **named: str) -> Accounting:
+    def of(cls, *choices: str | Accounting | None, **named: Choice) -> Accounting:
         """An accounting from names alone: each name says which field it belongs to.
 
+        Algorithms of single collectives are laid over what was chosen before.
+
         Raises ``AccountingError`` for an unknown name, or one that belongs to two fields.
+
+        >>> Accounting.of("tree", algorithm={"all-to-all": "ring"}).algorithm
+        'tree, all-to-all: ring'
         """
         made = cls()
         for choice in choices:
@@ -282,7 +301,7 @@ class Accounting:
         for name in named:
             if name not in known_fields:
                 raise AccountingError(f"unknown convention field '{name}'", hint=nearest(name, known_fields))
-        return replace(made, **named)
+        return replace(made, **{name: _laid(name, getattr(made, name), choice) for name, choice in named.items()})
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -300,14 +319,112 @@ class Accounting:
         ('`communication: all_links` was asked for; nothing here depends on it.',)
         """
         read = {*touched}
+        if (ran := algorithms_of(read)) and not self._runs(ran):
+            read.discard("algorithm")
         idle = [f"`{name}: {getattr(self, name)}`" for name in dict.fromkeys(asked) if name not in read]
         several = len(idle) > 1
         said = f"{'were' if several else 'was'} asked for; nothing here depends on {'them' if several else 'it'}."
         return (f"{' and '.join(idle)} {said}",) if idle else ()
 
-    def statements(self, touched: tuple[str, ...]) -> tuple[Convention, ...]:
-        """The conventions of the fields that touched a derivation, for the head of a write-up."""
-        return tuple(_CHOICES[name][getattr(self, name)] for name in dict.fromkeys(touched))
+    def _runs(self, ran: Mapping[str, str]) -> bool:
+        """Whether one of the algorithms that ran was asked for."""
+        every, own = by_kind(self.algorithm)
+        return any(own.get(kind, every) == name for kind, name in ran.items())
+
+    def chosen(self, touched: Iterable[str]) -> dict[str, Choice]:
+        """The choice of each field that touched a derivation; of algorithms those that ran.
+
+        >>> Accounting().chosen(["time", "algorithm", "algorithm of all-reduce: ring"])
+        {'time': 'overlap', 'algorithm': 'ring'}
+        """
+        names = dict.fromkeys(touched)
+        ran = algorithms_of(names)
+        told: dict[str, Choice] = {name: getattr(self, name) for name in names if field_of(name) == name}
+        return told | ({"algorithm": _told(ran, ran)} if ran else {})
+
+    def statements(self, touched: Iterable[str]) -> tuple[Convention, ...]:
+        """The conventions that touched a derivation, for the head of a write-up; of each collective where they differ.
+
+        >>> both = ["algorithm of all-reduce: ring", "algorithm of all-to-all: pairwise"]
+        >>> [row.field for row in Accounting().statements(["algorithm", *both])]
+        ['algorithm of all-reduce', 'algorithm of all-to-all']
+        """
+        found: list[Convention] = []
+        for name, choice in self.chosen(touched).items():
+            if isinstance(choice, str):
+                found.append(_CHOICES[name][choice])
+                continue
+            for kind, one in choice.items():
+                row = _CHOICES[name][one]
+                found.append(replace(row, field=f"{OF_KIND}{kind}", statement=f"Of {kind}: {row.statement}"))
+        return tuple(found)
 
 
-AccountingLike = str | Accounting | Mapping[str, str] | None  # how conventions may be given
+Choice = str | Mapping[str, str]  # of a field; of algorithms also one for each kind of collective
+AccountingLike = str | Accounting | Mapping[str, Choice] | None  # how conventions may be given
+
+
+def by_kind(said: str) -> tuple[str, dict[str, str]]:
+    """The algorithm of all collectives, and those that some kinds have of their own.
+
+    >>> by_kind("tree, all-to-all: ring")
+    ('tree', {'all-to-all': 'ring'})
+    """
+    every, own = Accounting.algorithm, dict[str, str]()
+    for piece in said.split(","):
+        kind, colon, name = (part.strip() for part in piece.partition(":"))
+        if colon:
+            own[kind] = name
+        else:
+            every = kind
+    return every, own
+
+
+def algorithms_of(touched: Iterable[str]) -> dict[str, str]:
+    """The algorithm by which each kind of collective ran, among the names that touched a derivation."""
+    ran = (name.removeprefix(OF_KIND).partition(": ") for name in touched if name.startswith(OF_KIND))
+    return {kind: name for kind, _, name in ran}
+
+
+def field_of(touched: str) -> str:
+    """The field that a name belongs to.
+
+    >>> field_of("algorithm of all-reduce: ring"), field_of("time")
+    ('algorithm', 'time')
+    """
+    return "algorithm" if touched.startswith(OF_KIND) else touched
+
+
+def clashes(
+    a: Accounting, of_a: Iterable[str], b: Accounting, of_b: Iterable[str]
+) -> dict[str, tuple[Choice, Choice]]:
+    """The fields in which two accountings differ, of those that touched two derivations, with both choices.
+
+    Two derivations differ in their algorithms where they run the same kind of collective by different ones.
+    """
+    mine, theirs = algorithms_of(of_a), algorithms_of(of_b)
+    names = [name for name in dict.fromkeys((*of_a, *of_b)) if field_of(name) == name]
+    found: dict[str, tuple[Choice, Choice]] = {name: (getattr(a, name), getattr(b, name)) for name in names}
+    if mine and theirs:
+        found["algorithm"] = (_told(mine, theirs), _told(theirs, mine))
+    return {name: (one, two) for name, (one, two) in found.items() if one != two}
+
+
+def _told(ran: Mapping[str, str], others: Mapping[str, str]) -> Choice:
+    """The algorithms of collectives that others ran, too: one name where they are the same."""
+    both = {kind: name for kind, name in ran.items() if kind in others}
+    return next(iter(both.values()), "") if len({*both.values()}) < 2 else both
+
+
+def _laid(field: str, before: str, said: object) -> str:
+    """A choice over an earlier one: algorithms of single collectives leave those of the others as they were."""
+    if field == "algorithm" and isinstance(said, Mapping):
+        said = ", ".join(f"{kind}: {name}" for kind, name in said.items()) or before
+    if not isinstance(said, str):
+        raise AccountingError(f"{field} is the name of a convention, not a {type(said).__name__}",
+                              hint=f"for instance {field}: {getattr(Accounting, field)}")  # fmt: skip
+    if field != "algorithm" or not all(":" in piece for piece in said.split(",")):
+        return said
+    every, own = by_kind(before)
+    laid = {**own, **by_kind(said)[1]}
+    return ", ".join([*([] if every == Accounting.algorithm else [every]), *(f"{k}: {laid[k]}" for k in sorted(laid))])

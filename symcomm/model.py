@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from symcomm.accounting import Accounting, AccountingLike
+from symcomm.accounting import Accounting, AccountingLike, clashes, field_of
 from symcomm.derivation import Derivation, exact
 from symcomm.doors import door
 from symcomm.dtypes import USUAL_DTYPE, autocast_of, formats
@@ -74,7 +74,8 @@ def _telling(
     """A derivation that tells which conventions were asked for and not used, and what it is along axes of one rank."""
     made = derive(setting, **options)
     meant = setting.accounting  # an option may come before it: another algorithm
-    kept = [name for name in made.touched if getattr(made.accounting, name) == getattr(meant, name)]
+    changed = clashes(made.accounting, made.touched, meant, made.touched)
+    kept = [name for name in made.touched if name not in changed]
     notes = meant.unused(asked, kept)
     return replace(made, notes=(*made.notes, *notes), otherwise=again) if notes or again else made
 
@@ -437,7 +438,7 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     )  # fmt: skip
     return Derivation(
         title or f"{a.title} over {b.title}", accounting, steps,
-        tuple(f for f in dict.fromkeys((*a.touched, *b.touched)) if f not in said), relations, (),
+        tuple(f for f in dict.fromkeys((*a.touched, *b.touched)) if field_of(f) not in said), relations, (),
         tuple(given.items()), a.notation, tuple(dict.fromkeys((*said.values(), *a.notes, *b.notes))),
         (*a.where, *b.where), a.sizes | b.sizes, a.named | b.named, (*a.checks, *b.checks),
     )  # fmt: skip

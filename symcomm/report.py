@@ -6,7 +6,6 @@ Numbers are exact and so are text: ``"12884901888"`` or ``"4096/3"``, never a fl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -51,14 +50,13 @@ def derivation(made: Derivation, values: Mapping[str, Fraction] | None = None) -
     """A derivation with all its steps; ``value`` is there where all numbers are known."""
     known = made.relations.complete(dict(made.given) | dict(values or {}))
     missing = [name for name in made.needs if name not in known]
-    touched = asdict(made.accounting)
     return {
         "format": FORMAT,
         "title": made.title,
         "expression": str(made.expr),
         "latex": printing.tex(forms.from_expr(made.expr), None, made.notation),
         "unit": str(made.unit),
-        "accounting": {name: touched[name] for name in dict.fromkeys(made.touched)},
+        "accounting": made.accounting.chosen(made.touched),
         "given": {name: number(value) for name, value in known.items()},
         "needs": missing,
         "value": None if missing else quantity(made.at(**dict(values or {}))),

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 
+from symcomm.accounting import OF_KIND, by_kind
 from symcomm.collectives.cost import (
     ONE,
     TWO,
@@ -60,12 +61,16 @@ class Algorithm:
 
     def run(self, kind: str, case: Case) -> Exchange:
         """What it costs to run a collective; raises ``AccountingError`` where it cannot run it."""
+        return self.running(kind).runs[kind](case)
+
+    def running(self, kind: str) -> Algorithm:
+        """Itself; raises ``AccountingError`` where it cannot run a collective."""
         if kind not in self.runs:
             able = ", ".join(name for name, other in ALGORITHMS.items() if kind in other.runs)
             if not able:
                 raise AccountingError(f"unknown collective '{kind[:40]}'", hint=nearest(kind, [*KINDS]))
             raise AccountingError(f"the algorithm '{self.name}' cannot run {kind}", hint=f"these can: {able}")
-        return self.runs[kind](case)
+        return self
 
 
 def _message(case: Case) -> Exchange:
@@ -389,6 +394,17 @@ def _beside(exchanges: list[Exchange]) -> Exchange:
     return replace(after(*exchanges), phases=(phase,))
 
 
+def _hierarchical_all_to_all(case: Case) -> Exchange:
+    g = case.nodes[0]
+    m = case.let("m", times(case.k, Ratio(ONE, g)), f"the ranks of the last level, {BETWEEN}")
+    block = case.split(case.n, Power(case.k, TWO))
+    inside = Phase("Inside a node: each rank sends another one what it has for the ranks of that place in all nodes.",
+                   minus(g, 1), times(minus(g, 1), m, block), link=INSIDE)  # fmt: skip
+    between = Phase("Between nodes: ranks of one place send what their nodes have for one another.",
+                    minus(m, 1), times(minus(m, 1), g, block), link=BETWEEN)  # fmt: skip
+    return alike(case, inside, between)
+
+
 _OUTER = {(2, "inside a node"): "m", (2, "along x"): "k_y", (3, "along x"): "k_z"}
 INSIDE, BETWEEN = "inside a node", "between nodes"
 
@@ -479,8 +495,9 @@ _RECORDS = (
     ),
     Algorithm(
         "hierarchical",
-        _level_runs((INSIDE, BETWEEN)),
+        {**_level_runs((INSIDE, BETWEEN)), "all-to-all": _hierarchical_all_to_all},
         "Mikami et al., Massively distributed SGD, 2018 (arXiv 1811.05233)",
+        notes={"all-to-all": "Hwang et al., Tutel: adaptive mixture-of-experts at scale, 2023 (arXiv 2206.03382)."},
         inner=("g",),
     ),
     Algorithm(
@@ -512,6 +529,46 @@ def algorithm(name: str) -> Algorithm:
     if name not in ALGORITHMS:
         raise AccountingError(f"unknown algorithm '{name[:40]}'", hint=nearest(name, [*ALGORITHMS]))
     return ALGORITHMS[name]
+
+
+# -- which one runs ----------------------------------------------------------------------------------
+
+# On a switch every rank reaches every other one, and blocks for all of them need no way round a ring.
+_USUAL = {"all-to-all": "pairwise", **dict.fromkeys(("broadcast", "reduce", "scatter", "gather"), "tree")}
+
+
+def usual(kind: str) -> str:
+    """The algorithm by which a kind of collective runs unless another one is named.
+
+    >>> usual("all-reduce"), usual("all-to-all"), usual("broadcast")
+    ('ring', 'pairwise', 'tree')
+    """
+    return _USUAL.get(kind, "ring")
+
+
+def runs_by(said: str, kind: str) -> str:
+    """The algorithm by which a kind of collective runs under the convention ``algorithm``.
+
+    What is named for all collectives holds for those that it can run, the others run their usual one. Raises
+    ``AccountingError`` where what is named for one kind cannot run it.
+
+    >>> runs_by("pairwise", "all-gather"), runs_by("pairwise", "all-reduce"), runs_by("all-to-all: ring", "all-to-all")
+    ('pairwise', 'ring', 'ring')
+    """
+    every, own = by_kind(said)
+    if kind in own:
+        return algorithm(own[kind]).running(kind).name
+    return every if every in ALGORITHMS and kind in ALGORITHMS[every].runs else usual(kind)
+
+
+def told(said: str, kinds: Iterable[str]) -> list[str]:
+    """What touches an answer in which collectives of some kinds run: the field, and the algorithm of each kind.
+
+    >>> told("usual", ["send", "all-to-all"])
+    ['algorithm', 'algorithm of all-to-all: pairwise']
+    """
+    found = [f"{OF_KIND}{kind}: {runs_by(said, kind)}" for kind in dict.fromkeys(kinds) if kind != "send"]
+    return ["algorithm", *found] if found else []
 
 
 # -- how bytes are counted ---------------------------------------------------------------------------

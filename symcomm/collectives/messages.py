@@ -48,7 +48,7 @@ class Network:
     stages: list[tuple[int, Fraction, Fraction]] = field(default_factory=list)  # rounds, path and additions of each
 
     def __post_init__(self) -> None:
-        self.held = [{} for _ in range(self.ranks)]
+        self.held = self.held or [{} for _ in range(self.ranks)]
         self.sent, self.received = ([Fraction(0)] * self.ranks for _ in range(2))
 
     def run(self, *groups: Rounds, size: Fraction | None = None) -> None:
@@ -223,9 +223,10 @@ def _double_tree(k: int, chunks: int) -> list[Rounds]:
     return [rounds(False), rounds(True)]
 
 
-def _direct(k: int, names: Callable[[int, int], Sequence[Hashable]], adds: bool) -> Rounds:
-    for step in range(1, k):
-        yield [(r, (r + step) % k, names(r, (r + step) % k), adds, 0) for r in range(k)]
+def _direct(group: Sequence[int], names: Callable[[int, int], Sequence[Hashable]], adds: bool) -> Rounds:
+    for step in range(1, len(group)):
+        pairs = zip(group, (*group[step:], *group[:step]), strict=True)
+        yield [(a, b, names(a, b), adds, 0) for a, b in pairs]
 
 
 # -- a collective from its beginning to its end ---------------------------------------------------------
@@ -258,6 +259,8 @@ def run(
         rounds, path, reduced = (sum(column) for column in zip(*longest, strict=True))
         sent = sum((net.taken.sent for net in each), Fraction(0))  # all ranks are alike
         return Ran(int(rounds), Fraction(path), Fraction(reduced), sent, sent, 2 * sent, ranks * sent)
+    if sizes and kind == "all-to-all":
+        return _leveled_exchange(_part(payload, ranks**2, wide), *sizes).taken
     if sizes:
         return _leveled(kind, payload, wide, sizes, both).taken
     if algorithm == "halving_doubling" and kind == "all-reduce":
@@ -337,13 +340,14 @@ def _stages(algorithm: str, kind: str, k: int, chunks: int, both: bool) -> list[
         case "bruck", "all-to-all":
             return [_bruck_exchange(k)]
         case "pairwise", "all-to-all":
-            return [_direct(k, lambda a, b: [(a, b, 0)], False)]
+            return [_direct(range(k), lambda a, b: [(a, b, 0)], False)]
         case "pairwise", ("reduce-scatter" | "all-gather"):
             reduces = kind == "reduce-scatter"
-            return [_direct(k, lambda a, b: [b if reduces else a], reduces)]
+            return [_direct(range(k), lambda a, b: [b if reduces else a], reduces)]
         case "owner_multicast", "all-reduce":
             pairs = [(a, b) for a, b in product(range(k), repeat=2) if a != b]
-            return [_direct(k, lambda a, b: [b], True), iter([[(a, b, [a], False, "multicast") for a, b in pairs]])]
+            multicast: Rounds = iter([[(a, b, [a], False, "multicast") for a, b in pairs]])
+            return [_direct(range(k), lambda a, b: [b], True), multicast]
         case "chain", "all-reduce":
             return [_chain(k, chunks, True), _chain(k, chunks, False)]
         case "chain", ("reduce" | "broadcast"):
@@ -393,6 +397,24 @@ def _leveled(kind: str, payload: Fraction, wide: Fraction | None, sizes: tuple[i
         first = [rank for rank in range(net.ranks) if place[rank][level] == 0]
         net.run(*(one(rank, level, reducing) for rank in first), size=lengths[level + 1] / prod(sizes[level + 1 :]))
     _ended(net, kind, every, place)
+    return net
+
+
+def _leveled_exchange(block: Fraction, inside: int, nodes: int) -> Network:
+    """Blocks (from, to) go to the rank of their node that has their place, and from there to their node."""
+    every = range(inside * nodes)
+    net = Network(len(every), block, [{(a, b): frozenset({0}) for b in every} for a in every])
+
+    def placed(a: int, b: int) -> list[Hashable]:
+        return [(a, to) for to in every if to % inside == b % inside]
+
+    net.run(*(_direct(every[n * inside : (n + 1) * inside], placed, False) for n in range(nodes)))
+
+    def aimed(a: int, b: int) -> list[Hashable]:
+        return [(source, b) for source in every if source // inside == a // inside]
+
+    net.run(*(_direct(every[n::inside], aimed, False) for n in range(inside)))
+    _ended(net, "all-to-all", [(a, b) for a in every for b in every])
     return net
 
 

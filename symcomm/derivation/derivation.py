@@ -15,7 +15,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.accounting import Accounting, Convention
+from symcomm.accounting import Accounting, Convention, clashes
 from symcomm.collected import Collected, collect
 from symcomm.derivation.numbers import Numbers, worked_out
 from symcomm.derivation.relations import Relations, exact, rational
@@ -400,13 +400,11 @@ class Derivation:
 
     def same_accounting(self, other: Derivation) -> Accounting:
         """The accounting of both; raises ``AccountingError`` naming both where they differ in a touched field."""
-        for name in dict.fromkeys((*self.touched, *other.touched)):
-            mine, theirs = getattr(self.accounting, name), getattr(other.accounting, name)
-            if mine != theirs:
-                raise AccountingError(
-                    f"'{self.title}' is counted under {name}: {mine}, but '{other.title}' under {name}: {theirs}",
-                    hint="derive both under one accounting",
-                )
+        for name, (mine, theirs) in clashes(self.accounting, self.touched, other.accounting, other.touched).items():
+            raise AccountingError(
+                f"'{self.title}' is counted under {name}: {mine}, but '{other.title}' under {name}: {theirs}",
+                hint="derive both under one accounting",
+            )
         return self.accounting
 
     def with_given(self, /, **values: object) -> Derivation:

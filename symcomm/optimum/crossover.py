@@ -12,6 +12,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
+from symcomm.accounting import field_of
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
 from symcomm.derivation.tables import Short
 from symcomm.errors import ValuesError
@@ -123,7 +124,7 @@ def _crossovers(
     said = differences(a, b)
     derivation = Derivation(
         f"Crossover of {pair.titles[0]} and {pair.titles[1]} over {over}", accounting, tuple(steps),
-        tuple(dict.fromkeys(f for f in (*a.touched, *b.touched) if f not in said)), pair.relations, exhibits,
+        tuple(dict.fromkeys(f for f in (*a.touched, *b.touched) if field_of(f) not in said)), pair.relations, exhibits,
         tuple(known.items()), pair.notation, (*said.values(), *notes),
     )  # fmt: skip
     return Crossovers(over, (low, high), crossings, less, derivation)

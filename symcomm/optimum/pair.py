@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.accounting import Accounting
+from symcomm.accounting import Accounting, clashes
 from symcomm.derivation import Derivation, Numbers, Reason, Relations, Step, Witness, put, worked_out
 from symcomm.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest
 from symcomm.form import Form, Sym, Total, negative
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 def comparable(a: Derivation, b: Derivation, compared: tuple[str, ...]) -> Accounting:
     """The accounting of two costs that may be compared; raises ``AccountingError`` where they may not."""
-    for name in (field for field in dict.fromkeys(a.touched) if field in b.touched):
-        mine, theirs = getattr(a.accounting, name), getattr(b.accounting, name)
-        if mine != theirs and name not in compared:
+    for name, (mine, theirs) in clashes(a.accounting, a.touched, b.accounting, b.touched).items():
+        if name in a.touched and name in b.touched and name not in compared:
             raise AccountingError(
                 f"'{a.title}' is counted under {name}: {mine}, but '{b.title}' under {name}: {theirs}",
                 hint=f"derive both under one accounting, or compare them over it: compared=['{name}']",
@@ -40,8 +39,8 @@ def comparable(a: Derivation, b: Derivation, compared: tuple[str, ...]) -> Accou
 
 def differences(a: Derivation, b: Derivation) -> dict[str, str]:
     """The conventions in which two costs that are compared differ, each with a sentence that says both."""
-    found = {f: (getattr(a.accounting, f), getattr(b.accounting, f)) for f in (*a.touched, *b.touched)}
-    return {f: f"Compared: {f} {one} with {two}." for f, (one, two) in found.items() if one != two}
+    found = clashes(a.accounting, a.touched, b.accounting, b.touched)
+    return {f: f"Compared: {f} {one} with {two}." for f, (one, two) in found.items()}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 def accounting_of(*layers: Iterable[tuple[str, str]]) -> Accounting:
     """The accounting of several layers of choices; a later one comes before an earlier one."""
-    return Accounting.of(**{name: choice for layer in layers for name, choice in layer})
+    made = Accounting()
+    for name, choice in (pair for layer in layers for pair in layer):
+        made = Accounting.of(made, **{name: choice})
+    return made
 
 
 def no_model(notation: Notation | None = None) -> Model:

@@ -140,16 +140,21 @@ def check_units(derivation: Derivation, known: Iterable[Known]) -> None:
 
 
 def read_conventions(section: Section) -> tuple[tuple[str, str], ...]:
-    """The choices that ``accounting`` makes, by field: a name, a list of names, or fields with their choices."""
+    """The choices that ``accounting`` makes, by field: a name, a list of names, or fields with their choices.
+
+    Algorithms may be chosen for single collectives: ``algorithm: {all-to-all: ring}``.
+    """
     value = section.get("accounting")
     if value is None:
         return ()
     made: list[tuple[str, str]] = []
     if isinstance(value, Section):
         for key, item in value.entries:
-            if not isinstance(item, Scalar):
-                raise blocks.wrong_type(key.text, "the name of a convention", item)
-            made.append(_choice(f"{key.text}={item.text}", key, item))
+            own = item.entries if isinstance(item, Section) and key.text == "algorithm" else ()
+            for kind, name in own or ((None, item),):
+                if not isinstance(name, Scalar):
+                    raise blocks.wrong_type(key.text, "the name of a convention", name)
+                made.append(_choice(f"{key.text}={f'{kind.text}: ' if kind else ''}{name.text}", kind or key, name))
         return tuple(made)
     for item in value.items if isinstance(value, Listing) else (value,):
         if not isinstance(item, Scalar):
@@ -162,7 +167,7 @@ def _choice(text: str, key: Scalar, value: Scalar) -> tuple[str, str]:
     try:
         return convention(text)
     except SymcommError as error:
-        at = key if "field" in error.message else value
+        at = key if "field" in error.message or "collective" in error.message else value
         raise DocumentError(error.message, at.span, error.hint) from None
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from symcomm.accounting import CONVENTIONS
+from symcomm.accounting import COLLECTIVES, CONVENTIONS
 from symcomm.problems.figures import FIGURE_KEYS, FIGURES, Kind
 from symcomm.problems.problem import ASK_KEYS, CONFIG_KEYS, DRAW_KEYS, FRONT_KEYS, MODEL_KEYS, MODULE_KEYS, WHOLE_KEYS
 from symcomm.quantities import QUANTITIES
@@ -229,5 +229,8 @@ def _accounting() -> Schema:
         fields.setdefault(row.field, []).append(row.name)
     names = {"enum": [*dict.fromkeys(name for choices in fields.values() for name in choices)]}
     said = {"anyOf": [names, {"type": "string", "pattern": "="}]}
-    each = _object({field: {"enum": choices} for field, choices in fields.items()})
+    of_field: dict[str, Schema] = {field: {"enum": choices} for field, choices in fields.items()}
+    of_kind = _object(dict.fromkeys(COLLECTIVES, of_field["algorithm"]))
+    of_field["algorithm"] = {"anyOf": [of_field["algorithm"], of_kind]}
+    each = _object(of_field)
     return {"anyOf": [said, {"type": "array", "items": said}, each]}

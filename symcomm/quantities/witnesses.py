@@ -93,21 +93,23 @@ def largest(names: Sequence[Form]) -> Witness:
     return lambda numbers: sorted(number(name, numbers) for name in names)[-1]
 
 
-def ran(kind: str, accounting: Accounting, ranks: Fraction, numbers: Numbers, both: bool = False) -> Ran | None:
+def ran(
+    kind: str, name: str, ranks: Fraction, numbers: Numbers, both: bool = False, torus: str = Accounting.torus
+) -> Ran | None:  # fmt: skip
     """A call with a payload of one, run message by message under its algorithm; None for what is not run so.
 
-    ``both`` ways round a ring are used at once.
+    ``both`` ways round a ring are used at once, the axes of a ``torus`` as its convention says.
 
     >>> from symcomm.derivation import Relations
-    >>> made = ran("all-reduce", Accounting(), Fraction(4), Numbers({}, Relations()))
+    >>> made = ran("all-reduce", "ring", Fraction(4), Numbers({}, Relations()))
     >>> made.sent, made.moved, made.rounds
     (Fraction(3, 2), Fraction(3, 1), 6)
     """
-    record = algorithm(accounting.algorithm)
+    record = algorithm(name)
     sizes = [numbers[name] for name in record.inner]
     sizes += [ranks / prod(sizes)] if sizes else []
     whole = all(size.denominator == 1 for size in (ranks, *sizes))
     if not whole or (both and ranks % 2):
         return None
     return run(record.name, kind, int(ranks), Fraction(1), None, 1, tuple(map(int, sizes)), both,
-               record.uses_at_once(accounting.torus))  # fmt: skip
+               record.uses_at_once(torus))  # fmt: skip

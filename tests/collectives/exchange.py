@@ -526,6 +526,29 @@ def level_groups(sizes: tuple[int, ...], level: int) -> list[list[int]]:
     return [[s + i * stride for i in range(sizes[level])] for s in starts]
 
 
+def exchange(net: Network, group: list[int], rows: Held) -> Steps:
+    """Row i is for member i; each member sends every other one its row."""
+    start = {rank: rows[rank].copy() for rank in group}
+    for step in range(1, len(group)):
+        for i, rank in enumerate(group):
+            to = (i + step) % len(group)
+            net.send(rank, group[to], start[rank][to])
+        inbox = yield
+        for i, rank in enumerate(group):
+            rows[rank][(i - step) % len(group)] = inbox[group[(i - step) % len(group)], rank, None]
+
+
+def leveled_all_to_all(net: Network, sizes: tuple[int, ...], blocks: Held) -> None:
+    """``blocks[rank][i]`` is for rank i: first to the rank of the node that has its place, then to its node."""
+    inside, nodes = sizes
+    rows = {r: b.reshape(nodes, inside, -1).transpose(1, 0, 2).copy() for r, b in blocks.items()}
+    net.run(*(exchange(net, group, rows) for group in level_groups(sizes, 0)))
+    rows = {r: x.transpose(1, 0, 2).copy() for r, x in rows.items()}  # for each node, from each of my own
+    net.run(*(exchange(net, group, rows) for group in level_groups(sizes, 1)))
+    for rank, found in rows.items():
+        blocks[rank][:] = found.reshape(inside * nodes, -1)
+
+
 def leveled(
     net: Network, sizes: tuple[int, ...], held: Held, scatters: bool, gathers: bool, two_ways: bool
 ) -> list[int]:

@@ -12,8 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import exchange as ex
 
-from symcomm.accounting import CONVENTIONS
-from symcomm.collectives.algorithms import ALGORITHMS, KINDS, algorithm, share
+from symcomm.accounting import COLLECTIVES, CONVENTIONS, Accounting
+from symcomm.collectives.algorithms import ALGORITHMS, KINDS, algorithm, runs_by, share
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.collectives.cost import Case, Exchange, product
 from symcomm.errors import AccountingError, SymcommError
@@ -185,6 +185,14 @@ def message(s: Setup, **_) -> None:
     assert np.array_equal(s.net.deliver()[0, 1, None], s.inputs[0])
 
 
+def leveled_all_to_all(s: Setup, sizes: tuple[int, ...], **_) -> None:
+    full = ex.cut(s.inputs[0], s.k * s.k).reshape(s.k, s.k, -1)
+    held = {r: full[r].copy() for r in range(s.k)}
+    ex.leveled_all_to_all(s.net, sizes, held)
+    for r in range(s.k):
+        assert np.array_equal(held[r], full[:, r]), f"rank {r}"
+
+
 def leveled(kind: str):
     scatters, gathers = kind != "all-gather", kind != "reduce-scatter"
 
@@ -263,6 +271,7 @@ SIMULATED = {
         for name in ("hierarchical", "torus_2d", "torus_3d")
         for kind in ("all-reduce", "reduce-scatter", "all-gather")
     },
+    ("hierarchical", "all-to-all"): leveled_all_to_all,
     **{(name, "send"): message for name in ALGORITHMS},
 }
 
@@ -494,17 +503,66 @@ def test_the_ring_tells_of_each_collective_what_it_does() -> None:
 
 
 def test_each_algorithm_is_a_convention_and_has_a_source() -> None:
-    assert {row.name for row in CONVENTIONS if row.field == "algorithm"} == set(ALGORITHMS)
+    assert {row.name for row in CONVENTIONS if row.field == "algorithm"} == {"usual", *ALGORITHMS}
+    assert {*COLLECTIVES, "send"} == set(KINDS)
     for record in ALGORITHMS.values():
         for kind in record.runs:
             assert wire(kind, record.name, num(4)).how.endswith("."), (record.name, kind)
         assert any(c.isdigit() for c in record.source), record.name
 
 
+@pytest.mark.parametrize(("said", "wanted"), [
+    # One for each kind on a switch: rings, and messages from each rank to every other one where all exchange blocks.
+    ("usual", {"all-reduce": "ring", "reduce-scatter": "ring", "all-gather": "ring", "all-to-all": "pairwise",
+               "broadcast": "tree", "reduce": "tree", "scatter": "tree", "gather": "tree"}),
+    # What is named holds where it can run, the others keep their own.
+    ("pairwise", {"all-reduce": "ring", "reduce-scatter": "pairwise", "all-gather": "pairwise",
+                  "all-to-all": "pairwise"}),
+    ("tree", {"all-reduce": "tree", "all-gather": "ring", "all-to-all": "pairwise"}),
+    ("hierarchical", {"all-reduce": "hierarchical", "all-to-all": "hierarchical", "broadcast": "tree"}),
+    ("all-to-all: ring", {"all-to-all": "ring", "all-reduce": "ring"}),
+    ("tree, all-to-all: bruck", {"all-reduce": "tree", "all-to-all": "bruck", "all-gather": "ring"}),
+])  # fmt: skip
+def test_each_kind_of_collective_has_one_algorithm(said: str, wanted: dict[str, str]) -> None:
+    assert {kind: runs_by(said, kind) for kind in wanted} == wanted
+
+
+def test_algorithms_of_single_collectives_are_laid_over_what_was_chosen_before() -> None:
+    first = Accounting.of("tree", algorithm={"all-to-all": "ring"})
+    both = Accounting.of(first, algorithm={"all-gather": "bruck"})
+    assert both.algorithm == "tree, all-gather: bruck, all-to-all: ring"
+    assert Accounting.of(first, algorithm="pairwise").algorithm == "pairwise"
+
+
+@pytest.mark.parametrize(("said", "error"), [
+    ({"all-to-al": "ring"}, "'all-to-al' is no collective with an algorithm\nhint: did you mean 'all-to-all'"),
+    ({"all-to-all": "rign"}, "'rign' is no convention for algorithm\nhint: did you mean 'ring'?"),
+    ({"send": "ring"}, "'send' is no collective with an algorithm"),
+])  # fmt: skip
+def test_a_slip_in_the_algorithm_of_one_collective_is_refused(said: dict[str, str], error: str) -> None:
+    with pytest.raises(AccountingError) as caught:
+        Accounting.of(algorithm=said)
+    assert str(caught.value).startswith(error)
+
+
+def test_only_algorithms_are_chosen_for_single_collectives() -> None:
+    with pytest.raises(AccountingError, match="link is the name of a convention, not a dict"):
+        Accounting.of(link={"all-to-all": "full_duplex"})
+
+
+def test_an_algorithm_that_is_named_for_a_collective_it_cannot_run_is_refused() -> None:
+    with pytest.raises(AccountingError) as caught:
+        runs_by("all-to-all: tree", "all-to-all")
+    assert str(caught.value) == (
+        "the algorithm 'tree' cannot run all-to-all\nhint: these can: ring, bruck, pairwise, hierarchical"
+    )
+
+
 def test_an_algorithm_that_cannot_run_a_collective_is_refused_and_names_those_that_can() -> None:
     with pytest.raises(AccountingError) as caught:
         share("all-to-all", "sent_per_rank", "tree", Num(Fraction(4)), num(1))
-    assert str(caught.value) == ("the algorithm 'tree' cannot run all-to-all\nhint: these can: ring, bruck, pairwise")
+    able = "ring, bruck, pairwise, hierarchical"
+    assert str(caught.value) == f"the algorithm 'tree' cannot run all-to-all\nhint: these can: {able}"
 
 
 def test_an_unknown_algorithm_is_refused_with_near_ones() -> None:

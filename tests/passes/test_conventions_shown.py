@@ -97,16 +97,17 @@ def choices(quantity: str, options: dict[str, Any], base: dict[str, str]) -> Non
             made = model.derive(quantity, accounting={**base, row.field: row.name}, **options)
         except SymcommError:
             continue  # refused
-        shown = {c.field: c.name for c in made.conventions}
+        shown = {(c.field.partition(" of ")[0], c.name) for c in made.conventions}  # also "algorithm of all-reduce"
         now = number(made)
         said = f"`{row.field}: {row.name}`"
         if now != worth:
-            usual = row.name == getattr(Accounting(), row.field) and row.field in {c.field for c in first.conventions}
+            before = {c.field.partition(" of ")[0] for c in first.conventions}
+            usual = row.name == getattr(Accounting(), row.field) and row.field in before
             changes = f"{said} changes {quantity} {options} from {worth} to {now}"
-            assert shown.get(row.field) == row.name or usual, changes
+            assert (row.field, row.name) in shown or usual, changes
         told = any(said in note and "nothing here depends on" in note for note in made.notes)
         default = getattr(Accounting, row.field) == row.name
-        assert default or told == (shown.get(row.field) != row.name), f"{said} in {quantity} {options}"
+        assert default or told == ((row.field, row.name) not in shown), f"{said} in {quantity} {options}"
         found.append((now, made.conventions))
     for n, (a, shown_a) in enumerate(found):
         for b, shown_b in found[:n]:

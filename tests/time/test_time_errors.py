@@ -90,7 +90,7 @@ def test_a_layer_alone_has_no_pipeline() -> None:
 
 def test_an_algorithm_that_cannot_run_a_collective_is_refused() -> None:
     with pytest.raises(AccountingError, match="'owner_multicast' cannot run all-gather"):
-        block().step_time("fully-sharded(4)", accounting="owner_multicast")
+        block().step_time("fully-sharded(4)", accounting={"algorithm": {"all-gather": "owner_multicast"}})
 
 
 def test_times_under_different_conventions_are_not_combined() -> None:

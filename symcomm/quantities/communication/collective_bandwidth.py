@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Unpack
 
-from symcomm.accounting import Accounting
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.collectives.cost import ONE as NUMBER_ONE
 from symcomm.collectives.cost import times
@@ -65,7 +64,7 @@ def derive(
 
         def busy(numbers: Numbers) -> Fraction:
             """What goes over the link of a rank of a ring: all-reduce both ways, and half of it else."""
-            made = ran(collective, Accounting(), number(k, numbers), numbers) if collective in _RINGS else None
+            made = ran(collective, "ring", number(k, numbers), numbers) if collective in _RINGS else None
             moved = made.sent if made else number(factor, numbers)
             return moved * number(n, numbers) / number(t, numbers)
 

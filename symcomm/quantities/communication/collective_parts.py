@@ -10,7 +10,7 @@ from math import prod
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.collectives.algorithms import BETWEEN, Algorithm, algorithm
+from symcomm.collectives.algorithms import BETWEEN, Algorithm, algorithm, runs_by, told
 from symcomm.collectives.bounds import BOUNDS, LowerBound
 from symcomm.collectives.cost import TWO, ZERO, Case, Exchange, Phase, plus, times
 from symcomm.collectives.messages import run
@@ -146,7 +146,7 @@ class CallWriter:
         self.steps: list[Step] = []
         self.chunks: dict[tuple[Form, Form], Form] = {}
         self.named: dict[str, Form] = {}
-        self.touched = ["algorithm"]
+        self.touched = told(accounting.algorithm, [call.kind])
 
     def define(
         self, name: str, form: Form, unit: Unit, rule: str, text: str, witness: Witness | None = None
@@ -206,12 +206,13 @@ class CallWriter:
     def exchange(self) -> Exchange:
         """The phases of the call, with chunks and counts as steps."""
         call, record = self.call, self.record
-        if call.directions == 2 and record.name not in _TWO_WAYS:
+        rings = record.name in _TWO_WAYS and not (record.inner and call.kind == "all-to-all")
+        if call.directions == 2 and not rings:
             raise ValuesError(
                 f"the algorithm '{record.name}' runs in one direction", hint="two directions: " + ", ".join(_TWO_WAYS)
             )
         ways = call.directions or 1
-        if call.directions is None and self.accounting.rings == "both_ways" and record.name in _TWO_WAYS:
+        if call.directions is None and self.accounting.rings == "both_ways" and rings:
             ways = 2
             self.touched.append("rings")
         if not record.one_port:
@@ -351,9 +352,11 @@ def notation(setting: Setting, rank_symbol: str = "k") -> Notation:
     return Notation({**greek, **setting.notation.latex}, {**meanings, **setting.notation.meanings})
 
 
-def used(setting: Setting, name: str | None) -> tuple[Accounting, Algorithm]:
+def used(setting: Setting, kind: str, name: str | None) -> tuple[Accounting, Algorithm]:
     """The accounting with the algorithm that an option names, and its record; the accounting's own one otherwise."""
-    record = algorithm(name or setting.accounting.algorithm)
+    if name is None:
+        return setting.accounting, algorithm(runs_by(setting.accounting.algorithm, kind))
+    record = algorithm(name).running(kind)
     return replace(setting.accounting, algorithm=record.name), record
 
 

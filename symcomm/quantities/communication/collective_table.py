@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Unpack
 
 from symcomm import form as forms
+from symcomm.accounting import field_of
 from symcomm.collectives.algorithms import ALGORITHMS, Algorithm
 from symcomm.collectives.bounds import BOUNDS
 from symcomm.derivation import Derivation, Exhibit, Reason, Step, Witness
@@ -96,7 +97,8 @@ def derive(
     )
     steps = _steps(found, order, collective)
     first = found[order[0]]
-    touched = tuple(f for f in dict.fromkeys(f for d in found.values() for f in d.touched) if f != "algorithm")
+    fields = dict.fromkeys(f for d in found.values() for f in d.touched)
+    touched = tuple(f for f in fields if field_of(f) != "algorithm")
     notes += [f"{_called(name).capitalize()}: {ALGORITHMS[name].source}." for name in found]
     notes.append(f"Lower bounds: {bound.source}.")
     return replace(

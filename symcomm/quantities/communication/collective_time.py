@@ -31,7 +31,7 @@ def derive(
     '0.00042 s = 420 µs'
     """
     call = parts.read_call(setting, collective, dtype, directions, numbers)
-    accounting, record = parts.used(setting, algorithm)
+    accounting, record = parts.used(setting, call.kind, algorithm)
     writer = parts.CallWriter(call, accounting, record)
     made, _ = writer.timed()
     notes = [f"Algorithm: {record.source}."]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from symcomm import form as forms
 from symcomm.accounting import CONVENTIONS, Accounting
+from symcomm.collectives.algorithms import told
 from symcomm.derivation import Derivation, Exhibit, put
 from symcomm.derivation.chosen import LINES
 from symcomm.dtypes import element_bytes
@@ -189,7 +190,7 @@ def _touched(
 ) -> list[str]:  # fmt: skip
     found = ["communication"]
     if setting.accounting.communication not in ("payload", "contributed"):
-        found.append("algorithm")
+        found += told(setting.accounting.algorithm, [c.kind for c in chosen])
     if any(c.kind == "all-gather" and c.what.startswith("weight") for c in chosen):
         found.append("gathered_weights")
     if any(c.kind in ("all-gather", "all-to-all") and not c.what.startswith(("weight", "updated")) for c in chosen):

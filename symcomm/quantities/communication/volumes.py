@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
-from symcomm.collectives.algorithms import algorithm, share
+from symcomm.collectives.algorithms import algorithm, runs_by, share
 from symcomm.collectives.cost import Case
 from symcomm.derivation import Numbers, Witness
 from symcomm.dtypes import element_bytes, said_bytes
@@ -69,7 +69,7 @@ def shares(work: Work, strategy: Strategy, payloads: Sequence[Payload]) -> list[
     for (kind, meshes), members in kinds.items():
         k = members[0].call.ranks(strategy)
         groups = strategy.ranks(m for m in strategy.sizes if m not in meshes)
-        part = share(kind, accounting.communication, accounting.algorithm, k, groups)
+        part = share(kind, accounting.communication, runs_by(accounting.algorithm, kind), k, groups)
         if part == num(1):
             found += [one.volume for one in members]
             continue
@@ -106,11 +106,10 @@ def _exchanged(kind: str, accounting: Accounting, k: Form, groups: Form, numbers
     ranks, side_by_side, how = number(k, numbers), number(groups, numbers), accounting.communication
     if how == "contributed":  # each rank puts in a whole tensor, or its part of it
         return side_by_side * (ranks if kind in ("all-reduce", "reduce-scatter") else 1)
-    made = ran(kind, accounting, ranks, numbers)
+    name = runs_by(accounting.algorithm, kind)
+    made = ran(kind, name, ranks, numbers)
     if made is None:
-        return number(
-            share(kind, how, accounting.algorithm, forms.rational(ranks), forms.rational(side_by_side)), numbers
-        )
+        return number(share(kind, how, name, forms.rational(ranks), forms.rational(side_by_side)), numbers)
     return {"sent_per_rank": made.sent, "sent_and_received_per_rank": made.moved,
             "all_links": made.total * side_by_side}[how]  # fmt: skip
 
@@ -118,7 +117,7 @@ def _exchanged(kind: str, accounting: Accounting, k: Form, groups: Form, numbers
 def _counted_text(accounting: Accounting, kind: str) -> str:
     if accounting.communication == "contributed":
         return "Every rank puts its own tensor in."
-    record = algorithm(accounting.algorithm)
+    record = algorithm(runs_by(accounting.algorithm, kind))
     made = record.run(kind, Case(num(1), Sym("k"), nodes=tuple(Sym(name) for name in record.inner)))
     # Whether all ranks are alike shows in numbers, however the forms are written: eight ranks, in pairs.
     numbers = {"k": Fraction(8), "q": Fraction(2), **{name: Fraction(2) for name in record.inner}}

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from symcomm.collectives.algorithms import BETWEEN, INSIDE, algorithm
-from symcomm.collectives.cost import Case, plus, times
-from symcomm.form import Form, Num, Sym, num, product
+from symcomm.collectives.cost import Case, minus, plus, times
+from symcomm.form import Form, Num, Ratio, Sym, Total, negative, num, product
 from symcomm.records import dataclass
 
 
@@ -17,7 +17,7 @@ class Wire:
 
     ``path`` are bytes that follow one another in the busier direction of a link, ``moved`` those that a rank sends and
     receives together. ``own_links`` says that a rank uses several links at once, each for a part of that: both of a
-    ring, or those of all axes of a torus. ``how`` tells how the call goes.
+    ring, or those of all axes of a torus. ``how`` tells how the call goes, ``by`` names its algorithm.
     """
 
     path: Form
@@ -25,6 +25,7 @@ class Wire:
     rounds: Form
     own_links: bool = False
     how: str = ""
+    by: str = ""
 
     def through(self, link: str) -> Form:
         """The share that a link carries: in the busier direction, or in both directions together."""
@@ -58,7 +59,26 @@ def wire(kind: str, name: str, k: Form, rings: str = "one_way", torus: str = "on
     made, alone = record.run(kind, case), record.run(kind, plain)
     # A message has one end on each rank, but every rank of a pipeline both sends and receives.
     moved = product(num(2), made.sent) if kind == "send" else made.moved
-    return Wire(made.path, moved, made.rounds, made.path != alone.path, made.told)
+    return Wire(made.path, moved, made.rounds, made.path != alone.path, made.told, name)
+
+
+def direct(kind: str, k: Form, inside: Form) -> tuple[Wire, Wire]:
+    """The shares and rounds of messages from each rank to every other one: to those of its node, and to all others.
+
+    >>> from fractions import Fraction
+    >>> from symcomm.form import evaluate
+    >>> [evaluate(level.path, {}) for level in direct("all-to-all", num(32), num(8))]
+    [Fraction(7, 1024), Fraction(3, 128)]
+    """
+    record = algorithm("pairwise")
+    made = record.run(kind, Case(num(1), k))
+    each = times(made.path, Ratio(num(1), minus(k, 1)))
+
+    def level(peers: Form, where: str) -> Wire:
+        path = times(peers, each)
+        return Wire(path, times(num(2), path), peers, how=f"{made.told} This many of them are {where}.", by=record.name)
+
+    return level(minus(inside, 1), "in the same node"), level(Total((k, negative(inside))), "in other nodes")
 
 
 def two_levels(kind: str, k: Form, inside: Form, rings: str = "one_way") -> tuple[Wire, Wire]:
@@ -78,6 +98,7 @@ def two_levels(kind: str, k: Form, inside: Form, rings: str = "one_way") -> tupl
         there, once = ([p for p in run.phases if p.link == name] for run in (both, made))
         moved = times(num(2), plus(*(p.path for p in once)))
         told = " ".join(dict.fromkeys(p.what for p in there))
-        return Wire(plus(*(p.path for p in there)), moved, plus(*(p.rounds for p in there)), both is not made, told)
+        path, alone = (plus(*(p.path for p in phases)) for phases in (there, once))
+        return Wire(path, moved, plus(*(p.rounds for p in there)), path != alone, told, record.name)
 
     return level(INSIDE), level(BETWEEN)

@@ -130,7 +130,7 @@ def write(
     pipe = Pipe(writer, found, kinds, run, p, replace(every, ops=(), calls=tuple(between)), count)
     time = pipe.step(ordered=len([region for region in setting.graph.regions if region.times]) == 1)
     reduced = any(c.accumulates for _, c in every.of("end").calls)
-    fields = [*touched(micro, every), *(["gradient_sync"] if reduced else [])]
+    fields = [*touched(micro, replace(every, calls=(*every.calls, *between))), *(["gradient_sync"] if reduced else [])]
     often = setting.accounting.accumulation != Accounting.accumulation  # then one microbatch, too, reduces earlier
     if (m != num(1) or often) and any(c.accumulates for _, c in every.calls):
         fields.append("accumulation")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from symcomm.collectives.algorithms import algorithm, runs_by, told
 from symcomm.derivation import Exhibit
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Ratio, num, product
@@ -75,10 +76,12 @@ def touched(setting: Setting, load: Load) -> list[str]:
     if any(o.phase == "backward" for o in load.ops):
         found += ["input_gradient"] if not setting.graph.repeat else []
         found += ["recomputation"] if setting.accounting.recomputation != "activations_kept" else []
-    if kinds := {c.kind for _, c in load.calls if c.meshes != HOST}:
+    if kinds := list(dict.fromkeys(c.kind for _, c in load.calls if c.meshes != HOST)):
         how = setting.accounting
-        found += ["rings"] if any(wire(kind, how.algorithm, num(2), how.rings).own_links for kind in kinds) else []
-        found += ["algorithm", "link", *(["traffic"] if TRAFFIC[setting.accounting.traffic].collectives else [])]
+        names = {kind: runs_by(how.algorithm, kind) for kind in kinds}
+        found += ["rings"] if any(wire(*each, num(2), how.rings).own_links for each in names.items()) else []
+        found += ["torus"] if not all(algorithm(name).one_port for name in names.values()) else []
+        found += [*told(how.algorithm, kinds), "link", *(["traffic"] if TRAFFIC[how.traffic].collectives else [])]
     if any(c.meshes == HOST for _, c in load.calls):
         found.append("offloading")
     if any(c.kind == "all-gather" and c.what.startswith("weight") for _, c in load.calls):

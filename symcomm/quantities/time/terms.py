@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
+from symcomm.collectives.algorithms import runs_by, usual
 from symcomm.derivation import Numbers, Step
 from symcomm.dtypes import element_bytes, said_bytes
 from symcomm.form import Form, Largest, Ratio, Total, num, product
@@ -14,7 +15,7 @@ from symcomm.graph.graph import Region
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.instructions import HOST
 from symcomm.quantities.communication.call import SHORT, Call, joint
-from symcomm.quantities.communication.wire import Wire, two_levels, wire
+from symcomm.quantities.communication.wire import Wire, direct, two_levels, wire
 from symcomm.quantities.counting.flops import each_entry, looped, shown
 from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
 from symcomm.quantities.time.links import levels, slowest, spot, two_links
@@ -219,17 +220,19 @@ class TimeWriter:
     def over(self, call: Call, k: Form) -> list[tuple[MachineLink, Wire]]:
         """The links that a call goes over, and what it costs on each of them."""
         found = levels(self.machine, self.strategy, call.meshes)
-        how = self.setting.accounting
-        algorithm, rings = how.algorithm, how.rings
-        if algorithm == "hierarchical" and call.kind != "send" and {*call.meshes} & {*self.machine.routes}:
+        how, rings = self.setting.accounting, self.setting.accounting.rings
+        if call.meshes == HOST:  # it goes one way, once
+            return [(found[0][0], replace(wire("send", "ring", k), moved=num(1), how=COPIED))]
+        name = runs_by(how.algorithm, call.kind)
+        if name == "hierarchical" and call.kind != "send" and {*call.meshes} & {*self.machine.routes}:
             if len(found) > 1:
                 (inside, g), (between, _) = two_links(found)
-                costs = two_levels(call.kind, k, g, rings)
-                return list(zip((inside, between), costs, strict=True))
-            algorithm = "ring"  # one level of the hierarchy
-        if call.meshes == HOST:  # it goes one way, once
-            return [(found[0][0], replace(wire("send", algorithm, k), moved=num(1), how=COPIED))]
-        return [(slowest(link for link, _ in found), wire(call.kind, algorithm, k, rings, how.torus))]
+                return list(zip((inside, between), two_levels(call.kind, k, g, rings), strict=True))
+            name = usual(call.kind)  # one level of the hierarchy
+        if name == "pairwise" and len(found) == 2 and found[1][0].over == found[0][0].name:
+            (inside, g), (between, _) = found
+            return list(zip((inside, between), direct(call.kind, k, g), strict=True))
+        return [(slowest(link for link, _ in found), wire(call.kind, name, k, rings, how.torus))]
 
     def network(
         self, sent: list[Sent], time: str, tag: str, calls: Iterable[Call]
@@ -362,7 +365,7 @@ class TimeWriter:
                     continue
                 ranks = number(k, numbers)
                 alone = len(self.over(c, k)) == 1
-                made = ran(c.kind, how, ranks, numbers, how.rings == "both_ways") if alone else None
+                made = ran(c.kind, cost.by, ranks, numbers, how.rings == "both_ways", how.torus) if alone else None
                 part, rounds = (number(f, numbers) for f in (cost.through(how.link), cost.rounds))
                 if made is not None:
                     both = 2 * made.path if cost.own_links else made.moved

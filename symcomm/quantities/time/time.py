@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Literal, Unpack
 
-from symcomm.accounting import Accounting
+from symcomm.accounting import Accounting, field_of
 from symcomm.derivation import Derivation, Exhibit, Reason, Step
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Num, Sym
@@ -132,7 +132,7 @@ def telling(steps: list[Step], fields: list[str]) -> list[str]:
     """The conventions that still matter to the steps that were kept."""
     seen = {field for start, found in _TELLING.items() for s in steps if s.name.startswith(start) for field in found}
     judged = {field for found in _TELLING.values() for field in found}
-    return [field for field in fields if field not in judged or field in seen]
+    return [field for field in fields if field_of(field) not in judged or field_of(field) in seen]
 
 
 def with_rates(made: Derivation, writer: TimeWriter) -> Derivation:
