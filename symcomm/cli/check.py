@@ -34,8 +34,10 @@ def check(file: Path, question: str, answer: str, decimal_comma: bool, as_json: 
     problem = read_template(file).problem()
     from symcomm.exam.key import check as checked
     from symcomm.exam.key import key_of
+    from symcomm.problems.solve import followed
 
-    verdict = checked(answer, key_of(problem, _ask(problem, question)), decimal_comma=decimal_comma or None)
+    key = key_of(problem, followed(problem, _ask(problem, question)))
+    verdict = checked(answer, key, decimal_comma=decimal_comma or None)
     if as_json:
         click.echo(json.dumps(verdict.record(), ensure_ascii=False, indent=2))
     else:

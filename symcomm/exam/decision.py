@@ -53,16 +53,36 @@ def decide(answer: str, key: AnswerKey) -> Verdict:
     read = " = ".join(_shown(part, key) for part in parts)
     found = Verdict("right", read)
     for part in parts:
-        try:
-            found = _Decision(part, key, read).verdict()
-        except NoNumberError as why:
-            return Verdict("unreadable", read, hint=str(why))
-        except TimeUpError:
-            return Verdict("undecided", read, hint=_TIME_UP)
+        found = _decided(part, key, read)
         if not found.right:
             break
     supposed = dict.fromkeys(note for part in parts for note in part.supposed)
     return replace(found, hint="; ".join([*supposed, found.hint]).rstrip("; ")) if supposed else found
+
+
+def _decided(part: Side, key: AnswerKey, read: str) -> Verdict:
+    """The verdict on one part, whose unit may be the letter of a symbol.
+
+    12 B is 12 bytes; it is twelve times the batch only where that is right.
+    """
+    try:
+        found = _Decision(part, key, read).verdict()
+    except NoNumberError as why:
+        return Verdict("unreadable", read, hint=str(why))
+    except TimeUpError:
+        return Verdict("undecided", read, hint=_TIME_UP)
+    other = part.otherwise
+    if found.right or other is None:
+        return found
+    if isinstance(other, UnreadError):
+        return found if part.literal is not None else Verdict("unreadable", read, hint=other.hint)
+    second = _decided(other, key, _shown(other, key))
+    if second.right:
+        return second
+    if part.unit is not None and _same_kind(part.unit, key):
+        return found
+    named = " and ".join(sorted(other.names))
+    return Verdict("unreadable", read, hint=f"{named} is a symbol here: write the unit in full, or * before a symbol")
 
 
 def _shown(part: Side, key: AnswerKey) -> str:
@@ -420,6 +440,8 @@ def _same_kind(unit: Unit, key: AnswerKey) -> bool:
     if key.spec.unit:
         asked.add(Quantity.parse(f"1 {key.spec.unit}").unit)
     if unit in asked:
+        return True
+    if {unit, *asked} == {Unit.parse("FLOP"), Unit.parse("operation")}:
         return True
     loose = {Unit.parse("word"), Unit.parse("element")}
     if unit in loose and asked & (loose | {Unit.parse("parameter")}):

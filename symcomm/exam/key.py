@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.accounting import CONVENTIONS
+from symcomm.accounting import CONVENTIONS, Accounting
 from symcomm.derivation import Derivation
 from symcomm.errors import DocumentError, nearest
 from symcomm.exam.asking import Asking
@@ -23,7 +23,7 @@ from symcomm.exam.reading.formula import as_spellings
 from symcomm.problems.answer_keys import AnswerKeys
 from symcomm.problems.deriving import accounting_of, no_model
 from symcomm.problems.problem import Ask, Problem
-from symcomm.problems.solve import known_of, load_model
+from symcomm.problems.solve import answer_of, known_of, load_model
 from symcomm.records import dataclass
 from symcomm.units import BYTE, ONE, Quantity, Unit
 
@@ -67,12 +67,14 @@ def key_of(problem: Problem, ask: Ask, models: Mapping[str, Model] | None = None
     )
     block = problem.models.get(ask.model)
     notation = block.notation if block else problem.notation
-    question = Asking(
-        ask.sheet or ask.quantity, model, ask.options, accounting_of(problem.conventions, ask.conventions),
-        tuple((known.name, known.quantity.value) for known in known_of(problem, ask)),
-        step=ask.answer.step, notation=notation,
-    )  # fmt: skip
     own = tuple(own_mistake(said) for said in problem.mistakes)
+    chosen = accounting_of(problem.conventions, ask.conventions)
+    values = tuple((known.name, known.quantity.value) for known in known_of(problem, ask))
+    if ask.divided_by is not None:
+        question = _derived(answer_of(problem, ask, model).derivation, model, chosen, values)
+        return _key(question, ask.answer, dict(notation.spellings), own, conventions=())
+    question = Asking(ask.sheet or ask.quantity, model, ask.options, chosen, values,
+                      step=ask.answer.step, notation=notation)  # fmt: skip
     return _key(question, ask.answer, dict(notation.spellings), own)
 
 
@@ -90,10 +92,18 @@ def key_for(derivation: Derivation, **values: object) -> Key:
         question.__dict__["derivation"] = derivation
         return _key(question, AnswerKeys(), dict(model.notation.spellings), ())
     model = no_model(derivation.notation)
-    question = Asking("", model, (), derivation.accounting, given)
+    question = _derived(derivation, model, derivation.accounting, given)
+    return _key(question, AnswerKeys(), dict(derivation.notation.spellings), (), conventions=())
+
+
+def _derived(
+    derivation: Derivation, model: Model, accounting: Accounting, given: tuple[tuple[str, Fraction], ...]
+) -> Asking:
+    """A question of which only the derivation is known, such as the ratio of two answers."""
+    question = Asking("", model, (), accounting, given)
     question.__dict__["derivation"] = derivation
     question.__dict__["declared"] = _NOTHING
-    return _key(question, AnswerKeys(), dict(derivation.notation.spellings), (), conventions=())
+    return question
 
 
 def _key(
@@ -125,7 +135,8 @@ def _key(
     extra = dict(spec.names)
     spelled = as_spellings((name, (*spellings.get(name, ()), *extra.get(name, ()))) for name in symbols)
     short = _short(symbols, spelled)
-    return Key(made, spec, tuple({**spelled, **short}.items()), question.values, supposed=frozenset(short))
+    given = {**dict(question.derivation.given), **dict(question.values)}  # options give numbers, too
+    return Key(made, spec, tuple({**spelled, **short}.items()), tuple(given.items()), supposed=frozenset(short))
 
 
 def _short(symbols: Iterable[str], spelled: Mapping[str, str]) -> dict[str, str]:

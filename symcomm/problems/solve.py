@@ -225,6 +225,21 @@ def following(ask: Ask, before: Mapping[str, Quantity | None]) -> Ask:
     return ask
 
 
+def followed(problem: Problem, ask: Ask) -> Ask:
+    """A question with the answers of the earlier ones that it follows; these are derived here.
+
+    Raises ``DocumentError`` where one of them is not there or has no number.
+    """
+    wanted = {name for _, name, _ in ask.exam.follows}
+    before: dict[str, Quantity | None] = {}
+    for name, one in zip(problem.ids, problem.asks, strict=True):
+        if one is ask:
+            break
+        model = load_model(problem, one.model) if name in wanted and one.model else None
+        before[name] = answer_of(problem, followed(problem, one), model).quantity if name in wanted else None
+    return following(ask, before)
+
+
 def known_of(problem: Problem, ask: Ask) -> tuple[Known, ...]:
     """All numbers that are known to a question: its model's, and its own."""
     block = problem.models.get(ask.model)

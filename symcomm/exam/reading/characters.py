@@ -60,6 +60,7 @@ _GREEK = {
 
 _TEXT = r"\\(?:text|textrm|textit|textbf|textsf|mathrm|mathit|mathbf|mathsf|mathtt|operatorname|mbox|bm)\*?"
 _TEXT_GROUP = re.compile(_TEXT + r"\s*\{([^{}\\]*)\}")
+_MICRO = re.compile(rf"\\mu\s*({_TEXT}\s*\{{)")
 _TEXT_ONE = re.compile(_TEXT + r"\s+([A-Za-z])")
 _SUBSCRIPT = re.compile(r"\s*_\s*\{\s*([A-Za-z0-9]+)\s*\}")
 _LATEX_SPACE = re.compile(
@@ -146,7 +147,7 @@ def _plain(text: str, names: frozenset[str]) -> str:
 
 
 def _latex(text: str) -> str:
-    text = text.strip()
+    text = _MICRO.sub(r"\1μ", text.strip())
     for _ in range(3):
         if "\\" not in text or "{" not in text:
             break

@@ -93,6 +93,7 @@ class Side:
     literal: Literal | None = None
     slack: Fraction = Fraction(0)
     supposed: tuple[str, ...] = ()  # how names were read that the question does not say
+    otherwise: Side | UnreadError | None = None  # with the letter of its unit as the symbol of that name
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,27 @@ class AnswerReader:
             raise UnreadError("the answer is missing" if len(sides) <= 1 else last)
         if len(sides) == 1 and len(sides[0]) == 1 and sides[0][0].text == self.left and self._is_left(sides[0]):
             raise UnreadError(f"the answer is missing after {sides[0][0].text}")
-        first, *others = (_Parser(self, side).part() for side in sides)
+        first, *others = (self._part(side) for side in sides)
         return replace(first, supposed=(*told, *first.supposed)), *others
+
+    def _part(self, side: list[Token]) -> Side:
+        """One side: where it has no symbols, 25 302 is one number, and B behind a number is a byte."""
+        whole = _with_thousands(side)
+        parser = _Parser(self, whole, letters=True)
+        found: Side | None = None
+        try:
+            found = parser.part()
+        except UnreadError:
+            if not parser.lettered and len(whole) == len(side):
+                raise
+        if found is not None and not parser.lettered and not (found.names and len(whole) < len(side)):
+            return found
+        if found is None or found.names:
+            return _Parser(self, side).part()
+        try:
+            return replace(found, otherwise=_Parser(self, side).part())
+        except UnreadError as why:
+            return replace(found, otherwise=why)
 
     def _names(self, word: str) -> bool:
         return word in self.spellings
@@ -322,15 +342,17 @@ class Token:
 _END = Token("end", "")
 _OPERATORS = frozenset("*/^")
 _STARTS = frozenset({"number", "word", "frac", "surd", *_CLOSING, *_CALLS})
+_THREE = re.compile(r"\d{3}(?:\.\d+)?", re.ASCII)
 _EACH = frozenset(Unit.parse(name) for name in ("device", "iteration", "step", "layer", "stage", "message"))
-_NUMERIC = frozenset({"number", "+", "-", "*", "^", "(", ")", "{", "}"})
 
 
 class _Parser:
     """Parses the tokens of one side."""
 
-    def __init__(self, reader: AnswerReader, tokens: list[Token]) -> None:
+    def __init__(self, reader: AnswerReader, tokens: list[Token], letters: bool = False) -> None:
         self.reader, self.tokens, self.at = reader, tokens, 0
+        self.letters = letters  # whether the letter of a symbol may be a unit
+        self.lettered = False  # whether one was
         self.unit: tuple[Fraction, Unit, int] | None = None
         self.names: set[str] = set()
         self.supposed: dict[str, None] = {}
@@ -665,11 +687,24 @@ class _Parser:
         one = self._one(word, known=symbols)
         if one is None:
             return None
-        if symbols:
-            alone = top and all(t.kind in _NUMERIC for t in self.tokens[: self.at])
-            if not alone or self.at + 1 < len(self.tokens):
-                return None
-            raise UnreadError(f"{word} is a symbol here: write the unit in full, such as bytes or seconds")
+        if symbols and not (top and self.letters and not self.names):
+            return None
+        start = self.at
+        try:
+            found = self._unit(word, one)
+        except UnreadError:
+            if not symbols:
+                raise
+            found = None
+        if symbols and (found is None or self.next.kind not in ("end", "+", "-")):
+            self.at = start
+            return None
+        self.lettered = self.lettered or symbols
+        return found
+
+    def _unit(self, word: str, one: tuple[Fraction, Unit, int]) -> tuple[Fraction, Unit, int]:
+        """The unit that begins with a word, up to its end: B/s."""
+        reader = self.reader
         self.at += 1
         scale, unit, prefix = one
         if word in COUNTED and scale == COUNTED[word] and self.next.kind == "word":  # 3.4 billion parameters
@@ -735,6 +770,25 @@ class _Parser:
             rate = unit.powers == Unit.parse("FLOP/second").powers
             return found[0], unit if rate or unit == Unit.parse("FLOP") else found[1], found[2]
         return found
+
+
+def _with_thousands(side: list[Token]) -> list[Token]:
+    """The side with two groups of digits as one number: 25 302."""
+    made: list[Token] = []
+    for n, token in enumerate(side):
+        before = made[-1] if made else _END
+        near = [t.kind for t in (*side[max(n - 2, 0) : n - 1], *side[n + 1 : n + 2])]
+        if (
+            before.kind == token.kind == "number"
+            and re.fullmatch(r"[1-9]\d{0,2}", before.text)
+            and _THREE.fullmatch(token.text)
+            and not {"number", "^"} & {*near}
+        ):
+            text = before.text + token.text
+            made[-1] = Token("number", text, before.spaced, scan(text, 0)[0])
+        else:
+            made.append(token)
+    return made
 
 
 def _sliced(below: list[Form], more: str = "") -> UnreadError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 
+from symcomm.errors import SymcommError
 from symcomm.exam.reading.unread import UnreadError
-from symcomm.units import ONE, Unit
+from symcomm.units import ONE, Quantity, Unit
 
 _DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "ki": 10}
@@ -88,7 +89,11 @@ def measure(word: str) -> tuple[Fraction, Unit, int] | None:
             return worth * Fraction(10) ** _LONG[prefix.lower()], unit, max(0, _LONG[prefix.lower()] // 3)
     if len(word) in (2, 3) and word.endswith("b") and word[:-1] in _DECIMAL | _BINARY:
         raise UnreadError(f"{word}: bits or bytes? write {word}it or {word[:-1]}B")
-    return None
+    try:  # whatever is printed can be typed
+        printed = Quantity.parse(f"1 {word}")
+    except SymcommError:
+        return None
+    return printed.value, printed.unit, 0
 
 
 def _power(letter: str) -> int:
