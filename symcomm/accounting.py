@@ -182,7 +182,11 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention("pipeline", "both_directions", "Pipeline traffic is that over one boundary, both directions together."),
     Convention("pipeline", "all_boundaries", "Pipeline traffic is that over all boundaries, both directions together."),
     Convention("pipeline", "per_microbatch", "Pipeline traffic is that of one microbatch over one boundary."),
-    Convention("shards", "mean_shard", "What the ranks do not divide counts as the mean of their parts."),
+    Convention(
+        "shards",
+        "mean_shard",
+        "Where the ranks do not divide the parameters, we use the average share, rounded up to whole bytes.",
+    ),
     Convention(
         "shards",
         "padded_shards",

@@ -260,7 +260,9 @@ class Model(DerivedQuantities):
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""
-        return replace(self, values={**self.values, **_numbers(values, self.graph)})
+        known = {**self.values, **_numbers(values, self.graph)}
+        self.graph.check_sizes(self.graph.relations.complete(known))
+        return replace(self, values=known)
 
 
 @door
@@ -313,7 +315,7 @@ def load(
     ).in_formats(named)  # fmt: skip
     given = _numbers(values or {}, graph)
     made = Model(graph, name or "layer", every or USUAL_DTYPE, given, notation or Notation(), (as_text(source),))
-    graph.relations.complete(given)  # refuses values that contradict one another
+    graph.check_sizes(graph.relations.complete(given))  # refuses values that contradict one another
     return made
 
 
@@ -335,7 +337,7 @@ def from_blueprint(
     notation = Notation(base.latex, {**blueprint.meanings, **base.meanings})
     known: dict[str, Fraction] = {name: Fraction(value) for name, value in blueprint.values.items()}
     known |= _numbers(values or {}, blueprint.graph)
-    blueprint.graph.relations.complete(known)  # refuses values that contradict one another
+    blueprint.graph.check_sizes(blueprint.graph.relations.complete(known))  # refuses values that do not fit
     literal = None
     if blueprint.literal is not None:
         literal = from_blueprint(blueprint.literal, dtype=every, notation=notation)

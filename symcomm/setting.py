@@ -175,7 +175,7 @@ class Setting:
         return Derivation(
             title, self.accounting, tuple(steps), tuple(dict.fromkeys(touched)), self.graph.relations, tuple(exhibits),
             tuple(self.values.items()), self.notation, tuple(notes), sizes=self.symbols, named=self.named,
-            checks=self.checks,
+            checks=(self.graph.check_sizes, *self.checks),
         )  # fmt: skip
 
     def worth(self, form: Form, known: Mapping[str, Expr]) -> Expr:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
+from math import ceil
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from symcomm.irrational import Irrational
 from symcomm.notation import Notation
 from symcomm.printing.forms import plain
 from symcomm.records import dataclass
-from symcomm.units import ONE, Quantity, Unit
+from symcomm.units import BYTE, ONE, Quantity, Unit
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -170,8 +171,8 @@ class Derivation:
             for name in known if self.sizes else ():
                 if known[name].denominator != 1 and name in self.sizes:
                     raise ValuesError(f"{name} is {known[name]}, but a size is a whole number")
-            for check in self.checks:
-                check(known)
+        for check in self.checks:
+            check(known)
         return known
 
     def check_names(self, values: Iterable[str], slips: Collection[str] | None = None) -> None:
@@ -203,6 +204,8 @@ class Derivation:
         if found < 0:
             raise ValuesError(f"{name} is {found}, but it cannot be negative")
         counts = name in self._counts
+        if counts and found.denominator != 1:
+            raise ValuesError(f"{name} is {found}, but it counts things: it must be whole", hint=f"{name}: 8")
         if found == 0 and (counts or name in self.sizes or (name in self.named and name not in self._units)):
             raise ValuesError(f"{name} is 0, but it counts things: it must be positive")
         other = not unit.is_count and unit != self.symbol_unit(name)
@@ -244,7 +247,7 @@ class Derivation:
         with suppress(ValuesError):  # what has no number, or no rational one, is told below
             collected, names = self._collected
             if all(known.get(name, 0) > 0 for name in names):  # a zero may stand where others cancel it
-                return Quantity(collected.at(known)["="], self.unit)
+                return Quantity(self._whole(collected.at(known)["="]), self.unit)
         result = self._form
         missing = [name for name in forms.names(result) if name not in known]
         if missing:
@@ -252,13 +255,22 @@ class Derivation:
                 f"{self.title} needs a value for {', '.join(missing)}", hint=f"for instance {missing[0]}=8"
             )
         try:
-            return Quantity(forms.evaluate(result, known), self.unit)
+            return Quantity(self._whole(forms.evaluate(result, known)), self.unit)
         except IrrationalError:
             for piece in forms.walk(result):  # one irrational power hides another one that is too large
                 if isinstance(piece, forms.Power):
                     with suppress(IrrationalError):
                         forms.evaluate(piece, known)
             return _irrational(forms.value(result, {n: rational(known[n]) for n in forms.names(result)}), self.unit)
+
+    @property
+    def _mean(self) -> bool:
+        """Whether the answer is a mean of the ranks' parts in bytes."""
+        return self.unit == BYTE and "shards" in self.touched and self.accounting.shards == "mean_shard"
+
+    def _whole(self, value: Fraction) -> Fraction:
+        """A mean in whole bytes, rounded up: no rank holds a part of a byte."""
+        return Fraction(ceil(value)) if self._mean else value
 
     def holds(self, known: Mapping[str, Fraction]) -> None:
         """Raises ``ValuesError`` where numbers break a condition under which the closed form holds."""
@@ -284,7 +296,9 @@ class Derivation:
 
         def other(known: Mapping[str, Fraction]) -> Fraction | None:
             found = self.otherwise(known) if self.otherwise is not None else None
-            return found.at(**{n: v for n, v in known.items() if n in values}).value if found is not None else None
+            if found is None:
+                return self._whole(self._collected[0].at(known)["="]) if self._mean else None
+            return found.at(**{n: v for n, v in known.items() if n in values}).value
 
         return sweep(self.expr, str(self.unit), values, known_at, other)
 

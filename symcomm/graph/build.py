@@ -19,7 +19,7 @@ from symcomm.errors import ShapeError, Span, SymcommError, nearest
 from symcomm.graph.drafts import Dim, DraftOp, DraftTensor, Label, Value, aliases, names_in, size_text
 from symcomm.graph.formulas import Reader
 from symcomm.graph.functions import FUNCTION
-from symcomm.graph.graph import Axis, Graph, Op, Region, Tensor
+from symcomm.graph.graph import Axis, Graph, Op, Region, Tensor, bare
 from symcomm.graph.roles import with_roles
 from symcomm.notation import AxisRole, Notation, axis_role
 from symcomm.records import dataclass
@@ -62,8 +62,12 @@ def build(
         plain = builder(axes={label: role for label, role in axes.items() if label != batch}).graph(name, repeat)
         batched = frozenset(t.name for t in plain.tensors.values() if t.role != "weight")
         axes = {batch: "batch", **axes}
+        _refuse_twice(plain, batch, f"batch: {batch} puts another axis before it", "leave out 'batch'")
     reader = builder(axes=axes, batch=batch, batched=batched)
     graph = reader.graph(name, repeat)
+    if repeat:
+        _refuse_twice(graph, repeat, f"repeat: {repeat} stacks the layer as often", "such as repeat: N_layer")
+        _check_stacked(graph)
     found = frozenset(w.name for w in graph.weights)
     if not any({t.name for t in chain[:2]} <= found and {t.name for t in chain} - found for chain in reader.chains):
         return graph
@@ -330,6 +334,24 @@ def _with_axis_roles(graph: Graph, said: Mapping[str, str], notation: Notation) 
         return cast("AxisRole", said.get(axis.label, meant))
 
     return replace(graph, axes={name: replace(axis, role=role_of(axis)) for name, axis in graph.axes.items()})
+
+
+def _refuse_twice(graph: Graph, name: str, why: str, hint: str) -> None:
+    """Raises ``ShapeError`` where a size of the table has the name that an option gives to something else."""
+    for tensor in graph.tensors.values():
+        if tensor.source and any(name in {s.name for s in graph.axes[a].size.free_symbols} for a in tensor.axes):
+            raise ShapeError(f"{name} is a size of {bare(tensor.name)} already, and {why}", tensor.source, hint)
+
+
+def _check_stacked(graph: Graph) -> None:
+    """Raises ``ShapeError`` where a layer that is repeated makes nothing that its next repetition could read."""
+    if not graph.carried and graph.inputs and graph.outputs:
+        (out, *_), (into, *_) = graph.outputs, graph.inputs
+        made, read = (f"{bare(t.name)} [{', '.join(t.shape)}]" for t in (out, into))
+        raise ShapeError(
+            f"{graph.name} cannot be repeated: it makes {made}, and the next one would read {read}", out.source,
+            "the result of a layer that is repeated has the shape of its input; leave out 'repeat', or add a row",
+        )  # fmt: skip
 
 
 def _carried(graph: Graph) -> tuple[tuple[str, str], ...]:

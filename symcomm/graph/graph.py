@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, cast
 
 from symcomm.derivation import Relations
 from symcomm.errors import ShapeError, Span, ValuesError
+from symcomm.form import Form, evaluate, from_expr, names
 from symcomm.notation import AxisRole
 from symcomm.records import dataclass
 
@@ -136,7 +138,7 @@ class Graph:
     Each op names its region and stands once, however often the region does: what a repeated region hands on to the
     next one is what its last repetition makes, and its first one takes what the region before it made. ``flow`` is
     false where only the weights are known and not what feeds what. ``windowed`` leaves out of the scores of attention
-    what a window hides.
+    what a window hides. ``limits`` are lengths that a table of positions ends: the length, the rows, those not used.
 
     Raises ``ShapeError`` when an op's operands do not fit together.
     """
@@ -150,6 +152,7 @@ class Graph:
     notes: tuple[str, ...] = ()
     flow: bool = True
     windowed: bool = False
+    limits: tuple[tuple[str, str, int], ...] = ()
 
     def __post_init__(self) -> None:
         made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of and not t.virtual}
@@ -285,6 +288,32 @@ class Graph:
                 hint="a layer table, or the config.json of a family that is read, says it; parameters and (fully "
                 "sharded) data parallelism are known",
             )  # fmt: skip
+
+    @cached_property
+    def _made_sizes(self) -> tuple[tuple[Axis, Form, Tensor], ...]:
+        """The sizes made of several symbols, each with a tensor; slots of experts are averages, and not whole."""
+        slots = [self.axes[self.tensors[op.output].axes[-1]].size for op in self.ops if op.kind == "route"]
+        found: dict[Expr, tuple[Axis, Form, Tensor]] = {}
+        for tensor in self.tensors.values():
+            for axis in (self.axes[name] for name in tensor.axes):
+                if not (axis.size.is_Symbol or axis.size.is_Integer) and axis.size not in (*slots, *found):
+                    found[axis.size] = axis, from_expr(axis.size), tensor
+        return tuple(found.values())
+
+    def check_sizes(self, known: Mapping[str, Fraction]) -> None:
+        """Raises ``ValuesError`` where a size (D/3, D - E) is not positive and whole, or longer than its table."""
+        for length, rows, unused in self.limits:
+            if {length, rows} <= known.keys() and known[length] > known[rows] - unused:
+                what = f"{length} is {known[length]}, but the table of positions ends at {known[rows] - unused}"
+                raise ValuesError(what, hint=f"choose {length} up to that, or {rows} = {known[length] + unused}")
+        for axis, form, tensor in self._made_sizes:
+            if {*names(form)} <= known.keys():
+                size = evaluate(form, known)
+                if size <= 0 or size.denominator != 1:
+                    at = ", ".join(f"{name} = {known[name]}" for name in names(form))
+                    what = f"{axis.label} of {bare(tensor.name)} is {size} at {at}"
+                    what += ", but a size is a positive whole number"
+                    raise ValuesError(what, tensor.source, f"choose other numbers for {' and '.join(names(form))}")
 
     @cached_property
     def producers(self) -> dict[str, Op]:

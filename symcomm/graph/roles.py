@@ -205,7 +205,11 @@ class _Follower:
             self.assign(name, "data")
         elif summed:
             outer = [i for i in axes if i not in summed]
-            if not known and (kept or any(graph.axes[axes[i]].role == "sequence" for i in outer)):
+            if not (known or kept) and _named(name, _DATA) and self.by_square(op, name):
+                self.assign(name, "data")
+            elif not (known or kept) and self.mixing(op, name, axes):
+                self.doubt(leaves, "it mixes positions of the data, as a graph's adjacency or a learned matrix does")
+            elif not known and (kept or any(graph.axes[axes[i]].role == "sequence" for i in outer)):
                 self.assign(name, "data")
             elif not known and any(graph.axes[axes[i]].role == "sequence" for i in summed):
                 self.doubt(leaves, "a product sums the sequence")
@@ -222,6 +226,20 @@ class _Follower:
             self.assign(name, "data")
         else:
             self.doubt(leaves, f"it has the shape of the data that it meets in {_shown(op.output)}")
+
+    def square(self, name: str) -> bool:
+        """Whether a tensor is a matrix of as many rows as columns."""
+        sizes = [self.graph.axes[a].size for a in self.graph.tensors[name].axes]
+        return len(sizes) == 2 and sizes[0] == sizes[1]
+
+    def by_square(self, op: Op, name: str) -> bool:
+        """Whether a tensor of positions and features is multiplied with a square matrix alone, such as an adjacency."""
+        return len(self.graph.tensors[name].axes) > 1 and all(n == name or self.square(n) for n in op.inputs)
+
+    def mixing(self, op: Op, name: str, axes: Mapping[int, str]) -> bool:
+        """Whether a square matrix adds up positions of the data, each with features: ``A X`` of a graph's nodes."""
+        others = [ix for n, ix in zip(op.inputs, op.indices, strict=True) if n != name and axes.keys() & {*ix}]
+        return self.square(name) and any(len(ix) > 1 and ix[-1] not in axes for ix in others)
 
     def leaves(self, name: str) -> list[str]:
         """The unknown tensors from outside that a tensor is made of."""

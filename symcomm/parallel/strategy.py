@@ -78,6 +78,10 @@ class Strategy:
             sizes[axis] = size if size is not None else known
         if self.pipeline and other.pipeline:
             raise StrategyError("the graph is cut into pipeline stages twice")
+        for _, rule in self.rules:
+            if rule in (one for _, one in other.rules):
+                what = f"the mesh axis '{rule.mesh}' cuts the same axes twice: {self.name} and {other.name} both do"
+                raise StrategyError(what, hint="name each strategy once, such as tensor(4); zero-1(4) is data parallel")
         return Strategy(
             f"{self.name} + {other.name}",
             tuple(sorted((*self.rules, *other.rules), key=lambda pair: pair[0])),

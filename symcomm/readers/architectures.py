@@ -114,7 +114,8 @@ class Architecture:
     parallel: Switch = Switch(False)
     one_norm: Switch = Switch(False)  # of the two branches of a parallel layer
     positions: Literal["learned", "rotary", "relative"] = "rotary"
-    more_positions: int = 0  # rows of the table before the first position
+    more_positions: int = 0  # rows of the table beyond those that the configuration names
+    first_position: int = 0  # the row of the first position: those before it are for padding
     token_types: bool = False
     patches: bool = False
     stacks: Literal["decoder", "encoder", "both"] = "decoder"
@@ -197,8 +198,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         Architecture(
             "roberta", "Roberta", _BERT, _BERT_HEADS, norm="layernorm", norms=("sum",), positions="learned",
-            token_types=True, stacks="encoder", gated=_NO, activation="gelu", drops=_BERT_DROPS, qkv_bias=_YES,
-            out_bias=_YES, mlp_bias=_YES, grouped="", tied=True, source="arXiv 1907.11692",
+            first_position=2, token_types=True, stacks="encoder", gated=_NO, activation="gelu", drops=_BERT_DROPS,
+            qkv_bias=_YES, out_bias=_YES, mlp_bias=_YES, grouped="", tied=True, source="arXiv 1907.11692",
         ),
         Architecture(
             "distilbert", "DistilBert",
@@ -240,7 +241,7 @@ ARCHITECTURES: dict[str, Architecture] = {
             "opt", "OPT",
             {**_COMMON, "F": "ffn_dim", "n_pos": "max_position_embeddings"}, norm="layernorm",
             sums=Switch(False, "do_layer_norm_after"), affine=Switch(True, "layer_norm_elementwise_affine"),
-            positions="learned", more_positions=2, gated=_NO, activation_key="activation_function",
+            positions="learned", more_positions=2, first_position=2, gated=_NO, activation_key="activation_function",
             activation="relu", rephrased=_opt,
             drops={"attention": ("attention_dropout", 0.0), "mixed": ("dropout", 0.1), "fed": ("dropout", 0.1)},
             qkv_bias=Switch(True, "enable_bias"), out_bias=Switch(True, "enable_bias"),

@@ -83,7 +83,7 @@ class Blueprint:
     weights are known and not what feeds what. ``literal`` is the other reading of a damaged text. ``one_axis`` are
     sizes that mean one axis in all parts, such as the vocabulary. ``dtype`` is the number format that a configuration
     says. ``edges`` say what flows where, and ``ties`` which weights of different parts are one; without edges the parts
-    are a chain.
+    are a chain. ``limits`` are those of ``Graph``.
     """
 
     name: str
@@ -97,6 +97,7 @@ class Blueprint:
     dtype: str = ""
     edges: tuple[Edge, ...] = ()
     ties: Ties = ()
+    limits: tuple[tuple[str, str, int], ...] = ()
 
     @cached_property
     def graph(self) -> Graph:
@@ -118,7 +119,8 @@ class Blueprint:
                 after.append(last)
         graphs = [*before, *middle, *after]
         edges = (self.edges or chain(graphs)) if self.flow else ()
-        return joined(self.name, graphs, edges, ties=ties, one_axis=self.one_axis, notes=self.notes, flow=self.flow)
+        whole = joined(self.name, graphs, edges, ties=ties, one_axis=self.one_axis, notes=self.notes, flow=self.flow)
+        return replace(whole, limits=self.limits)
 
     def count(self) -> int | None:
         """The number of parameters, or None where a size is unknown."""

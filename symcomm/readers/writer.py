@@ -65,6 +65,7 @@ class ModelWriter:
     values: dict[str, int]
     loss: bool = False
     notes: list[str] = field(default_factory=list)
+    limits: list[tuple[str, str, int]] = field(default_factory=list)
 
     def blueprint(self) -> Blueprint:
         """The blueprint; raises ``ReaderError`` for a key whose weights the tables do not have."""
@@ -86,7 +87,7 @@ class ModelWriter:
         notes = (*record.notes, *dict.fromkeys(self.notes))
         return Blueprint(
             self.name, parts, values, MEANINGS, notes, one_axis=("V", "B"), dtype=self.number_format(), edges=edges,
-            ties=ties,
+            ties=ties, limits=tuple(self.limits),
         )  # fmt: skip
 
     def choice(self, choice: Switch) -> bool:
@@ -174,6 +175,7 @@ class ModelWriter:
             inputs.append("W^{in} [D_E, D]")
         if record.positions == "learned":
             values["n_pos"] += record.more_positions
+            self.limits.append((rows.length, "n_pos", record.first_position))
             formula += " + Embed(p, W^P)"
             inputs += [r"p \in \mathbb{Z}^{B \times L}", "W^P [n_{pos}, D]"]
         if record.token_types:

@@ -54,8 +54,8 @@ def test_a_share_that_is_none_is_refused(share: str, strategy: str) -> None:
         xxl(T=BATCH).capacity("N", "95 GB", "nominal_GB", strategy, sharded=share)
 
 
-SMALL = tables.table("h = x W ; x [B,D], W [D,F] ; h [B,F]", "y = h U + b ; U [F,C], b [C] ; y [B,C]")
-AT = {"D": 10, "F": 7, "C": 3, "N": 2}
+SMALL = tables.table("h = x W ; x [B,D], W [D,F] ; h [B,F]", "y = h U + b ; U [F,D], b [D] ; y [B,D]")
+AT = {"D": 10, "F": 7, "N": 2}
 
 
 def blocks(*bytes_of: Fraction | int) -> int:
@@ -66,7 +66,7 @@ def blocks(*bytes_of: Fraction | int) -> int:
 def test_an_allocator_rounds_every_shard_up_to_512_bytes(units: str) -> None:
     model = tables.load(SMALL, repeat="N", dtype="fp32", values={**AT, "D": 100, "F": 70})
     made = model.state_memory("fsdp(4)", recipe="mixed_adam", rounding="requests", units=units)
-    each = [Fraction(n, 4) for n in (100 * 70, 70 * 3, 3)]
+    each = [Fraction(n, 4) for n in (100 * 70, 70 * 100, 100)]
     tensors = [2 * sum(each)] if units == "model" else each * 2
     # An fp16 weight and gradient, and three fp32 tensors of states.
     assert made.at().value == sum(blocks(2 * n, 2 * n, 4 * n, 4 * n, 4 * n) for n in tensors)
@@ -90,10 +90,10 @@ def test_padded_shards_are_whole_rows_all_as_large_as_the_largest(ranks: int) ->
     )
 
     def sizes(k: int) -> int:
-        return 8 * 2 * (ceil(7 / k) * 10 + ceil(3 / k) * 7 + ceil(3 / k))
+        return 8 * 2 * (ceil(7 / k) * 10 + ceil(10 / k) * 7 + ceil(10 / k))
 
-    assert mean == 8 * 2 * Fraction(10 * 7 + 7 * 3 + 3, ranks)
-    # A product's weight is stored with what it makes as rows: 7 rows of 10, 3 of 7, and 3 biases.
+    assert mean == 8 * 2 * Fraction(10 * 7 + 7 * 10 + 10, ranks)
+    # A product's weight is stored with what it makes as rows: 7 rows of 10, 10 of 7, and 10 biases.
     assert padded == sizes(ranks)
     asked = {"strategy": "fsdp(k)", "recipe": "fp32_sgd", "include": "states", "accounting": "padded_shards"}
     fits = [model.capacity("k", f"{padded - less} bytes", "usable", **asked) for less in (0, 1)]
@@ -107,8 +107,8 @@ def test_padded_shards_are_whole_rows_all_as_large_as_the_largest(ranks: int) ->
 
 def test_a_tensor_outside_the_model_is_held_by_its_shape_and_format() -> None:
     model = tables.load(SMALL, dtype="fp32", values=AT | {"B": 6})
-    plain, more = (model.peak_memory(recipe="fp32_sgd", held=h).at().value for h in (None, "labels [B, C] int64"))
-    assert more - plain == 8 * 6 * 3
+    plain, more = (model.peak_memory(recipe="fp32_sgd", held=h).at().value for h in (None, "labels [B, F] int64"))
+    assert more - plain == 8 * 6 * 7
     said = {"saved": "pytorch"}
     kept, held = (
         model.allocated_memory(held=h, rounding="none", accounting=said).at().value for h in ("y", "y, r [B] int64")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, Literal, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, exact
 from symcomm.errors import StrategyError, ValuesError, nearest
-from symcomm.form import Form, Num, Ratio, Sym, num, product
+from symcomm.form import Form, Num, Ratio, Sym, evaluate, from_expr, names, num, product
 from symcomm.graph.axis_roles import batch_axes, sequence_axes
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program import pipeline
@@ -42,6 +44,9 @@ from symcomm.quantities.witnesses import number as value
 from symcomm.quantities.witnesses import over, passes, together
 from symcomm.setting import Setting, Work
 from symcomm.units import FLOP, ONE, Number, Quantity, Unit
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 TOKEN, DEVICE = Unit.parse("token"), Unit.parse("device")
 MEASURED = {
@@ -218,7 +223,20 @@ def derive(
     notes, where = (made.notes, made.where) if needs_time else ((), ())
     result = replace(setting.derivation(titles[of] + under, work.steps, fields, notes=notes), where=where)
     result = with_rates(result, writer)
+    if measured and of in ("mfu", "hfu"):
+        check = partial(_possible, of.upper(), measured[0], result.expr)
+        check(result.relations.complete({**dict(result.given), **{k: exact(v, k) for k, v in given.items()}}))
+        result = replace(result, checks=(*result.checks, check))
     return replace(result, given=tuple({**dict(result.given), **{k: exact(v, k) for k, v in given.items()}}.items()))
+
+
+def _possible(name: str, option: str, share: Expr, known: Mapping[str, Fraction]) -> None:
+    """Raises ``ValuesError`` where what was measured is faster than the peak rate, all numbers known."""
+    form = from_expr(share)
+    if {*names(form)} <= known.keys() and (found := evaluate(form, known)) > 1:
+        shown = f"{float(found):,.{0 if found > 100 else 3}f}".replace(",", " ")
+        raise ValuesError(f"{name} would be {shown}: no device is faster than its peak rate",
+                          hint=f"'{option}' is measured over a whole step of the batch, on all devices")  # fmt: skip
 
 
 def _measured_time(

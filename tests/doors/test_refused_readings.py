@@ -1,0 +1,146 @@
+"""What was once accepted and wrong, or accepted in silence: each is refused, or read in the only way it can be."""
+
+import pytest
+
+import symcomm as sc
+from symcomm.errors import ShapeError, StrategyError, ValuesError
+
+HEAD = "Computation\tInput\tOutput\n"
+BLOCK = HEAD + "h = gelu(x W)\tx [B, D], W [D, F]\th [B, F]\ny = h V\th [B, F], V [F, D]\ty [B, D]\n"
+ONE = HEAD + "y = x W\tx [B, D], W [D, F]\ty [B, F]\n"
+
+
+def told(error):
+    """The message and the hint of an error."""
+    return f"{error.value.message} | {error.value.hint}"
+
+
+def test_a_batch_that_the_table_has_already_is_refused():
+    with pytest.raises(ShapeError) as error:
+        sc.load(BLOCK, batch="B")
+    assert told(error) == "B is a size of x already, and batch: B puts another axis before it | leave out 'batch'"
+    assert error.value.span.word == "x [B, D]"
+
+
+@pytest.mark.parametrize("name", ["D", "F", "B"])
+def test_a_size_of_the_table_is_no_number_of_repetitions(name):
+    with pytest.raises(ShapeError, match=f"{name} is a size of . already, and repeat: {name} stacks the layer"):
+        sc.load(BLOCK, repeat=name)
+
+
+def test_a_layer_whose_output_is_not_the_next_input_is_not_repeated():
+    with pytest.raises(ShapeError) as error:
+        sc.load(ONE, repeat="N")
+    assert error.value.message == "layer cannot be repeated: it makes y [B, F], and the next one would read x [B, D]"
+    assert "leave out 'repeat'" in error.value.hint
+
+
+@pytest.mark.parametrize("twice", ["tensor(2) + tensor(2)", "data(2) + data(2)", "data(2) + zero-1(2)",
+                                   "tensor(2) + sequence + sequence"])  # fmt: skip
+def test_a_mesh_axis_that_cuts_the_same_axes_twice_is_refused(twice):
+    with pytest.raises(StrategyError, match="cuts the same axes twice") as error:
+        sc.load(BLOCK).communication(twice)
+    assert "name each strategy once" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("size", "numbers", "message"),
+    [
+        ("D-E", {"D": 2, "E": 4}, "D - E of x is -2 at D = 2, E = 4, but a size is a positive whole number"),
+        ("D-E", {"D": 4, "E": 4}, "D - E of x is 0 at D = 4, E = 4, but a size is a positive whole number"),
+        ("D/3", {"D": 4}, "D/3 of x is 4/3 at D = 4, but a size is a positive whole number"),
+    ],
+)
+def test_a_size_that_numbers_make_no_positive_whole_number_is_refused_at_every_door(size, numbers, message):
+    table = HEAD + f"y = x W\tx [B, {size}], W [{size}, F]\ty [B, F]\n"
+    model = sc.load(table)
+    for ask in (
+        lambda: model.flops().at(B=1, F=3, **numbers),
+        lambda: model.parameters().at(F=3, **numbers),
+        lambda: model.at(**numbers),
+        lambda: sc.load(table, values=numbers),
+    ):
+        with pytest.raises(ValuesError) as error:
+            ask()
+        assert error.value.message == message
+        assert error.value.span.word.startswith("x [B")
+    assert str(model.flops().at(B=1, F=3, D=6, E=3)) == ("18 FLOP" if size == "D-E" else "12 FLOP")
+
+
+def test_slots_of_an_expert_are_an_average_and_need_not_divide():
+    config = {"model_type": "mixtral", "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
+              "vocab_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "num_local_experts": 3,
+              "num_experts_per_tok": 2}  # fmt: skip
+    assert sc.load(config).flops().at(B=1, L=4).value > 0
+
+
+def test_a_rank_holds_a_whole_number_of_bytes():
+    """32 parameters with 4 bytes each, whole, and 12 bytes each over 7 ranks: 128 + 54.86."""
+    model = sc.load(BLOCK)
+    for made in (model.state_memory("zero-1(7)").at(D=4, F=4), model.at(D=4, F=4).state_memory("zero-1(7)").at()):
+        assert str(made) == "183 B"
+    [mean] = (c for c in model.state_memory("zero-1(7)").conventions if c.field == "shards")
+    assert mean.statement.endswith("we use the average share, rounded up to whole bytes.")
+    assert [*model.state_memory("zero-1(k)").sweep(k=[4, 7], D=4, F=4)["value"]] == [128 + 32 * 12 / 4, 183]
+    # Of 16 elements in 4 rows the largest of 7 parts is a row of 4.
+    assert model.state_memory("zero-1(7)", accounting="padded_shards").at(D=4, F=4).value == 32 * 4 + 2 * 4 * 12
+
+
+def test_a_number_of_ranks_is_whole():
+    with pytest.raises(ValuesError, match="k is 1/2, but it counts things: it must be whole"):
+        sc.load(BLOCK).state_memory("zero-1(k)").at(k="1/2", D=4, F=4)
+    with pytest.raises(ValuesError, match="k is 3/2, but it counts things: it must be whole"):
+        sc.load(BLOCK).communication("tensor(k)", accounting="sent_per_rank").at(k="3/2", B=4, D=4, F=4)
+
+
+GPT2 = {"model_type": "gpt2", "n_embd": 48, "n_layer": 2, "n_head": 4, "vocab_size": 64, "n_positions": 16}
+ROBERTA = {"model_type": "roberta", "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+           "intermediate_size": 64, "vocab_size": 64, "max_position_embeddings": 18, "type_vocab_size": 2}  # fmt: skip
+OPT = {"model_type": "opt", "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 64,
+       "vocab_size": 64, "max_position_embeddings": 16, "word_embed_proj_dim": 48}  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [GPT2, ROBERTA, OPT], ids=["gpt2", "roberta", "opt"])
+def test_a_sequence_longer_than_the_table_of_positions_is_refused(config):
+    """RoBERTa's first position is row 2 of its table; OPT's table has two rows more than its configuration says."""
+    model = sc.load(config)
+    assert model.flops().at(B=1, L=16).value > 0
+    for ask in (lambda: model.flops().at(B=1, L=17), lambda: model.at(L=17), lambda: sc.load(config, values={"L": 17})):
+        with pytest.raises(ValuesError, match="L is 17, but the table of positions ends at 16") as error:
+            ask()
+        assert "choose L up to that, or n_pos = " in error.value.hint
+
+
+def test_an_mfu_above_one_is_refused():
+    model = sc.load("examples/comp4901y-homework2/homework.md")
+    for ask in (
+        lambda: model.throughput(of="mfu", step="1 us", device="A100-SXM4-80GB"),
+        lambda: model.throughput(of="mfu", step="T", device="A100-SXM4-80GB").at(T="1 us"),
+    ):
+        with pytest.raises(ValuesError) as error:
+            ask()
+        assert error.value.message == "MFU would be 75 813 450: no device is faster than its peak rate"
+        assert error.value.hint == "'step' is measured over a whole step of the batch, on all devices"
+
+
+ADJACENCY = [
+    ("h = A X", "A [n, n], X [n, d]", "h [n, d]", "0", "n**2"),
+    ("h = A X", "A [L, L], X [B, L, D]", "h [B, L, D]", "0", "L**2"),
+    (r"h = \hat{A} X W", r"\hat{A} [n, n], X [n, d], W [d, f]", "h [n, f]", "d*f", "d*f + n**2"),
+]
+
+
+@pytest.mark.parametrize(("row", "inputs", "output", "data", "weight"), ADJACENCY)
+def test_a_square_matrix_that_mixes_positions_is_asked_about(row, inputs, output, data, weight):
+    """The adjacency of a graph is data, the matrix of a mixer is learned: the table alone does not tell."""
+    table = HEAD + f"{row}\t{inputs}\t{output}\n"
+    with pytest.raises(ShapeError, match="as data or as a weight: it mixes positions") as error:
+        sc.load(table)
+    assert "say which: inputs: [A" in error.value.hint
+    assert str(sc.load(table, inputs=["A"]).parameters().expr) == data
+    assert str(sc.load(table, weights=["A"]).parameters().expr) == weight
+
+
+def test_a_matrix_that_multiplies_a_vector_or_features_is_a_weight_still():
+    assert str(sc.load(HEAD + "y = A x\tA [n, n], x [n]\ty [n]\n").parameters().expr) == "n**2"
+    assert str(sc.load(HEAD + "y = x A\tx [B, D], A [D, D]\ty [B, D]\n").parameters().expr) == "D**2"
