@@ -14,12 +14,13 @@ from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
 from symcomm.graph.graph import Graph, Region
 from symcomm.parallel.strategy import PipelineCut, Strategy, degree
 from symcomm.program import pipeline
+from symcomm.program.autograd import Saved
 from symcomm.program.closed_forms import chunks_of, held_on
 from symcomm.program.events import simulate
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, training
-from symcomm.quantities.memory.saved import Saved, conventions, saved_regions
+from symcomm.quantities.memory.saved import conventions, saved_regions
 from symcomm.quantities.options import (
     Chunks,
     Dtype,

@@ -11,9 +11,10 @@ from symcomm.derivation import Derivation, Numbers, Reason, Step, exact
 from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Ceiling, Form, Num, Ratio, Sym, Total, evaluate, names, product, value
+from symcomm.program.autograd import storage
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory.activation_memory import bytes_of
-from symcomm.quantities.memory.saved import held_outside, saved_tensors, storage
+from symcomm.quantities.memory.saved import held_outside, saved_tensors
 from symcomm.quantities.options import Amount, Dtype, Held
 from symcomm.quantities.witnesses import size as length
 from symcomm.setting import Setting, Work, named, slug

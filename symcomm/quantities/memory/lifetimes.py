@@ -18,12 +18,13 @@ from symcomm.graph.ops import BY_HAND, INSIDE_BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, place
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.alive import Free, Instruction, Keep, OpRun
+from symcomm.program.autograd import Saved, storage
 from symcomm.program.instructions import Program
 from symcomm.program.rewrites.accumulation import summed
-from symcomm.program.rewrites.recomputation import has_scores
+from symcomm.program.rewrites.recomputation import has_scores, recomputed_ops
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.recomputed_steps import PassStep, RecomputedSteps, phase_of
-from symcomm.quantities.memory.saved import Saved, keeper, storage
+from symcomm.quantities.memory.saved import autograd
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.records import dataclass
 from symcomm.setting import Setting
@@ -75,16 +76,17 @@ class Lifetimes:
         self.strategy = self.plan.strategy
         self.eager = self.setting.accounting.saved == "pytorch"
         nothing = self.recomputation == "nothing"
-        self.keeper = keeper(self.setting, self.plan, "none" if nothing else self.recomputation)
-        self.kept = () if nothing else self.keeper.collect()
+        self.autograd = autograd(self.setting, self.plan)
+        again = frozenset[str]() if nothing else recomputed_ops(self.setting.graph, self.recomputation)
+        self.kept = () if nothing else self.autograd.kept(again)
         self.roots = {item.tensor for item in self.kept if item.what in TENSORS}
         whole = self.recomputation == "full"
         steps = tuple(s for s in self.plan.steps if not (self.unreduced and self.reduces(s)))
-        again = RecomputedSteps(
+        repeated = RecomputedSteps(
             self.graph, steps, self.setting.accounting, frozenset(self.roots), whole, self.made.kept
         )  # fmt: skip
-        self.again = frozenset[str]() if nothing else again.recomputed([item.tensor for item in self.back])
-        self.steps = again.turns(self.again)
+        self.again = frozenset[str]() if nothing else repeated.recomputed([item.tensor for item in self.back])
+        self.steps = repeated.turns(self.again)
         self.start = next((n for n, s in enumerate(self.steps) if s.phase == "backward"), len(self.steps))
         late = self.for_weights if self.split else []
         self.steps = [turn for turn in self.steps if turn not in late] + late
@@ -95,7 +97,7 @@ class Lifetimes:
                 self.uses(step.tensor, step.before, at, turn.again)
                 self.moves(step, at)
                 continue
-            reads = [(stored, layout) for _, stored, layout, _ in self.keeper.operands(step)]
+            reads = [(stored, layout) for _, stored, layout, _ in self.autograd.operands(step)]
             if step.op.kind == "add" and self.graph.tensors[step.op.output].role == "gradient":
                 reads = self.sums(reads, at)
             for stored, layout in reads:
@@ -137,8 +139,7 @@ class Lifetimes:
     def back(self) -> tuple[Saved, ...]:
         """What gradients read but is not kept: it is computed again."""
         known = {(item.tensor, item.what, item.elements) for item in self.kept}
-        every = keeper(self.setting, self.plan, "none").collect()
-        return tuple(item for item in every if (item.tensor, item.what, item.elements) not in known)
+        return tuple(item for item in self.autograd.kept() if (item.tensor, item.what, item.elements) not in known)
 
     # -- the walk -------------------------------------------------------------------------------------------------
 
@@ -393,7 +394,7 @@ class Lifetimes:
             return False
         if item.what == "mask":
             return item.tensor in step.op.inputs
-        of = [self.keeper.forward_of(step.op), *(self.keeper.before_gain(step.op, name) for name in step.op.inputs)]
+        of = [self.autograd.forward_of(step.op), *(self.autograd.before_gain(step.op, name) for name in step.op.inputs)]
         return item.tensor in [made.output for made in of if made is not None]
 
     # -- what is alive --------------------------------------------------------------------------------------------
@@ -472,8 +473,8 @@ class Lifetimes:
         to which the gradient belongs takes it in as soon as the first of the ops has made its part.
         """
         step = self.steps[at].work
-        forward = self.keeper.forward_of(step.op) if isinstance(step, Compute) else None
-        if forward is None or not isinstance(step, Compute) or self.keeper.parts_of(forward) is None:
+        forward = self.autograd.forward_of(step.op) if isinstance(step, Compute) else None
+        if forward is None or not isinstance(step, Compute) or self.autograd.parts_of(forward) is None:
             return [([], [])]
         made, own = self.key(step.op.output, step.output)[0], forward.output
         whole = self.size(self.graph.tensors[step.op.output], self.part(step.output))

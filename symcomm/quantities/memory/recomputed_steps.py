@@ -7,9 +7,9 @@ from collections.abc import Collection
 from symcomm.accounting import Accounting
 from symcomm.graph.graph import Graph, Op
 from symcomm.parallel.placement import Collective, Compute
+from symcomm.program.autograd import storage
 from symcomm.program.instructions import gathers_weight
 from symcomm.program.rewrites.recomputation import gathered_again
-from symcomm.quantities.memory.saved import storage
 from symcomm.records import dataclass
 
 

@@ -10,11 +10,12 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, num, product
 from symcomm.parallel.strategy import resolve
 from symcomm.program.alive import Amounts, Fold, Free, Instant, Instruction, Keep, OpRun, Place, size_names
+from symcomm.program.autograd import storage
 from symcomm.program.loops import Loop
 from symcomm.program.program import program, unstaged
 from symcomm.quantities.memory.lifetimes import GRADIENT, PASSING, SAVED
 from symcomm.quantities.memory.passes import RegionPasses, StepOptions
-from symcomm.quantities.memory.saved import held_outside, storage
+from symcomm.quantities.memory.saved import held_outside
 from symcomm.records import dataclass
 from symcomm.setting import Setting
 

@@ -1,0 +1,362 @@
+"""What the backward pass reads of the forward pass: the facts of derived gradients and of eager PyTorch, in one place.
+
+Nothing here knows a layer. The plan of a training step says what every rank computes and moves; each step of its
+backward pass reads storages that were there before it began. A tensor that is a view of another has that one's storage.
+Weights, and tables that never change (rotations, causal masks), are not activations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import sympy as sp
+
+from symcomm import form as forms
+from symcomm.accounting import Accounting
+from symcomm.dtypes import row_dtype
+from symcomm.graph.axis_roles import whole_indices
+from symcomm.graph.graph import Graph, Op, Tensor
+from symcomm.graph.ops import BY_HAND, MAP
+from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
+from symcomm.program.rewrites.recomputation import has_scores, recomputed_ops
+from symcomm.records import dataclass
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+LOG_SUM_EXP = "log-sum-exp of its rows"
+# What a function keeps besides operands, by the words of ``MapKind.eager``.
+PARTS = {"row": "statistics of its rows", "copy": "intermediate values of {kind}", "one": "a number"}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A storage that gradients read: the numbers of it that one rank keeps, and which gradients read it.
+
+    ``row`` is the table row that makes it. ``scores`` says that it has the positions of queries and of keys. A tensor
+    is ``known`` to its readers by its own name, or by that of a view. Masks, indices and statistics stand ``beside`` a
+    tensor; the ops that make ``makers`` make them, too.
+    """
+
+    tensor: str
+    what: str
+    elements: Expr
+    dtype: str
+    row: int
+    readers: tuple[str, ...]
+    scores: bool = False
+    part: tuple[str, ...] = ()
+    known: str = ""
+    beside: str = ""
+    makers: frozenset[str] = frozenset()
+
+    @property
+    def key(self) -> tuple[str, str, tuple[str, ...]]:
+        """The storage: whose it is, what stands beside that, and the axes of the mesh that cut it."""
+        return self.tensor, self.beside, self.part
+
+
+def cut_meshes(layout: Layout) -> tuple[str, ...]:
+    """The axes of the mesh that cut a tensor."""
+    return tuple(sorted(mesh for mesh, position in layout if position != PARTIAL))
+
+
+def storage(graph: Graph, name: str, accounting: Accounting) -> str:
+    """The tensor whose storage a tensor uses: a view has that of what it views.
+
+    A repeated key/value head is a view in principle, but eager PyTorch copies it, unless attention is one kernel, which
+    reads each head as often as it needs it. Of a slice only that part need be kept, but eager PyTorch keeps the whole
+    storage that it is a view of.
+    """
+    eager = accounting.saved == "pytorch"
+    while name in graph.producers:
+        op = graph.producers[name]
+        if op.attribute("slice") and eager:
+            name = op.inputs[0]
+            continue
+        if not op.attribute("view") or len(op.inputs) != 1:
+            break
+        larger = not graph.same_size(graph.elements(op.output), graph.elements(op.inputs[0]))
+        if larger and eager and not (accounting.softmax == "fused" and _in_attention(graph, name)):
+            break
+        name = op.inputs[0]
+    return name
+
+
+def _in_attention(graph: Graph, name: str) -> bool:
+    """Whether what reads a tensor makes scores, or reads them besides."""
+    return any(has_scores(graph, other) for op in graph.consumers.get(name, ()) for other in (op.output, *op.inputs))
+
+
+@dataclass
+class Autograd:
+    """What each step of a plan's backward pass reads of its forward pass, per rank; ``forward`` is the graph of that.
+
+    Where attention is one kernel, what is ``inner`` to it is never stored: who reads that reads the kernel's operands.
+    """
+
+    plan: Plan
+    accounting: Accounting
+    dtype: str
+    forward: Graph
+
+    @property
+    def eager(self) -> bool:
+        return self.accounting.saved == "pytorch"
+
+    @cached_property
+    def kernels(self) -> list[Op]:
+        """The softmax of each attention that is one kernel."""
+        if self.accounting.softmax != "fused" or not self.forward.attention_pairs:
+            return []
+        graph = self.forward
+        return [op for op in graph.ops if op.kind == "softmax" and has_scores(graph, op.output)]
+
+    @cached_property
+    def inner(self) -> frozenset[str]:
+        return recomputed_ops(self.forward, "selective") if self.kernels else frozenset()
+
+    def kept(self, again: frozenset[str] = frozenset()) -> tuple[Saved, ...]:
+        """Every storage that is kept, in the order of the table, where the results ``again`` are computed again."""
+        found: dict[tuple[str, str, tuple[str, ...]], Saved] = {}
+        for item in (source for _, read in self.reads for source in self.sources(read, again)):
+            known = found.get(item.key)
+            readers = dict.fromkeys((*known.readers, *item.readers)) if known is not None else item.readers
+            found[item.key] = replace(known or item, readers=tuple(readers))
+        order = {op.output: n for n, op in enumerate(self.plan.graph.ops)}
+        return tuple(sorted(found.values(), key=lambda s: (order.get(s.tensor, -1), s.tensor)))
+
+    def sources(self, item: Saved, again: frozenset[str]) -> Iterator[Saved]:
+        """What is kept so that a storage is there: itself, or what it is computed again from."""
+        graph, inner = self.plan.graph, again if item.what == LOG_SUM_EXP else again | self.inner
+        if item.makers:
+            yield from () if item.makers <= inner else (item,)
+            return
+        found: dict[str, None] = {}
+        queue = [item.known]
+        seen: set[str] = set()
+        while queue:
+            one = queue.pop(0)
+            made = graph.producers.get(one)
+            if one in inner and made is not None and one not in seen:
+                queue += [n for n in made.inputs if graph.tensors[n].role in ("input", "activation")]
+            elif one not in seen:
+                found[one] = None
+            seen.add(one)
+        for name in found:
+            yield item if name == item.known else self.stored(name, self.plan.placements.get(name, ()), *item.readers)
+
+    @cached_property
+    def reads(self) -> tuple[tuple[int, Saved], ...]:
+        """What each step of the backward pass reads that was there before it began, with the number of the step."""
+        fresh: set[str] = set()  # what the backward pass makes itself: gradients, copies gathered again
+        found: list[tuple[int, Saved]] = []
+        for at, step in enumerate(self.plan.steps):
+            if isinstance(step, Collective):
+                if step.phase == "backward" and self.plan.graph.tensors[step.tensor.split(" @ ")[0]].role != "gradient":
+                    read = () if step.tensor in fresh else self.tensor(step.tensor, step.before, self.label(step.op))
+                    found += [(at, item) for item in read]
+                    fresh.add(step.stored)
+            elif step.op.phase == "backward" and step.op.kind != "update":
+                fresh.add(step.op.output)
+                found += [(at, item) for item in self.of_step(step, fresh)]
+        first = next((at for at, _ in found), 0)
+        return (*found, *((first, item) for op in self.kernels for item in self.of_kernel(op)))
+
+    def of_kernel(self, softmax: Op) -> Iterator[Saved]:
+        """A fused attention computes the scores again from a number a row, and reads its own result.
+
+        Source: Dao et al., arXiv 2205.14135, section 3.1.
+        """
+        graph, reader = self.plan.graph, softmax.output.split("·")[0]
+        elements = self.elements(softmax, [i for i in softmax.output_indices if i not in whole_indices(softmax)])
+        dtype = self.dtype if self.dtype == "fp64" else "fp32"
+        yield self.beside(softmax, LOG_SUM_EXP, LOG_SUM_EXP, elements, dtype, reader)
+        for op in graph.ops:
+            reads = op.phase == "forward" and any(has_scores(graph, n) for n in op.inputs)
+            if reads and not has_scores(graph, op.output):
+                layout = self.plan.placements.get(op.output, ())
+                yield replace(self.stored(op.output, layout, reader), makers=frozenset([op.output]))
+
+    def label(self, op: str) -> str:
+        graph = self.plan.graph
+        made = graph.tensors.get(graph.producers[op].output) if op in graph.producers else None
+        return (made.of if made is not None else op).split("·")[0]
+
+    def of_step(self, step: Compute, fresh: set[str]) -> Iterator[Saved]:
+        graph, op = self.plan.graph, step.op
+        reader = graph.tensors[op.output].of.split("·")[0]
+        forward = self.forward_of(op)
+        if forward is not None:
+            yield from self.parts(forward, reader)
+        for name, stored, layout, indices in self.operands(step):
+            tensor = graph.tensors[name]
+            if tensor.role == "statistic":
+                yield from self.statistics(step, name, layout, reader)
+                continue
+            if tensor.role in ("gradient", "weight") or stored in fresh:
+                continue
+            if tensor.role == "constant":  # of a constant only the part that is read has to be there
+                layout = tuple((mesh, indices.index(i)) for mesh, i in step.cuts if i in indices)
+            normed = self.before_gain(op, name)
+            if normed is not None:  # the library's function has the gain, too: it keeps the same whoever needs it
+                yield from self.parts(normed, reader)
+            lookup = self.eager and op.attribute("lookup") and not tensor.virtual
+            routed = self.routed(step, name, reader) if lookup else None
+            if routed is not None:
+                yield routed
+                if not routed.beside:
+                    continue
+            yield from self.tensor(normed.inputs[0] if normed is not None else stored, layout, reader)
+
+    def operands(self, step: Compute) -> list[tuple[str, str, Layout, tuple[int, ...]]]:
+        """What a step reads, as name, copy, layout and indices; of a function's gradient what the function keeps."""
+        forward = self.forward_of(step.op)
+        found = [*zip(step.inputs, step.reads, step.layouts, step.step.indices, strict=True)]
+        parts = self.parts_of(forward) if forward is not None else None
+        if forward is None or parts is None:
+            return found
+        words = dict(zip(step.op.inputs, ("dy", *MAP[forward.kind].gradient_reads), strict=True))
+        return [one for one in found if words.get(one[0], "dy") in ("dy", *parts)]
+
+    def parts_of(self, forward: Op) -> tuple[str, ...] | None:
+        """What a function keeps in eager PyTorch, by the words of ``MapKind.eager``; None where its gradient says."""
+        by_hand = BY_HAND.get(forward.kind) if self.accounting.softmax == "by_hand" else None
+        parts = by_hand or MAP[forward.kind].eager if self.eager else None
+        own = self.plan.graph.tensors[forward.output].dtype or self.dtype
+        wide = row_dtype(own)
+        return None if parts is None else tuple(p.replace(":wide", f":{wide}" if wide != own else "") for p in parts)
+
+    def elements(self, op: Op, indices: Iterable[int]) -> Expr:
+        """The numbers that a rank has of some loops of an op."""
+        sizes, indices = self.plan.graph.loops(op), [*indices]
+        meshes = [mesh for mesh, index in self.plan.cuts[op.output].items() if index in indices]
+        return self.cut(sp.Mul(*(sizes[i] for i in indices)), meshes)
+
+    def cut(self, elements: Expr, meshes: Iterable[str]) -> Expr:
+        for mesh in meshes:
+            elements = elements / forms.value(self.plan.strategy.sizes[mesh])
+        return elements
+
+    def beside(self, made: Op, name: str, what: str, elements: Expr, dtype: str, reader: str,
+               scores: bool = False) -> Saved:  # fmt: skip
+        """A storage that an op makes besides its result."""
+        return Saved(made.output, what, elements, dtype, made.row, (reader,), scores, (), made.output, name,
+                     frozenset([made.output]))  # fmt: skip
+
+    def statistics(self, step: Compute, name: str, layout: Layout, reader: str) -> Iterator[Saved]:
+        """Statistics that several ranks have put together are kept, where a framework does not keep them anyway."""
+        graph, tensor = self.plan.graph, self.plan.graph.tensors[name]
+        made = graph.producers[tensor.of]
+        # What a function of eager PyTorch keeps is enough for its gradient.
+        if made.phase == "forward" and not (self.eager and MAP[made.kind].eager is not None):
+            elements = self.cut(graph.elements(name), cut_meshes(layout))
+            dtype = row_dtype(tensor.dtype or self.dtype)
+            yield self.beside(made, name, f"statistics of its rows: {name}", elements, dtype, reader)
+
+    def before_gain(self, op: Op, name: str) -> Op | None:
+        """A norm that keeps its operand, where the normalised values are read for the gradient of a gain only."""
+        graph = self.plan.graph
+        made = graph.producers.get(name)
+        if made is None or made.kind not in MAP or MAP[made.kind].eager is None or MAP[made.kind].collapses:
+            return None
+        weight = graph.tensors[op.output]
+        of_weight = weight.role == "gradient" and graph.tensors[weight.of].role == "weight"
+        pointwise = op.kind == "contraction" and len(op.inputs) == 2 and op.indices[0] == op.indices[1]
+        fused = MAP[made.kind].fused_gain or not self.eager
+        return made if of_weight and pointwise and fused else None
+
+    def routed(self, step: Compute, name: str, reader: str) -> Saved | None:
+        """What eager PyTorch keeps of the experts' results, in the order of tokens: unweighted for the gradient of
+        the router, which reads no more; weighted because ``index_add`` keeps what it adds.
+        """
+        graph, op, axes = self.plan.graph, step.op, self.plan.graph.index_axes(step.op)
+        of_gates = graph.tensors[op.output].axes in graph.routed
+        gates, indices = (op.output, op.output_indices) if of_gates else (name, op.indices[op.inputs.index(name)])
+        if graph.tensors[gates].axes not in graph.routed:
+            return None
+        features = dict.fromkeys(i for operand in op.indices for i in operand if i not in indices)
+        elements = graph.elements(gates) * sp.Mul(*(graph.axes[axes[i]].size for i in features))
+        elements = self.cut(elements, [mesh for mesh, index in step.cuts if index in (*indices, *features)])
+        what, beside = ("activation", "") if of_gates else ("results weighted by the router", "weighted")
+        readers = graph.consumers[graph.tensors[op.output].of]
+        made = frozenset(o.output for o in readers if not of_gates and o.phase == "forward" and name in o.inputs)
+        return Saved(name, what, elements, self.dtype, graph.producers[name].row, (reader,), False, (), name, beside,
+                     made)  # fmt: skip
+
+    def parts(self, forward: Op, reader: str) -> Iterator[Saved]:
+        """What a function keeps in eager PyTorch that is no tensor of the graph."""
+        graph, along = self.plan.graph, whole_indices(forward)
+        for n, part in enumerate(self.parts_of(forward) or ()):
+            word, _, dtype = part.partition(":")
+            if word not in PARTS and not dtype:
+                continue
+            kept = [i for i in dict.fromkeys(forward.indices[0]) if word != "row" or i not in along]
+            what = PARTS.get(word, f"the operand in {dtype}").format(kind=forward.kind)
+            what = "places of the maxima of its rows" if part == "row:int64" else what
+            dtype = dtype or graph.tensors[forward.output].dtype or self.dtype
+            elements = self.elements(forward, kept if word != "one" else [])
+            scores = word == "copy" and has_scores(graph, forward.output)
+            yield self.beside(forward, f"{part} {n}", what, elements, dtype, reader, scores)
+
+    def forward_of(self, op: Op) -> Op | None:
+        """The forward op whose gradient an op computes, where that is a function."""
+        graph, kind = self.plan.graph, op.kind.removesuffix("_gradient")
+        made = graph.consumers.get(graph.tensors[op.output].of, ()) if kind != op.kind else ()
+        return next((m for m in made if m.kind == kind and m.phase == "forward" and op.row == m.row), None)
+
+    def tensor(self, stored: str, layout: Layout, reader: str) -> Iterator[Saved]:
+        """The storage of a tensor that is read; weights and gradients are none of the forward pass."""
+        name = stored.split(" @ ")[0]
+        tensor = self.plan.graph.tensors[name]
+        if tensor.role == "constant":
+            yield from self.constant(tensor, layout, reader)
+        elif tensor.role not in ("weight", "gradient"):
+            yield self.stored(name, layout, reader)
+
+    def constant(self, tensor: Tensor, layout: Layout, reader: str) -> Iterator[Saved]:
+        """A random mask is kept, and of a one-hot tensor its indices; what never changes is no activation."""
+        graph = self.plan.graph
+        made = graph.producers.get(tensor.name)
+        if tensor.virtual and made is not None:
+            ids = graph.tensors[made.inputs[0]]
+            part = cut_meshes(
+                tuple((m, p) for m, p in layout if p != PARTIAL and made.output_indices[p] in made.indices[0])
+            )
+            if made.kind != "route":  # token ids and labels are an input, whoever makes a one-hot tensor of them
+                yield self.storage_of(ids, ids.name, "indices", graph.elements(ids.name), "int64", part, reader)
+                return
+            names = [f"{ids.name} chosen"]
+            if self.eager:  # the choice keeps its indices; tokens and gates are put in order by some of their own
+                chosen = names if reader == ids.name.split("·")[0] else []
+                names = [*chosen, f"{ids.name} ordered for {reader}"]
+            for name in names:
+                item = self.storage_of(ids, name, "indices", graph.elements(tensor.name), "int64", part, reader)
+                yield replace(item, makers=frozenset([made.output]))
+        elif tensor.dtype == "bool":  # where all its readers run again, the same random numbers are drawn again
+            uses = frozenset(op.output for op in graph.consumers.get(tensor.name, ()) if op.phase == "forward")
+            item = self.storage_of(tensor, tensor.name, "mask", graph.elements(tensor.name), "bool",
+                                   cut_meshes(layout), reader)  # fmt: skip
+            yield replace(item, makers=uses)
+
+    def stored(self, name: str, layout: Layout, *readers: str) -> Saved:
+        """The storage of an activation or an input."""
+        graph = self.plan.graph
+        root = storage(graph, name, self.accounting)
+        tensor = graph.tensors[root]
+        what = "input" if tensor.role == "input" else "activation"
+        dtype, part = tensor.dtype or self.dtype, cut_meshes(layout)
+        return self.storage_of(tensor, root, what, graph.elements(root), dtype, part, *readers, known=name)
+
+    def storage_of(self, tensor: Tensor, root: str, what: str, elements: Expr, dtype: str, part: tuple[str, ...],
+                   *readers: str, known: str = "") -> Saved:  # fmt: skip
+        graph = self.plan.graph
+        made = graph.producers.get(root)
+        uses = [op.row for op in graph.consumers.get(tensor.name, ()) if op.phase == "forward"]
+        row = made.row if made is not None else uses[0] if uses else 0
+        return Saved(root, what, self.cut(elements, part), dtype, row, readers, has_scores(graph, tensor.name), part,
+                     known or root)  # fmt: skip
