@@ -192,6 +192,16 @@ CONVENTIONS: tuple[Convention, ...] = (
         "padded_shards",
         "A weight is cut into parts of whole rows, all as large as the largest: the last ones are filled up.",
     ),
+    Convention(
+        "norm_gradients",
+        "with_inputs",
+        "Where a schedule runs the gradients of weights apart, those of a norm's gain and bias stay with its input's.",
+    ),
+    Convention(
+        "norm_gradients",
+        "with_weights",
+        "Where a schedule runs the gradients of weights apart, those of a norm's gain and bias are among them.",
+    ),
     Convention("saved", "ideal", "What the derived gradients read is kept; statistics of a row are computed again."),
     Convention("saved", "pytorch", "What eager PyTorch keeps for backward is kept, each storage counted once."),
     Convention("softmax", "library", "Softmax is one function: it keeps its result."),
@@ -255,6 +265,7 @@ class Accounting:
     gathered_activations: str = "regather_sequence"
     pipeline: str = "one_direction"
     shards: str = "mean_shard"
+    norm_gradients: str = "with_inputs"
     saved: str = "ideal"
     softmax: str = "library"
 

@@ -211,7 +211,7 @@ class Autograd:
                 yield routed
                 if not routed.beside:
                     continue
-            yield from self.tensor(normed.inputs[0] if normed is not None else stored, layout, reader)
+            yield from self.tensor(self.known(op, name, stored), layout, reader)
 
     def operands(self, step: Compute) -> list[tuple[str, str, Layout, tuple[int, ...]]]:
         """What a step reads, as name, copy, layout and indices; of a function's gradient what the function keeps."""
@@ -257,6 +257,11 @@ class Autograd:
             elements = self.cut(graph.elements(name), cut_meshes(layout))
             dtype = row_dtype(tensor.dtype or self.dtype)
             yield self.beside(made, name, f"statistics of its rows: {name}", elements, dtype, reader)
+
+    def known(self, op: Op, name: str, stored: str) -> str:
+        """What an op reads where it names a tensor: of normalised values perhaps what the norm keeps."""
+        normed = self.before_gain(op, name)
+        return stored if normed is None else normed.inputs[0]
 
     def before_gain(self, op: Op, name: str) -> Op | None:
         """A norm that keeps its operand, where the normalised values are read for the gradient of a gain only."""

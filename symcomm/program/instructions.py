@@ -43,6 +43,7 @@ class Turn:
     The ``phase`` is forward, recompute, backward or update. What ``finishes`` makes the gradient of a weight, or the
     weight itself, what it is to be; it has the size of the weight, and runs ``once`` in a step or for every microbatch.
     ``every`` says that the first repetition of the region has it, too; ``bucketed`` that a flat copy is reduced.
+    The ``half`` of a backward pass is B (gradients of inputs) or W (of weights).
     """
 
     work: Compute | Collective | Send
@@ -52,6 +53,7 @@ class Turn:
     every: bool = True
     once: bool = False
     bucketed: bool = False
+    half: str = ""
 
     @property
     def accumulates(self) -> bool:

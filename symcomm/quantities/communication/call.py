@@ -47,6 +47,7 @@ class Call:
     once: bool
     accumulates: bool
     name: str
+    half: str
     parts: tuple[str, ...]  # what is summed of the tensor: the branch before a residual sum, not the sum with it
 
     @property
@@ -108,7 +109,7 @@ def _counted(
     microbatches = ONCE if parted else loops.get("microbatch", ONCE)
     return Call(work.kind, of.name, what, work.elements, work.meshes, turn.phase, work.why, wide, turn.region, layers,
                 turn.between_stages or layers == held.times(turn.region), microbatches, turn.finishes, turn.once,
-                turn.accumulates, tensor.name, parts)  # fmt: skip
+                turn.accumulates, tensor.name, turn.half, parts)  # fmt: skip
 
 
 def summed_parts(made: Program, name: str, meshes: Sequence[str]) -> tuple[str, ...]:

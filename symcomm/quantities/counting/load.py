@@ -65,7 +65,7 @@ class Moved:
 class OpLoad:
     """One op on one rank: its operations and what it moves. ``again`` marks an op that is recomputed.
 
-    The model's first layer has those with ``every``.
+    The model's first layer has those with ``every``; ``half`` is that of the backward pass.
     """
 
     op: Op
@@ -75,6 +75,7 @@ class OpLoad:
     cuts: tuple[tuple[int, str], ...] = ()
     again: bool = False
     every: bool = True
+    half: str = ""
 
 
 @dataclass(frozen=True)
@@ -136,15 +137,17 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
     shared = replace(setting.accounting, recomputation=Accounting.recomputation)
     graph, ops = _computed(Same(setting.graph), shared, setting.dtype, unstaged(strategy), setting.frozen)
     made = program(setting.graph, strategy, setting.accounting, setting.frozen)
-    computed = [(turn, turn.work.op.output) for turn in made.turns if isinstance(turn.work, Compute)]
-    names = {name for turn, name in computed if turn.phase == "recompute"}
-    spared = {name for turn, name in computed if not turn.every}
-    ops = tuple(replace(o, every=False) if o.op.output in spared else o for o in ops) if spared else ops
-    again = (replace(o, phase="backward", again=True) for o in ops if o.phase == "forward" and o.op.output in names)
+    counts, run = {one.op.output: one for one in ops}, list[OpLoad]()
+    for turn in made.turns:
+        one = counts.get(turn.work.op.output) if isinstance(turn.work, Compute) else None
+        if one is not None and isinstance(turn.work, Compute) and turn.work.part != "statistics":
+            again = turn.phase == "recompute"
+            run.append(replace(one, phase="backward" if again else one.phase, again=again, every=turn.every,
+                               half=turn.half))  # fmt: skip
     phases = {"recompute": "backward"}
     every = calls(setting, strategy, gradient_dtype, copies=True)
     timed = tuple(("end" if c.once else phases.get(c.phase, c.phase), c) for c in every)
-    return Load(graph, strategy, (*ops, *again), timed)
+    return Load(graph, strategy, tuple(sorted(run, key=lambda one: one.again)), timed)
 
 
 @lru_cache(maxsize=64)

@@ -97,7 +97,8 @@ class Lifetimes:
                 self.uses(step.tensor, step.before, at, turn.again)
                 self.moves(step, at)
                 continue
-            reads = [(stored, layout) for _, stored, layout, _ in self.autograd.operands(step)]
+            reads = [(self.autograd.known(step.op, name, stored), layout)
+                     for name, stored, layout, _ in self.autograd.operands(step)]  # fmt: skip
             if step.op.kind == "add" and self.graph.tensors[step.op.output].role == "gradient":
                 reads = self.sums(reads, at)
             for stored, layout in reads:
@@ -115,25 +116,9 @@ class Lifetimes:
 
     @property
     def for_weights(self) -> list[PassStep]:
-        """The steps of the backward pass that no gradient of an input needs."""
-        graph, needed = self.graph, set[str]()
-        mine = [t.work for t in self.steps if t.phase == "backward" and isinstance(t.work, Compute)]
-        queue = [w.op.output for w in mine if w.op.output not in graph.consumers and w.op.output not in self.finished]
-        while queue:
-            name = queue.pop()
-            made = graph.producers.get(name)
-            if name not in needed and made is not None and made.phase == "backward":
-                needed.add(name)
-                queue += made.inputs
-
-        def late(work: Collective | Compute) -> bool:
-            if isinstance(work, Compute):
-                return work.op.output not in needed
-            readers = [w for w in mine if work.stored in w.reads]
-            gradient = graph.tensors[work.tensor.partition(" @ ")[0]].role == "gradient"
-            return work.tensor not in needed if gradient else bool(readers) and all(map(late, readers))
-
-        return [t for t in self.steps if t.phase == "backward" and not t.again and late(t.work)]
+        """The steps of the backward pass that are in its half W."""
+        late = {id(turn.work) for turn in self.made.turns if turn.half == "W"}
+        return [step for step in self.steps if step.phase == "backward" and id(step.work) in late]
 
     @cached_property
     def back(self) -> tuple[Saved, ...]:

@@ -17,6 +17,7 @@ from symcomm.parallel.strategy import PipelineCut, Size, degree
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.pipeline import stage_count
 from symcomm.program.program import ONE_RANK
+from symcomm.program.rewrites.halves import norm_weights
 from symcomm.program.rewrites.offloading import on_host
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.quantities.declared import Meaning, Reads
@@ -163,6 +164,8 @@ def derive(
         touched.append("gradient_buckets")
     if not _in_microbatches(run, microbatches) and copies_of_weights(setting.graph):
         touched.append("weight_copies")
+    apart = strategy is not None and strategy.pipeline is not None and "W" in find(schedule or USUAL_SCHEDULE).kinds
+    touched += ["norm_gradients"] if apart and norm_weights(setting.graph) else []
     if sharded_gradients(strategy) and (microbatches is not None or (strategy and strategy.pipeline)):
         touched.append("accumulation")
     return setting.derivation(title, work.steps, touched, [exhibit], notes)

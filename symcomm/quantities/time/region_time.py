@@ -8,7 +8,7 @@ from dataclasses import replace
 from symcomm.accounting import Accounting
 from symcomm.form import Form, Total
 from symcomm.graph.graph import Region
-from symcomm.quantities.counting.load import Load, OpLoad
+from symcomm.quantities.counting.load import Load
 from symcomm.quantities.time.terms import SECOND, Terms, TimeWriter
 from symcomm.quantities.witnesses import together
 from symcomm.records import dataclass
@@ -46,18 +46,12 @@ WORK = {
 
 
 def _piece(inner: Load, letter: str) -> Load:
-    """What a rank does in a piece of work of one microbatch; collectives of a backward are with its first piece."""
+    """What a rank does in a piece of work of one microbatch."""
     if letter in ("", "F", "D"):
         return inner.of(*{"": ("forward", "backward"), "F": ("forward",), "D": ("backward",)}[letter])
     back = inner.of("backward")
-    tensors = back.graph.tensors
-
-    def of_weight(op: OpLoad) -> bool:
-        made = tensors[op.op.output]
-        return made.role == "gradient" and tensors[made.of].role == "weight"
-
-    ops = tuple(op for op in back.ops if of_weight(op) == (letter == "W"))
-    return replace(back, ops=ops, calls=back.calls if letter == "B" else ())
+    ops = tuple(op for op in back.ops if (op.half == "W") == (letter == "W"))
+    return replace(back, ops=ops, calls=tuple((p, c) for p, c in back.calls if (c.half == "W") == (letter == "W")))
 
 
 def region_time(

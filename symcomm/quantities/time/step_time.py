@@ -18,6 +18,7 @@ from symcomm.program import pipeline
 from symcomm.program.closed_forms import chunks_of
 from symcomm.program.closed_forms import slots as slots_of
 from symcomm.program.instructions import BETWEEN_STAGES
+from symcomm.program.rewrites.halves import norm_weights
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.program.uneven import APART, WHOLE
 from symcomm.quantities.counting.load import ONE_DEVICE, TRAFFIC, Load, load, microbatched
@@ -134,6 +135,8 @@ def write(
     often = setting.accounting.accumulation != Accounting.accumulation  # then one microbatch, too, reduces earlier
     if (m != num(1) or often) and any(c.accumulates for _, c in every.calls):
         fields.append("accumulation")
+    if run.letters == APART and norm_weights(setting.graph) & _made_apart(every):
+        fields.append("norm_gradients")
     first = tuple(one.region.name for one in found if one.first is not None)
     if first:
         fields.append("input_gradient")
@@ -142,6 +145,12 @@ def write(
     alone, network = (pipe.without_network(), pipe.network_alone()) if parts else (None, None)
     notes, where = tuple(pipe.notes), tuple(pipe.where)
     return StepTime(setting, chosen, work, writer, time, alone, network, tuple(fields), every, notes, where, first)
+
+
+def _made_apart(every: Load) -> set[str]:
+    """The weights whose gradients take time in one half of a backward pass or the other."""
+    made = {every.graph.tensors[one.op.output].of for one in every.ops if one.half}
+    return made | {call.tensor for phase, call in every.calls if phase == "backward" and call.half}
 
 
 def _check_buckets(setting: Setting, strategy: Strategy, every: Load, kinds: Mapping[str, pipeline.Held]) -> None:
