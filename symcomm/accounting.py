@@ -55,6 +55,14 @@ CONVENTIONS: tuple[Convention, ...] = (
         "read again in the backward pass, and what collectives send and receive goes through memory; all else stays "
         "in the cache.",
     ),
+    Convention(
+        "experts_read",
+        "expected",
+        "Of E experts those are read that T tokens are expected to hit if each goes to any k of them alike: "
+        "E(1 - (1 - k/E)^T), to 12 decimal places.",
+    ),
+    Convention("experts_read", "at_most", "Of E experts as many are read as T tokens hit at most: min(E, k·T)."),
+    Convention("experts_read", "every_expert", "All experts are read, however few tokens there are."),
     Convention("time", "overlap", "Computing, memory and network work side by side: the longest of them is the time."),
     Convention("time", "per_op", "Computing and memory overlap within an op; ops and collectives follow one another."),
     Convention("time", "serial", "Nothing overlaps: the times of computing, memory and network add up."),
@@ -243,6 +251,7 @@ class Accounting:
     attention: str = "full"
     input_gradient: str = "needed"
     traffic: str = "compulsory"
+    experts_read: str = "expected"
     time: str = "overlap"
     rate: str = "of_format"
     link: str = "full_duplex"

@@ -170,6 +170,10 @@ class Worked:
 
         return np.array([float(self.number(tuple(map(Fraction, row)))) for row in zip(*arguments, strict=True)])
 
+    def written(self, arguments: tuple[Form, ...]) -> Form | None:
+        """How people write it; None where there is nothing but its name."""
+        return None
+
 
 @dataclass(frozen=True)
 class Applied(Form):

@@ -61,13 +61,13 @@ class Step:
         return f"<Step {said} ({self.reason.rule})>"
 
 
-Comparison = Literal["<=", ">=", "="]
+Comparison = Literal["<=", ">=", "=", ">"]
 RELATIONS: tuple[Comparison, ...] = ("<=", ">=", "=")
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What has to hold of the symbols for a closed form to be right: two forms, and ``<=``, ``>=`` or ``=`` between.
+    """What has to hold of the symbols for a closed form to be right: two forms with ``<=``, ``>=``, ``>`` or ``=``.
 
     >>> print(Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))))
     m >= 2·p
@@ -85,7 +85,7 @@ class Condition:
     def holds(self, values: Mapping[str, Fraction]) -> bool:
         """Whether it holds for numbers; all names in it need one."""
         a, b = forms.evaluate(self.left, values), forms.evaluate(self.right, values)
-        return a == b or (a < b if self.relation == "<=" else a > b and self.relation == ">=")
+        return {"<=": a <= b, ">=": a >= b, "=": a == b, ">": a > b}[self.relation]
 
     def __str__(self) -> str:
         return f"{plain(self.left)} {self.relation} {plain(self.right)}"

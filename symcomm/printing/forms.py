@@ -262,6 +262,8 @@ class _Printer:
                 out = self.go(inside)
                 head = d.based("log", str(base)) if base else d.function("ln")
                 return _Out(head + d.apply + d.parens(out.text, out.tall), _POWER, False, out.tall, out.width + 2.5)
+            case Applied(rule, arguments) if (formula := rule.written(arguments)) is not None:
+                return self.go(formula)
             case Applied(rule, arguments):
                 outs_ = [self.go(one) for one in arguments]
                 tall = any(o.tall for o in outs_)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import product
-from math import prod
+from math import comb, prod
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -18,11 +18,13 @@ from symcomm.collectives.algorithms import algorithm
 from symcomm.collectives.messages import Ran, run
 from symcomm.derivation import Numbers, Witness
 from symcomm.form import Form
+from symcomm.graph.experts import DECIMALS, rounded_experts
 from symcomm.graph.graph import Graph, Op, Region, Tensor
 
 if TYPE_CHECKING:
     from sympy import Expr
 
+_FEW_TOKENS = 1_000
 _LITERAL = 5_000  # passes that are run one by one; more are multiplied
 
 
@@ -58,6 +60,28 @@ def loops(graph: Graph, op: Op, numbers: Numbers) -> dict[int, Fraction]:
 def elements(graph: Graph, tensor: Tensor, numbers: Numbers) -> Fraction:
     """The numbers in a tensor."""
     return passes(size(one, numbers) for one in graph.sizes(tensor.name))
+
+
+def experts_hit(convention: str, every: Fraction, chosen: Fraction, tokens: Fraction) -> Fraction:
+    """The experts that tokens read, token by token: each goes to one of the sets of so many experts, all alike.
+
+    >>> experts_hit("expected", Fraction(8), Fraction(2), Fraction(2))
+    Fraction(7, 2)
+    """
+    if convention == "every_expert":
+        return every
+    if convention == "at_most":
+        return min(every, chosen * tokens)
+    if chosen >= every:
+        return every
+    sets = all(number.denominator == 1 for number in (every, chosen))
+    without = Fraction(comb(int(every) - 1, int(chosen)), comb(int(every), int(chosen))) if sets else 1 - chosen / every
+    if tokens.denominator != 1 or tokens > _FEW_TOKENS:
+        return rounded_experts(every, without, tokens)
+    missed = Fraction(1)
+    for _ in range(int(tokens)):
+        missed *= without
+    return round(every * (1 - missed), DECIMALS)
 
 
 def often(region: Region, numbers: Numbers) -> Fraction:

@@ -141,7 +141,7 @@ def gradient_sizes(setting: Setting, dtype: str) -> tuple[int, ...]:
         known |= {w.name for w in weights}
         experts, axes = chosen_experts(part.graph), part.graph.axes
         once: list[int] = []
-        for axis, group in groupby(weights, lambda w: experts.get(w.name, ("",))[0]):  # noqa: B023
+        for axis, group in groupby(weights, lambda w: experts[w.name].axis if w.name in experts else ""):  # noqa: B023
             each = [size * number(setting.sizes([axes[a].size for a in w.axes if a != axis])) for w in group]
             once += each * (number(setting.sizes([axes[axis].size])) if axis else 1)
         times = number(Sym(region.times), "gradients of all layers need") if region.times else 1

@@ -9,6 +9,7 @@ from symcomm.errors import ValuesError
 from symcomm.form import Form, Ratio, Total
 from symcomm.graph.graph import Region
 from symcomm.quantities.counting import flops, traffic
+from symcomm.quantities.counting.load import reads_experts
 from symcomm.quantities.options import Dtype, OpName
 from symcomm.quantities.witnesses import over
 from symcomm.setting import Setting, Work, times
@@ -54,4 +55,5 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     )
     title = "Arithmetic intensity" + (f" of {op}" if op else "")
     fields = flops.touched(setting, setting.graph, setting.rows(op).ops)
-    return setting.derivation(title, work.steps, (*fields, "traffic"))
+    read = ["experts_read"] if reads_experts(setting.graph, setting.rows(op).ops) else []
+    return setting.derivation(title, work.steps, (*fields, "traffic", *read))

@@ -6,7 +6,7 @@ over the ranks as the plan places it, and every collective is one the plan needs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
 
@@ -14,6 +14,7 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.errors import AccountingError
 from symcomm.form import Form, Ratio, num, product
+from symcomm.graph.experts import EXPERTS_READ, Routing, chosen_experts
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
@@ -199,6 +200,32 @@ def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
     return {name: (use, times) for name, (use, times) in moved.items() if times and not graph.tensors[name].virtual}
 
 
+@lru_cache(maxsize=256)
+def experts_of(held: Same[Graph]) -> dict[str, Routing]:
+    """The weights of experts, each with how tokens are routed to them."""
+    return chosen_experts(held.it)
+
+
+def reads_experts(graph: Graph, ops: Iterable[Op]) -> bool:
+    """Whether some ops read weights of experts, of which the convention says how many."""
+    experts = experts_of(Same(graph))
+    return bool(experts) and any(name in experts for op in ops for name in op.inputs)
+
+
+def elements_moved(setting: Setting, graph: Graph, op: Op, name: str, parts: Form | None = None) -> Form:
+    """The elements of a tensor that an op reads or writes: of experts those of the tokens that it works on.
+
+    The tokens are divided into ``parts``, of which an op works on one.
+    """
+    routing, sizes = experts_of(Same(graph)).get(name), list(graph.sizes(name))
+    if routing is None or name == op.output:
+        return setting.sizes(sizes)
+    every, tokens = sizes.pop(routing.place), setting.sizes(routing.tokens)
+    tokens = tokens if parts is None or parts == num(1) else Ratio(tokens, parts)
+    how = EXPERTS_READ[setting.accounting.experts_read]
+    return product(how(setting.written(every), setting.written(routing.chosen), tokens), setting.sizes(sizes))
+
+
 def _moved(setting: Setting, made: Plan, strategy: Strategy, op: Op) -> tuple[Moved, ...]:
     graph, layouts = made.graph, dict(made.layouts[op.output])
     for name in op.inputs:
@@ -208,7 +235,9 @@ def _moved(setting: Setting, made: Plan, strategy: Strategy, op: Op) -> tuple[Mo
     found: list[Moved] = []
     for name, (use, times) in uses(setting, graph, op).items():
         tensor, layout = graph.tensors[name], layouts[name]
-        size = setting.sizes(graph.sizes(name))
+        own = dict(zip(op.inputs, op.indices, strict=True)).get(name, ())
+        parts = [strategy.sizes[mesh] for mesh, index in made.cuts[op.output].items() if index not in own]
+        size = elements_moved(setting, graph, op, name, product(*parts))
         share = divided(size, strategy, tuple(m for m, position in layout if position != PARTIAL))
         dtype = tensor.dtype or (graph.tensors[tensor.of].dtype if tensor.of else None) or setting.dtype
         found.append(Moved(name, use, times, share, dtype))

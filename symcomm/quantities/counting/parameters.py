@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from symcomm.derivation import Derivation, Numbers
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Total, num
-from symcomm.graph.experts import chosen_experts
+from symcomm.graph.experts import Routing, chosen_experts
 from symcomm.graph.graph import Graph, Region, Tensor
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.witnesses import often, passes, size
@@ -40,8 +40,7 @@ def derive(
     experts = chosen_experts(graph) if of == "active" else {}
 
     def elements(name: str, axes: tuple[str, ...]) -> Form:
-        axis, chosen = experts.get(name, ("", None))
-        return setting.sizes([graph.axes[a].size if a != axis or chosen is None else chosen for a in axes])
+        return setting.sizes(_sizes(graph, experts, name, axes))
 
     alone = len(setting.regions) == 1
     everything = setting.accounting.parameters == "every_weight"
@@ -85,14 +84,21 @@ def _of_layer(graph: Graph, region: Region, weight: Tensor) -> bool:
 
 
 def _laid_out(
-    graph: Graph, experts: Mapping[str, tuple[str, Expr]], weights: Sequence[tuple[Region, Sequence[Tensor]]],
+    graph: Graph, experts: Mapping[str, Routing], weights: Sequence[tuple[Region, Sequence[Tensor]]],
     numbers: Numbers,
 ) -> Fraction:  # fmt: skip
     """The numbers in the weights of each region, as often as it stands; of experts those that are chosen."""
     found = Fraction(0)
     for region, mine in weights:
         for weight in mine:
-            sizes = {axis: graph.axes[axis].size for axis in weight.axes}
-            sizes |= dict([experts[weight.name]]) if weight.name in experts else {}
-            found += often(region, numbers) * passes(size(sizes[axis], numbers) for axis in weight.axes)
+            sizes = _sizes(graph, experts, weight.name, weight.axes)
+            found += often(region, numbers) * passes(size(one, numbers) for one in sizes)
     return found
+
+
+def _sizes(graph: Graph, experts: Mapping[str, Routing], name: str, axes: Sequence[str]) -> list[Expr]:
+    """The sizes of a weight; of the experts those that a token goes to."""
+    sizes = [graph.axes[axis].size for axis in axes]
+    if name in experts:
+        sizes[experts[name].place] = experts[name].chosen
+    return sizes

@@ -6,18 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import TYPE_CHECKING
 
 from symcomm.derivation import Derivation, Numbers
 from symcomm.dtypes import element_bytes
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Num, Total, product
+from symcomm.graph.experts import Routing
 from symcomm.graph.graph import Graph, Op, Region
+from symcomm.program.program import Same
 from symcomm.quantities.counting.flops import counted, touched
-from symcomm.quantities.counting.load import uses
+from symcomm.quantities.counting.load import elements_moved, experts_of, reads_experts, uses
 from symcomm.quantities.options import Dtype, OpName
-from symcomm.quantities.witnesses import elements, often
+from symcomm.quantities.witnesses import elements, experts_hit, often, passes, size
 from symcomm.setting import Setting, Work, slug, times
 from symcomm.units import BYTE
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 
 def op_bytes(setting: Setting, graph: Graph, op: Op) -> Form:
@@ -27,7 +33,7 @@ def op_bytes(setting: Setting, graph: Graph, op: Op) -> Form:
     if not names:
         return Num(Fraction(0), BYTE)
     formats = [graph.tensors[n].dtype or setting.dtype for n in names]
-    sizes = [setting.sizes(graph.sizes(n)) for n in names]
+    sizes = [elements_moved(setting, graph, op, n) for n in names]
     if len(set(formats)) == 1:
         return product(element_bytes(formats[0]), Total(tuple(sizes)))
     return Total(tuple(product(element_bytes(f), s) for f, s in zip(formats, sizes, strict=True)))
@@ -74,13 +80,23 @@ def write_down(work: Work, op: str | None) -> Form:
 
 def _moved(setting: Setting, ops: Sequence[tuple[Region, Op]], numbers: Numbers) -> Fraction:
     """The bytes of operands and results, laid out one by one."""
-    graph, found = setting.graph, Fraction(0)
+    graph, found, experts = setting.graph, Fraction(0), experts_of(Same(setting.graph))
     for region, op in ops:
         for name, (_, count) in uses(setting, graph, op).items():
             tensor = graph.tensors[name]
             wide = element_bytes(tensor.dtype or setting.dtype).number
-            found += often(region, numbers) * count * wide * elements(graph, tensor, numbers)
+            every = elements(graph, tensor, numbers)
+            if name in experts and name != op.output:
+                every *= _part_read(setting, experts[name], graph.sizes(name)[experts[name].place], numbers)
+            found += often(region, numbers) * count * wide * every
     return found
+
+
+def _part_read(setting: Setting, routing: Routing, axis: Expr, numbers: Numbers) -> Fraction:
+    """The part of the experts that is read: routed token by token."""
+    every, chosen = size(axis, numbers), size(routing.chosen, numbers)
+    tokens = passes(size(one, numbers) for one in routing.tokens)
+    return experts_hit(setting.accounting.experts_read, every, chosen, tokens) / every
 
 
 def _one_kernel(row: Graph) -> Op:
@@ -121,6 +137,8 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     ops = setting.rows(op).ops
     every = op is None or bool(counted(setting, setting.graph, ops))  # a row that is asked for is counted either way
     fields = [f for f in touched(setting, setting.graph, ops) if f == "operations" and every] + ["traffic"]
+    if reads_experts(setting.graph, ops):
+        fields.append("experts_read")
     if setting.graph.windows and setting.accounting.attention != "causal_half":
         fields.append("attention")
     return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps, fields)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Numbers, Relations, put, worked_out
+from symcomm.derivation import Condition, Derivation, Numbers, Relations, put, worked_out
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, Total, product
 from symcomm.quantities.declared import Meaning
@@ -76,7 +76,7 @@ def derive(
         work.define(name, form, unit, "solve", text, witness=meet)
         solved = work.known[name]
     else:
-        solved = solve(worth[pair[0]], worth[pair[1]], x, known)
+        solved = solve(worth[pair[0]], worth[pair[1]], x, known, pair)
         work.steps = time.ending(work, first, second)
         work.define(name, forms.from_expr(_by_rates(solved, writer)), ONE, "solve", text, witness=meet)
     if not _meet(worth[pair[0]], worth[pair[1]], x, solved, known):
@@ -84,7 +84,25 @@ def derive(
     fields = [field for field in time.telling(work.steps, fields) if field != "time"]
     made = setting.derivation(f"Where {pair[0]} and {pair[1]} meet", work.steps, fields)
     made = time.with_rates(made, writer)
+    where = _where(solved, known)
+    if where is not None:
+        said = f"Where {where} does not hold, the {pair[0]} term and the {pair[1]} term meet at no {over}."
+        made = replace(made, where=(*made.where, where), notes=(*made.notes, said))
     return replace(made, given=tuple((n, v) for n, v in made.given if n != over))
+
+
+def _where(solved: Expr, known: Mapping[str, Fraction]) -> Condition | None:
+    """The condition under which a solution is positive, as two sums of positive terms; None where it always is."""
+    import sympy as sp
+
+    top, bottom = sp.fraction(sp.together(solved))
+    signed = sp.Mul(*(factor for factor in sp.Mul.make_args(sp.factor_terms(top * bottom)) if not factor.is_positive))
+    numbers = signed.subs(put(known, ""))
+    if numbers.is_number or numbers.is_positive:
+        return None
+    terms = sp.Add.make_args(sp.expand(signed))
+    more, less = (sp.Add(*(t * sign for t in terms if t.could_extract_minus_sign() == (sign < 0))) for sign in (1, -1))
+    return Condition(forms.from_expr(sp.factor_terms(more)), ">", forms.from_expr(sp.factor_terms(less)))
 
 
 def _rate_form(
@@ -120,16 +138,23 @@ def _rate_form(
     return None
 
 
-def solve(left: Expr, right: Expr, x: Expr, known: Mapping[str, Fraction]) -> Expr:
-    """The one positive value of ``x`` at which two expressions are equal.
+def solve(left: Expr, right: Expr, x: Expr, known: Mapping[str, Fraction], names: Sequence[str] = ()) -> Expr:
+    """The one positive value of ``x`` at which two expressions are equal; ``names`` are those of the two, for errors.
 
     Raises ``ValuesError`` where there is none, or several.
     """
+    from sympy.core.function import AppliedUndef
+
+    if any(x in worked.free_symbols for worked in (left - right).atoms(AppliedUndef)):
+        raise ValuesError(f"how many experts are read depends on {x.name}: no formula says where the two terms meet",
+                          hint="experts_read: every_expert counts them all")  # fmt: skip
     found = [s for s in _roots(left - right, x) if not (s.is_negative or s.is_zero)]
     at = put(known, x.name)
     positive = [s for s in found if not (number := s.subs(at)).is_number or number > 0]
     if not positive:
-        raise ValuesError(f"the two terms are equal for no positive {x.name}")
+        always = (left - right).subs(at).subs(x, 1)
+        longer = f": the {names[1 if always < 0 else 0]} term is longer at every one" if names and always.is_number else ""
+        raise ValuesError(f"the two terms are equal for no positive {x.name}{longer}")
     if len(positive) > 1:
         raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}")
     return positive[0]

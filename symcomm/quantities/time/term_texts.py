@@ -11,7 +11,7 @@ from symcomm.quantities.communication.call import Call
 from symcomm.quantities.communication.wire import wire
 from symcomm.quantities.counting.flops import shown
 from symcomm.quantities.counting.flops import touched as flops_touched
-from symcomm.quantities.counting.load import TRAFFIC, Load, Moved
+from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, reads_experts
 from symcomm.quantities.time.machine import Machine
 from symcomm.setting import Setting
 
@@ -71,6 +71,7 @@ def touched(setting: Setting, load: Load) -> list[str]:
     """The conventions that change a time."""
     found = list(flops_touched(setting, load.graph, [o.op for o in load.ops]))
     found += ["traffic", "time"] if load.ops else ["time"]
+    found += ["experts_read"] if reads_experts(load.graph, [o.op for o in load.ops]) else []
     if setting.accounting.rate != "of_format":
         found.append("rate")
     if any(o.phase == "backward" for o in load.ops):
