@@ -153,7 +153,8 @@ def solve(left: Expr, right: Expr, x: Expr, known: Mapping[str, Fraction], names
     positive = [s for s in found if not (number := s.subs(at)).is_number or number > 0]
     if not positive:
         always = (left - right).subs(at).subs(x, 1)
-        longer = f": the {names[1 if always < 0 else 0]} term is longer at every one" if names and always.is_number else ""
+        known_all = bool(names) and always.is_number
+        longer = f": the {names[1 if always < 0 else 0]} term is longer at every one" if known_all else ""
         raise ValuesError(f"the two terms are equal for no positive {x.name}{longer}")
     if len(positive) > 1:
         raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}")
