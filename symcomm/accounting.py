@@ -153,7 +153,8 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention(
         "gathered_weights",
         "reshard",
-        "Gathered weights are dropped after the forward pass and gathered again for backward.",
+        "Gathered weights are dropped after the forward pass and gathered again for backward; what no gradient reads "
+        "(embeddings, biases) is gathered once.",
     ),
     Convention(
         "gathered_weights",
@@ -209,6 +210,16 @@ CONVENTIONS: tuple[Convention, ...] = (
         "norm_gradients",
         "with_weights",
         "Where a schedule runs the gradients of weights apart, those of a norm's gain and bias are among them.",
+    ),
+    Convention(
+        "vocabulary",
+        "largest_part",
+        "Ranks share a vocabulary of V words in parts of ⌈V/k⌉; the largest part counts, the last one may be smaller.",
+    ),
+    Convention(
+        "vocabulary",
+        "padded_vocabulary",
+        "A vocabulary that k ranks share is filled up to a multiple of 128·k words, as Megatron-LM does.",
     ),
     Convention("saved", "ideal", "What the derived gradients read is kept; statistics of a row are computed again."),
     Convention("saved", "pytorch", "What eager PyTorch keeps for backward is kept, each storage counted once."),
@@ -275,6 +286,7 @@ class Accounting:
     pipeline: str = "one_direction"
     shards: str = "mean_shard"
     norm_gradients: str = "with_inputs"
+    vocabulary: str = "largest_part"
     saved: str = "ideal"
     softmax: str = "library"
 

@@ -22,6 +22,8 @@ from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
 from symcomm.notation import Notation
 from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.program.program import Same
+from symcomm.program.vocabulary import CutVocabulary, cut_vocabulary, in_parts
 from symcomm.quantities import QUANTITIES
 from symcomm.quantities.kept import derived
 from symcomm.quantities.methods import DerivedQuantities
@@ -69,10 +71,17 @@ def _check_padding(quantity: str, accounting: Accounting, strategy: object) -> N
 
 def _telling(
     derive: Callable[..., Derivation], asked: tuple[str, ...],
-    again: Callable[[Mapping[str, Fraction]], Derivation | None] | None, setting: Setting, **options: Any,
+    again: Callable[[Mapping[str, Fraction]], Derivation | None] | None, words: frozenset[str] | None,
+    setting: Setting, **options: Any,
 ) -> Derivation:  # fmt: skip
-    """A derivation that tells which conventions were asked for and not used, and what it is along axes of one rank."""
+    """A derivation that tells which conventions were asked for and not used, and what it is along axes of one rank.
+
+    ``words`` are the symbols of a vocabulary that ranks share: whose answer has them depends on how they do.
+    """
     made = derive(setting, **options)
+    used = {s.name for s in made.expr.free_symbols} or {name for step in made.steps for name in names(step.form)}
+    if words is not None and (not words or words & used):
+        made = replace(made, touched=(*made.touched, *({"vocabulary"} - {*made.touched})))
     meant = setting.accounting  # an option may come before it: another algorithm
     changed = clashes(made.accounting, made.touched, meant, made.touched)
     kept = [name for name in made.touched if name not in changed]
@@ -222,16 +231,20 @@ class Model(DerivedQuantities):
         declared.check(said)
         setting = replace(setting, named=frozenset(_named(said)))
         again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
+        shared: CutVocabulary | None = None
         if declared.needs_model and said.get("strategy"):
             whole = said["strategy"]
             whole = parse_strategy(whole) if isinstance(whole, str) else whole
             cut = whole.pipeline
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
-            if degrees:
-                same = {"accounting": accounting, "asked": asked, **options}
-                again = partial(self._alone, {}, degrees, quantity, same)
             said["strategy"] = placed = whole.at(known)
+            shared = cut_vocabulary(Same(setting.graph), placed)
+            even = setting.graph
+            setting = replace(setting, graph=in_parts(even, placed, chosen, known))
+            if degrees or (shared is not None and setting.graph is even):
+                same = {"accounting": accounting, "asked": asked, **options}
+                again = partial(self._anew, {}, degrees, shared if setting.graph is even else None, quantity, same)
             if said.get("links") is not None and len(placed.sizes) < len(whole.sizes):
                 from symcomm.quantities.time.links import HIERARCHY, PIPE, TO_HOST, by_axis
 
@@ -243,20 +256,26 @@ class Model(DerivedQuantities):
             if quantity not in OF_WEIGHTS or not _shards_only(said.get("strategy")):
                 self.graph.check_flow(f"{quantity} cannot be derived")
         asked = chosen.asked if asked is None else asked
-        made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again))
+        words = None if shared is None else shared.names(even)
+        made = derived(quantity, setting, said, partial(_telling, declared.derive, asked, again, words))
         made.__dict__.setdefault("_origin", (self, quantity, said))  # what an answer is checked against is asked again
         return made
 
-    def _alone(
-        self, made: dict[frozenset[str], Derivation], degrees: Collection[str], quantity: str, said: Mapping[str, Any],
-        known: Mapping[str, Fraction],
+    def _anew(
+        self, made: dict[frozenset[tuple[str, Fraction]], Derivation], degrees: Collection[str],
+        shared: CutVocabulary | None, quantity: str, said: Mapping[str, Any], known: Mapping[str, Fraction],
     ) -> Derivation | None:  # fmt: skip
-        """What is derived where some degrees turn out to be one: nothing is cut or sent along an axis of one rank."""
-        alone = frozenset(name for name in degrees if known.get(name) == 1)
-        if alone and alone not in made:
-            one = replace(self, values={**self.values, **dict.fromkeys(alone, Fraction(1))})
-            made[alone] = one.derive(quantity, **said)
-        return made.get(alone)
+        """What is derived where some degrees turn out to be one, or not to divide the words of a vocabulary.
+
+        Nothing is cut or sent along an axis of one rank; parts of a vocabulary are whole words.
+        """
+        at = {name: Fraction(1) for name in degrees if known.get(name) == 1}
+        if shared is not None and shared.uneven(self.graph, known):
+            at |= {name: known[name] for name in (*shared.names(self.graph), *names(shared.ranks))}
+        key = frozenset(at.items())
+        if at and key not in made:
+            made[key] = replace(self, values={**self.values, **at}).derive(quantity, **said)
+        return made.get(key)
 
     def at(self, /, **values: object) -> Model:
         """The same model with more values known."""
@@ -374,14 +393,14 @@ def model_of_parts(
 @door
 def load_known(source: object, *, name: str = "", dtype: str = "", values: Mapping[str, object] | None = None,
                notation: Notation | None = None, architecture: str = "", leaves: Leaves | None = None,
-               loss: bool = False, **other: Any) -> Model | None:  # fmt: skip
+               loss: bool | None = None, **other: Any) -> Model | None:  # fmt: skip
     """The model of a configuration or a module; None where the source is something else, such as a layer table.
 
     Raises ``ValuesError`` for options that the source cannot take.
     """
     blueprint = read(source, architecture=architecture, leaves=leaves, loss=loss)
-    for option, said in (("loss", loss), ("architecture", architecture), ("leaves", leaves)):
-        if blueprint is None and said:
+    for option, said in (("loss", loss), ("architecture", architecture or None), ("leaves", leaves or None)):
+        if blueprint is None and said is not None:
             raise ValuesError(
                 f"{option} does not belong to layer tables; this is no configuration and no module",
                 hint=r"a layer table has its loss as a row, such as \ell = CrossEntropy(o, r)" if loss else "",

@@ -161,7 +161,10 @@ def test_show_tells_regions_axes_and_the_loss_of_a_configuration(config: str):
     shown = run("show", config, "--loss")
     assert "axes: batch B; sequence L; vocabulary V; cut by tensor parallelism V, n_H, F" in shown
     assert "crossentropy" in shown
-    assert "crossentropy" not in run("show", config)
+    assert shown.replace(" (loss: false leaves it out)", "") == run("show", config).replace(
+        " (loss: false leaves it out)", ""
+    )
+    assert "crossentropy" not in run("show", config, "--no-loss")
     made = json.loads(run("show", config, "--loss", "--to", "json"))
     assert [r["name"] for r in made["regions"]] == ["embedding", "layer", "head"]
     rows = [op["row"] for op in made["ops"]]
@@ -174,7 +177,7 @@ def test_derive_takes_the_loss_in(config: str):
     at = ("--at", "B=2,L=4", "--set", "scope=forward", "--accounting", "all_ops", "--to", "json")
     with_loss, without = (
         int(json.loads(run("derive", "flops", "--model", config, *more, *at))["value"]["exact"])
-        for more in (("--loss",), ())
+        for more in ((), ("--no-loss",))
     )
     assert with_loss > without
 

@@ -20,7 +20,7 @@ from symcomm.cli.shared import PATH, read_model, reading
     show_default=True,
     help="With gaps for students, or complete.",
 )
-def practice(file: Path, name: str, repeat: str, batch: str, loss: bool, output: Path, edition: str) -> None:
+def practice(file: Path, name: str, repeat: str, batch: str, loss: bool | None, output: Path, edition: str) -> None:
     """Write practice scripts for the model of a FILE: data, fully sharded, pipeline and tensor parallelism.
 
     \b

@@ -53,7 +53,7 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("-o", "--output", type=PATH, help="A file instead of the terminal.")
 def search(
     file: Path, strategies: tuple[str, ...], sizes: tuple[str, ...], at: tuple[str, ...], accounting: tuple[str, ...],
-    name: str, repeat: str, batch: str, loss: bool, picture: Path | None, as_json: bool, output: Path | None,
+    name: str, repeat: str, batch: str, loss: bool | None, picture: Path | None, as_json: bool, output: Path | None,
     **options: Any,
 ) -> None:  # fmt: skip
     """Search strategies and sizes for the model of a FILE: the fastest that fit, and why they are limited.

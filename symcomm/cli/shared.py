@@ -93,7 +93,7 @@ _read_options = (
     ),
     click.option("--repeat", default="", metavar="SYMBOL", help="The symbol that says how often the table is stacked."),
     click.option("--batch", default="", metavar="SYMBOL", help="A batch axis the table leaves out."),
-    click.option("--loss", is_flag=True, help="Count the cross-entropy of a configuration's head in."),
+    click.option("--loss/--no-loss", default=None, help="Whether the cross-entropy of a configuration's head counts."),
 )
 
 
@@ -113,8 +113,8 @@ def read_template(file: Path) -> Template:
     return parse_template(text, str(file))
 
 
-def read_model(file: Path, name: str, repeat: str, batch: str, loss: bool) -> Model:
-    if file.suffix in (".json", ".txt") or loss:
+def read_model(file: Path, name: str, repeat: str, batch: str, loss: bool | None) -> Model:
+    if file.suffix in (".json", ".txt") or loss is not None:
         from symcomm.model import load_known
 
         known = load_known(file, repeat=repeat, batch=batch, loss=loss)

@@ -21,7 +21,7 @@ SHOWN = ("text", "json", "svg", "dot", "torch")
 @reading
 @click.option("--to", "form", type=click.Choice(SHOWN), default="text", show_default=True, help="How it is shown.")
 @click.option("-o", "--output", type=PATH, help="A file instead of the terminal.")
-def show(file: Path, name: str, repeat: str, batch: str, loss: bool, form: str, output: Path | None) -> None:
+def show(file: Path, name: str, repeat: str, batch: str, loss: bool | None, form: str, output: Path | None) -> None:
     """Show the model of a FILE: shapes, parameters and FLOPs of each op, and the graph.
 
     \b

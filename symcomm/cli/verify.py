@@ -41,7 +41,7 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 )
 @click.option("-o", "--output", type=PATH, help="A file; of a page, the part between the marks.")
 def verify(
-    files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool, strategy: str, at: tuple[str, ...],
+    files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool | None, strategy: str, at: tuple[str, ...],
     schedule: str, chunks: int, algorithm: str, limit: float, port: int | None, as_json: bool, grid: bool, asked: bool,
     timed: bool, output: Path | None, resume: Path | None,
 ) -> None:  # fmt: skip
@@ -62,7 +62,7 @@ def verify(
     if asked:
         _end(_asked(files[0], schedule, chunks, limit))
         return
-    losses = {file: loss and not (grid and file.suffix == ".md") for file in files}  # layer tables have theirs as a row
+    losses = {file: None if grid and file.suffix == ".md" else loss for file in files}  # tables have theirs as a row
     models = [read_model(file, name, repeat, batch, losses[file]) for file in files]
     values = {symbol: number.value for symbol, number in quantities_of(at).items()}
     if timed:

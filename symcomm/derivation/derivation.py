@@ -164,16 +164,21 @@ class Derivation:
 
     def values(self, /, **values: object) -> dict[str, Fraction]:
         """All known numbers: those given before, these, and what the relations imply."""
+        known = self._completed(values)
+        self._check_numbers(known, values)
+        return known
+
+    def _completed(self, values: Mapping[str, object]) -> dict[str, Fraction]:
         self.check_names(values.keys() - dict(self.given).keys(), slips=values)
-        given = {name: self.number(name, value) for name, value in values.items()}
-        known = self.relations.complete(dict(self.given) | given)
-        if given:
+        return self.relations.complete(dict(self.given) | {n: self.number(n, value) for n, value in values.items()})
+
+    def _check_numbers(self, known: Mapping[str, Fraction], values: Mapping[str, object]) -> None:
+        if values:
             for name in known if self.sizes else ():
                 if known[name].denominator != 1 and name in self.sizes:
                     raise ValuesError(f"{name} is {known[name]}, but a size is a whole number")
         for check in self.checks:
             check(known)
-        return known
 
     def check_names(self, values: Iterable[str], slips: Collection[str] | None = None) -> None:
         """Raises ``ValuesError`` for a value of a name that means nothing here, with near names.
@@ -239,10 +244,11 @@ class Derivation:
 
         Raises ``ValuesError`` where a number is missing or the numbers contradict one another.
         """
-        known = self.values(**values)
+        known = self._completed(values)
         other = self.otherwise(known) if self.otherwise is not None else None
         if other is not None:
             return other.at(**values)
+        self._check_numbers(known, values)
         self.holds(known)
         with suppress(ValuesError):  # what has no number, or no rational one, is told below
             collected, names = self._collected
@@ -290,8 +296,10 @@ class Derivation:
         from symcomm.sweep import sweep
 
         def known_at(**numbers: object) -> dict[str, Fraction]:
-            known = self.values(**numbers)
-            self.holds(known)
+            known = self._completed(numbers)
+            if self.otherwise is None or self.otherwise(known) is None:
+                self._check_numbers(known, numbers)
+                self.holds(known)
             return known
 
         def other(known: Mapping[str, Fraction]) -> Fraction | None:

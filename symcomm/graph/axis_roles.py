@@ -8,7 +8,7 @@ asked for, and only when a rule names the axis. Nothing depends on the order of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from fractions import Fraction
 from types import MappingProxyType
@@ -202,30 +202,67 @@ def expert_axes(graph: Graph) -> tuple[str, ...]:
     return tuple(found)
 
 
-def vocabulary_axes(graph: Graph) -> tuple[str, ...]:
-    """The vocabulary: what a loss collapses, and the classes of token ids that are as many.
+def find_vocabulary(graph: Graph) -> tuple[str, ...]:
+    """The vocabulary, where there is one: what a loss collapses or logits leave the model with, and the classes of ids.
 
     The table of an embedding and the matrix of a head are two weights with an axis each; one size says that their
-    classes are the same tokens. Positions are looked up too, but nothing collapses them.
+    classes are the same tokens. Positions are looked up too, but no weight makes an axis of them.
     """
-    collapsed = _collapsed(graph)
-    found = dict.fromkeys(collapsed)
-    for op in graph.ops:
-        if op.kind == "onehot":
-            classes = graph.tensors[op.output].axes[-1]
-            if any(graph.same_size(graph.axes[classes].size, graph.axes[a].size) for a in collapsed):
-                found.setdefault(classes)
+    ends = _classes_made(graph)
+    return tuple(dict.fromkeys([*ends, *(axis for axis in _looked_up(graph) if _as_many(graph, axis, ends))]))
+
+
+def vocabulary_axes(graph: Graph) -> tuple[str, ...]:
+    """The vocabulary; raises ``StrategyError`` where there is none."""
+    found = find_vocabulary(graph)
     if not found:
-        raise StrategyError(f"{graph.name} has no vocabulary to cut", hint="it is what a loss, CrossEntropy, sums over")
-    return tuple(found)
+        raise StrategyError(
+            f"{graph.name} has no vocabulary to cut",
+            hint="it is what a loss, CrossEntropy, sums over, or logits of as many words as ids choose from",
+        )
+    return found
 
 
 def _collapses(op: Op) -> bool:
     return op.kind in MAP and MAP[op.kind].collapses
 
 
-def _collapsed(graph: Graph) -> list[str]:
-    return list(dict.fromkeys(graph.index_axes(op)[i] for op in graph.ops if _collapses(op) for i in whole_indices(op)))
+def _looked_up(graph: Graph) -> list[str]:
+    """The axes of classes that ids choose from."""
+    return [graph.tensors[op.output].axes[-1] for op in graph.ops if op.kind == "onehot"]
+
+
+def _as_many(graph: Graph, axis: str, others: Iterable[str]) -> bool:
+    return any(graph.same_size(graph.axes[axis].size, graph.axes[other].size) for other in others)
+
+
+def _classes_made(graph: Graph) -> list[str]:
+    """The classes that a model decides between: what a loss collapses, or logits that leave the model as many as ids.
+
+    A loss need not be counted for that: what a weight introduces and nothing takes away are logits, if ids choose from
+    as many classes.
+    """
+    forward = [op for op in graph.ops if op.phase == "forward"]
+    found = dict.fromkeys(graph.index_axes(op)[i] for op in forward if _collapses(op) for i in whole_indices(op))
+    looked = _looked_up(graph)
+    away = {graph.index_axes(op)[i] for op in forward if not op.attribute("lookup") for i in op.summed}
+    for _, axis in _introduced(graph) if looked else ():
+        if axis not in away and _as_many(graph, axis, looked):
+            found.setdefault(axis)
+    return list(found)
+
+
+def _introduced(graph: Graph) -> Iterator[tuple[str, str]]:
+    """The weights of products, each with an axis that it gives to the result and no other operand has."""
+    for op in graph.ops:
+        if op.phase != "forward" or op.kind not in ("contraction", "convolution") or op.attribute("lookup"):
+            continue
+        for j, name in enumerate(op.inputs):
+            others = {i for k, ix in enumerate(op.indices) if k != j for i in ix} | {*whole_indices(op)}
+            if graph.tensors[name].role == "weight":
+                for index, axis in zip(op.indices[j], graph.tensors[name].axes, strict=True):
+                    if index in op.output_indices and index not in others:
+                        yield name, axis
 
 
 def _is_one(axis: Axis, values: Mapping[str, Fraction]) -> bool:
@@ -238,42 +275,41 @@ def paired_axes(graph: Graph, values: Mapping[str, Fraction] = MappingProxyType(
 
     Taken in the order of the graph, so that weights pair up two by two: the projections to heads with the one that
     sums the heads, the first matrix of a feed-forward block with the second, the head with the loss that collapses the
-    vocabulary (and with it the embedding's table). Never an axis that a map works along, that comes in, that a loop
-    carries, or of size 1 (under ``values``): multi-query attention has one key head, and cuts the queries' heads.
+    vocabulary or the ids that choose from it (and with both the embedding's table). Never an axis that a map works
+    along, that comes in, that a loop carries, or of size 1 (under ``values``): multi-query attention has one key head,
+    and cuts the queries' heads.
     """
     introduces: dict[str, list[str]] = {}
     takes: dict[str, list[str]] = {}
     having: dict[str, list[str]] = {}
-    collapsed = _collapsed(graph)
+    for name, axis in _introduced(graph):
+        introduces.setdefault(name, []).append(axis)
     for op in graph.ops:
         if op.phase != "forward" or op.kind not in ("contraction", "convolution") or op.attribute("lookup"):
             continue
         for j, name in enumerate(op.inputs):
             if graph.tensors[name].role != "weight":
                 continue
-            others = {i for k, ix in enumerate(op.indices) if k != j for i in ix}
+            others = {i for k, ix in enumerate(op.indices) if k != j for i in ix} - {*whole_indices(op)}
             for index, axis in zip(op.indices[j], graph.tensors[name].axes, strict=True):
-                if index in whole_indices(op):
-                    continue
-                if index in op.output_indices and index not in others:
-                    introduces.setdefault(name, []).append(axis)
-                elif index in others and index not in op.output_indices:
+                if index in others and index not in op.output_indices:
                     takes.setdefault(axis, []).append(name)
             having |= {axis: [*having.get(axis, ()), name] for axis in graph.tensors[name].axes}
+    ends = _classes_made(graph)
     carried = [graph.tensors[name] for pair in graph.carried for name in pair]
     blocked = {a for t in (*graph.inputs, *carried) for a in t.axes}
     blocked |= {graph.index_axes(op)[i] for op in graph.ops if not _collapses(op) for i in whole_indices(op)}
     blocked |= {a.name for a in graph.axes.values() if _is_one(a, values)}
     taken: set[str] = set()
     found: dict[str, None] = {}
-    # The loss has no other partner than the head, so these two pair up first.
-    for name in sorted(introduces, key=lambda name: not {*introduces[name]} & {*collapsed}):
+    # Logits have no other partner than the head, so these two pair up first.
+    for name in sorted(introduces, key=lambda name: not {*introduces[name]} & {*ends}):
         for axis in introduces[name]:
-            partner = axis in collapsed or any(w != name and w not in taken for w in takes.get(axis, ()))
+            partner = axis in ends or any(w != name and w not in taken for w in takes.get(axis, ()))
             if name not in taken and axis not in blocked and partner:
                 found[axis] = None
                 taken.update(having[axis])
-    if found.keys() & {*collapsed}:
+    if found.keys() & {*ends}:
         found |= dict.fromkeys(vocabulary_axes(graph))
     if not found:
         raise StrategyError(

@@ -21,10 +21,12 @@ def uneven(
     length: Fraction,
     count: Fraction | int,
     others: Iterable[Fraction] = (),
+    words: bool = False,
 ) -> StrategyError:
     """The error for an axis of ``length`` that does not fall into ``count`` equal parts over the ``meshes``.
 
-    ``others`` are the lengths of all axes that they cut: what would work divides each of them.
+    ``others`` are the lengths of all axes that they cut: what would work divides each of them. Of ``words`` a part may
+    be smaller than the others, and a vocabulary may be filled up.
 
     >>> from symcomm.graph.graph import Axis, Graph, Tensor
     >>> x, batch = Tensor("x", ("B",), "input"), Axis("B", "B", 12)
@@ -48,6 +50,12 @@ def uneven(
             message,
             hint=f"an axis that is always 1 is written as 1 in the table, not as {axis.label}: it is not cut then",
         )
+    if words:
+        full = -(-length // count) * count
+        return StrategyError(
+            message, hint=f"fill the vocabulary up to {axis.label} = {full}; or give {axis.label} and the ranks before "
+            "it is derived: then each part is of whole words",
+        )  # fmt: skip
     whole = gcd(int(length), *(int(other) for other in others if other.denominator == 1))
     fits = [int(d) for d in sp.divisors(whole)]
     near = [*[d for d in fits if d < count][-1:], *[d for d in fits if d > count][:1]]

@@ -17,7 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from symcomm.accounting import Accounting
-from symcomm.graph.axis_roles import whole_indices
+from symcomm.graph.axis_roles import find_vocabulary, whole_indices
 from symcomm.graph.graph import Axis, Graph, Op, Tensor
 from symcomm.parallel.cheapest import WHOLE, Choice, Mode, PlacementProblem, RunPhase, State, phase_of, resolved, way
 from symcomm.parallel.conditions import CheapestWhere, condition, sent
@@ -452,8 +452,14 @@ def check_cuts(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction])
         size = from_expr(axis.size)
         if {*names(size), *(n for m in meshes for n in names(sizes[m]))} <= values.keys():
             known.append((tensor, axis, meshes, evaluate(size, values)))
-    for tensor, axis, meshes, length in known:
-        count = prod(evaluate(sizes[m], values) for m in meshes)
-        if (length / count).denominator != 1:
-            others = [other for _, _, along, other in known if along == meshes]
-            raise uneven(graph, strategy.name, tensor, axis, meshes, length, count, others)
+
+    def count(meshes: tuple[str, ...]) -> Fraction | int:
+        return prod(evaluate(sizes[m], values) for m in meshes)
+
+    failing = [one for one in known if (one[3] / count(one[2])).denominator != 1]
+    if failing:
+        words = find_vocabulary(graph)
+        tensor, axis, meshes, length = min(failing, key=lambda one: one[1].name in words)
+        # Parts of a vocabulary are whole words by a convention: they allow every degree.
+        others = [other for _, cut, along, other in known if along == meshes and cut.name not in words]
+        raise uneven(graph, strategy.name, tensor, axis, meshes, length, count(meshes), others, axis.name in words)

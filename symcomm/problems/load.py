@@ -19,8 +19,8 @@ def load(source: Any, name: str = "", **options: Any) -> Model:
 
     Also of a Hugging Face ``config.json`` (path, text or mapping), of a printed PyTorch module (text, or a path that
     ends in ``.txt``), of a live module or a function that makes one: see ``symcomm.readers.reading``. There,
-    ``architecture`` names a class, ``leaves`` declares layers of one's own, and ``loss=True`` adds the cross-entropy to
-    the head of a configuration.
+    ``architecture`` names a class, ``leaves`` declares layers of one's own, and ``loss=False`` leaves out the
+    cross-entropy of a configuration's head.
 
     ``name`` chooses among the models of a problem file (the last one by default). ``options`` are those of
     ``symcomm.model.load``: ``repeat``, ``batch``, ``dtype``, ``values``, ``inputs``, ``weights``, ``notation``.

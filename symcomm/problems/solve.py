@@ -83,12 +83,13 @@ def load_block(block: ModelBlock) -> Model:
             return model.model_of_parts(found, name=block.name, values=_numbers(block.values), notation=block.notation)
         if block.module:
             dtype = section.text("dtype")
-            loss = section.text("loss", "false")
-            if loss not in ("true", "false"):
+            loss = section.text("loss")
+            if loss not in ("true", "false", ""):
                 raise DocumentError(f"'{loss[:40]}' is neither true nor false", section.span_of("loss"))
             known = model.load_known(
-                block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype, loss=loss == "true"
-            )
+                block.module, values=_numbers(block.values), notation=block.notation, dtype=dtype,
+                loss=loss == "true" if loss else None,
+            )  # fmt: skip
             if known is None:
                 raise DocumentError("this is no printed module", section.span_of("module"), "as print(model) shows it")
             return replace(known, name=block.name)

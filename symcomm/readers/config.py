@@ -17,10 +17,12 @@ from symcomm.readers.writer import ModelWriter
 _OTHER_FAMILIES = frozenset({"gemma3n_text", "gpt_neo", "ministral", "mllama", "molmo2", "pixtral", "qwen3_vl_moe"})
 
 
-def read_config(source: str | Config, file: str = "<config>", architecture: str = "", loss: bool = False) -> Blueprint:
+def read_config(
+    source: str | Config, file: str = "<config>", architecture: str = "", loss: bool | None = None
+) -> Blueprint:
     """The blueprint of a configuration; ``architecture`` is a class name, over the one the file says.
 
-    ``loss`` adds the cross-entropy of a language model's head behind it.
+    ``loss`` says whether the cross-entropy of a language model's head counts: where there is one, if not said.
 
     >>> made = read_config('{"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, '
     ...                    '"vocab_size": 50257, "n_positions": 1024}')

@@ -17,14 +17,14 @@ _WANTED = "the path of a problem file, a table, a configuration or a printed mod
 
 
 def read(
-    source: object, file: str = "", architecture: str = "", leaves: Leaves | None = None, loss: bool = False
+    source: object, file: str = "", architecture: str = "", leaves: Leaves | None = None, loss: bool | None = None
 ) -> Blueprint | None:
     """The blueprint of a configuration, a printed module tree or a live module; None where it is none of them.
 
     ``source`` is a path, a text, a mapping (a configuration), or a PyTorch module or a function that makes one.
     ``architecture`` is the class name meant, over the one a configuration says; ``leaves`` declares the shapes of the
-    weights of layer classes of one's own in a printed tree. ``loss`` adds the cross-entropy to the head
-    of a configuration.
+    weights of layer classes of one's own in a printed tree. ``loss`` says whether the cross-entropy of a
+    configuration's head counts: that of a language model does, if not said.
 
     Raises ``ReaderError`` where a loss is asked for of anything else: a module says itself what it computes.
     """
@@ -63,7 +63,7 @@ def read(
     return None
 
 
-def _without_loss(source: Source, what: str, loss: bool) -> Source:
+def _without_loss(source: Source, what: str, loss: bool | None) -> Source:
     if loss:
         raise ReaderError(
             f"no loss can be added to {what}", hint="loss=True is for a configuration (config.json) with a head"

@@ -63,7 +63,7 @@ class ModelWriter:
     head: HeadKind
     name: str
     values: dict[str, int]
-    loss: bool = False
+    loss: bool | None = False  # None: counted where there are logits over a vocabulary
     notes: list[str] = field(default_factory=list)
     limits: list[tuple[str, str, int]] = field(default_factory=list)
 
@@ -236,10 +236,11 @@ class ModelWriter:
         rows.add(f"o = {product}{bias}", last, shape, "b^U [V]" if bias else "", to="o [B, L, V]")
         if tied:
             self.notes.append("the head uses the word embedding W^E (tied): it is one tensor, counted once")
-        if self.loss:
+        if self.loss is not False:
             target = r"\ell \in \mathbb{R}"
             rows.add(r"\ell = CrossEntropy(o, r)", "o", r"r \in \mathbb{Z}^{B \times L}", to=target)
-        self.notes.append(f"the cross-entropy of the logits is {'counted' if self.loss else 'not counted'}")
+        counted = {True: "counted", None: "counted (loss: false leaves it out)", False: "not counted"}
+        self.notes.append(f"the cross-entropy of the logits is {counted[self.loss]}")
 
     # -- layers --------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from symcomm.parallel.strategy import PipelineCut, Strategy
 from symcomm.program import pipeline
 from symcomm.program.program import Same
 from symcomm.program.rewrites.recomputation import RECOMPUTED
+from symcomm.program.vocabulary import CutVocabulary, cut_vocabulary
 from symcomm.quantities.communication.call import STATISTICS, Call, joint
 from symcomm.quantities.counting.load import microbatched
 from symcomm.quantities.memory import activation_memory, state_memory
@@ -205,17 +206,20 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
     strategy = None if strategy is None else strategy.at({})
     accounting = replace(question.accounting, recomputation=CONVENTION[draft.recomputation])
     known = {n: v for n, v in model.graph.relations.complete(model.values).items() if n not in question.varied}
+    shared = None if strategy is None else cut_vocabulary(Same(model.graph), strategy)
+    graph = model.graph if shared is None else _whole_words(Same(model.graph), shared, accounting)
     setting = _Terse(model.graph, accounting, model.dtype, model.notation, known, question.frozen)
     m = _fresh("m", setting, strategy)
     rates = question.rates_of(strategy, draft.nesting)
     cut_up: dict[str, Any] = {}
     if draft.bucketed:
         cut_up = {"buckets": _fresh("n_b", setting, strategy), "call_overhead": question.call_overhead}
+    setting = replace(setting, graph=graph)
     made = step_time.write(setting, strategy, m, None, question.gradient_dtype, rates, draft.schedule or None, **cut_up)
     cut = made.strategy.pipeline
     micro = microbatched(setting, m)
     steps = _named("", made.work.steps)
-    touched = made.fields
+    touched = [*made.fields, *(["vocabulary"] if shared is not None else [])]
     stages: list[SearchStage] = []
     # A pipeline's pass divides the batch into microbatches itself.
     whole, kept = (setting if cut is not None else micro), (made.strategy if strategy is not None else None)
@@ -240,7 +244,7 @@ def structure(question: SearchQuestion, draft: Draft) -> Structure:
             mine.append((f"{tag},first" if tag else "_first", num(1)))
         stages.append(SearchStage(tuple(mine), before))
         states, fields = _states(
-            Same(model.graph), kept, question.recipe, question.frozen, number, before + STATES, layers, adds,
+            Same(graph), kept, question.recipe, question.frozen, number, before + STATES, layers, adds,
             question.accounting,
         )  # fmt: skip
         touched += fields
@@ -347,6 +351,11 @@ def _states(
     return _named(mark, made.steps), made.touched
 
 
+@lru_cache(maxsize=64)
+def _whole_words(held: Same[Graph], shared: CutVocabulary, accounting: Accounting) -> Graph:
+    return shared.in_parts(held.it, accounting)
+
+
 @lru_cache(maxsize=8)
 def _shared(held: Same[SearchQuestion]) -> Shared:
     """What the structures of a search share of their monomials: all have the same numbers."""
@@ -374,7 +383,8 @@ def _constraints(held: Same[Graph], strategy: Strategy, m: Sym) -> tuple[tuple[s
             found[top, divisor] = label, forms.from_expr(top), forms.from_expr(divisor)
 
     for _, axis, meshes in cut_axes(graph, strategy):
-        add(axis.label, axis.size, meshes)
+        if not axis.size.has(sp.ceiling):  # words fall into parts that are whole
+            add(axis.label, axis.size, meshes)
     for name in batch_axes(graph):
         # Where the strategy cuts the batch as well, that cut has said it already.
         if not any(top == sp.fraction(graph.axes[name].size)[0] for top, _ in found):

@@ -217,8 +217,13 @@ def test_a_tied_head_pairs_with_the_loss_before_any_other_weight() -> None:
     assert labels(made, paired_axes(made)) == ["V"]
 
 
-def test_without_a_loss_the_head_has_no_partner() -> None:
+def test_without_a_loss_the_head_pairs_with_the_ids_that_choose_from_as_many_words() -> None:
     made = graph(EMBED, ("h = rmsnorm(x)", "", "h [B, L, D]"), ("o = h W^U", "W^U [D, V]", "o [B, L, V]"))
+    assert labels(made, paired_axes(made)) == labels(made, vocabulary_axes(made)) == ["V", "V"]
+
+
+def test_without_a_loss_classes_that_are_no_words_have_no_partner() -> None:
+    made = graph(EMBED, ("h = rmsnorm(x)", "", "h [B, L, D]"), ("o = h W^U", "W^U [D, C]", "o [B, L, C]"))
     with pytest.raises(StrategyError, match="no pair of weights"):
         paired_axes(made)
     with pytest.raises(StrategyError, match="no vocabulary to cut"):

@@ -63,7 +63,7 @@ def test_one_microbatch_or_several_has_to_be_known_where_it_counts():
 def test_tensor_parallel_weights_that_are_not_cut_are_whole():
     config = {"model_type": "gpt2", "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 4, "vocab_size": 20}
     gpt = sc.load(config).at(B=8, L=4)
-    whole, cut = 20 * 8 + 4 * 8 + 2 * (12 * 64 + 13 * 8) + 16, 2 * (12 * 64 + 7 * 8)  # without its loss V is not cut
+    whole, cut = 20 * 8 + 4 * 8 + 2 * (12 * 64 + 13 * 8) + 16, 2 * (12 * 64 + 7 * 8) + 20 * 8
     added = gpt.state_memory("fully-sharded(4) + tensor(2)", of="gradients", microbatches=2, recipe="fp32_sgd")
     assert added.at().value == 4 * (whole - cut + cut // 2)
 

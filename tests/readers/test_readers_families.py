@@ -95,11 +95,11 @@ def test_parallel_branches_share_one_all_reduce_where_sequential_ones_need_two()
     """
     config = {"model_type": "gpt_neox", **SMALL["GPTNeoXForCausalLM"]}
     sent = [
-        sc.load({**config, "use_parallel_residual": parallel}).communication("tensor(4)").at(B=2, L=16).value
+        sc.load({**config, "use_parallel_residual": parallel}, loss=False).communication("tensor(4)").at(B=2, L=16).value
         for parallel in (True, False)
     ]
     stream = 2 * 16 * 64 * 2
-    assert sent == [4 * (2 * stream + 4 * 64 * 2), 4 * 4 * stream]
+    assert sent == [2 * stream + 4 * (2 * stream + 4 * 64 * 2), 2 * stream + 4 * 4 * stream]  # words are cut as well
 
 
 # -- an encoder and a decoder --------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_what_an_encoder_hands_to_every_layer_of_its_decoder_is_kept_once() -> N
     ends = 8 * (B * L + B * T + L * L + T * T) + 2 * (B * L * D + 2 * B * T * D)
     shared = 2 * B * L * D  # the encoder's result
     for N, M in ((4, 4), (3, 5)):
-        model = sc.load({**T5, "num_layers": N, "num_decoder_layers": M})
+        model = sc.load({**T5, "num_layers": N, "num_decoder_layers": M}, loss=False)
         kept = model.activation_memory().at(**t5()).value
         assert kept == 2 * (N * layer + M * other) + ends + shared
     peaks = [sc.load({**T5, "num_decoder_layers": M}).at(**t5()).peak_memory().at().value for M in (5, 6, 7)]
@@ -156,10 +156,14 @@ def test_what_an_encoder_hands_to_every_layer_of_its_decoder_is_kept_once() -> N
 
 
 def test_cut_heads_sum_what_each_block_of_an_encoder_and_a_decoder_makes() -> None:
-    """Four sums of B L D in a layer of the encoder, six of B T D in one of the decoder, and that of what it read."""
+    """Four sums of B L D in a layer of the encoder, six of B T D in one of the decoder, and that of what it read.
+
+    Cut words: the sums behind both embeddings and before the head; of the loss three numbers in fp32 for each token.
+    """
     B, L, T, D, N, M = 2, 12, 10, 64, 3, 5
     model = sc.load({**T5, "num_layers": N, "num_decoder_layers": M})
-    assert model.communication("tensor(4)").at(**t5()).value == 2 * B * D * (4 * L * N + 6 * T * M + L * M)
+    words = 2 * B * D * (L + T + T) + 3 * 4 * B * T
+    assert model.communication("tensor(4)").at(**t5()).value == 2 * B * D * (4 * L * N + 6 * T * M + L * M) + words
     assert model.communication("data(2)").at(**t5()).value == 2 * model.parameters().at().value
 
 

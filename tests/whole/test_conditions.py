@@ -38,6 +38,7 @@ def test_the_calls_stay_as_they_are_where_another_place_would_send_less() -> Non
 
 
 def test_degrees_that_would_work_divide_all_that_the_ranks_cut() -> None:
-    gpt2 = {"model_type": "gpt2", "n_embd": 48, "n_layer": 2, "n_head": 6, "n_positions": 16, "vocab_size": 96}
-    with pytest.raises(sc.SymcommError, match=r"V = 96 .*\nhint: tensor may be 3 or 6, the next that divide all"):
-        sc.load(gpt2, loss=True).communication("tensor(5)")  # 4 divides 96 words, but not six heads
+    gpt2 = {"model_type": "gpt2", "n_embd": 48, "n_layer": 2, "n_head": 6, "n_inner": 64, "n_positions": 16,
+            "vocab_size": 97}  # fmt: skip
+    with pytest.raises(sc.SymcommError, match=r"n_H = 6 .*\nhint: tensor may be 2, the next that divides all"):
+        sc.load(gpt2).communication("tensor(5)")  # 4 divides 64 columns, but not six heads; parts of words may differ

@@ -185,12 +185,19 @@ def _why(made: Program, members: Sequence[Call]) -> str:
         part = ", of which each rank keeps its part" if first.kind == "reduce-scatter" else ""
         if len(members) > 1:
             return f"{names}: each a sum over {axes}{part}"
-        products = [_product(step) for step, _ in terms[:3]]
-        summed = f"({' + '.join(products)})" if len(products) > 1 else products[0] if products else ""
-        added = ", added locally first" if len(terms) > 1 else ""
         name = " + ".join(map(_name, summed_parts(made, first.name, first.meshes)))
-        largest = "the largest" if "largest" in first.why else "Σ"
-        return f"{name} = {largest} over {axes} of {summed}{added}{part}"
+        if "largest" in first.why and len(terms) == 1:
+            return f"{name} = the largest over {axes} of {_name(terms[0][0].inputs[0])}{part}"
+        tensors = made.plan.graph.tensors
+        products = [
+            _product(made, step) if tensors[step.makes].axes == tensors[first.name.split(" @ ")[0]].axes else ""
+            for step, _ in terms
+        ]
+        if not all(products):  # what is summed passed other ops, or is no product: there is no equation to write
+            return f"{name}: each rank has a part of the sum over {axes}" + (", and keeps its part of the whole" if part else "")
+        summed = f"({' + '.join(products)})" if len(products) > 1 else products[0]
+        added = ", added locally first" if len(terms) > 1 else ""
+        return f"{name} = Σ over {axes} of {summed}{added}{part}"
     if first.what == "weight ":
         return f"{names}: stored in parts, read whole"
     if first.what == "updated weight ":
@@ -215,16 +222,44 @@ def _terms(made: Program, name: str, meshes: Sequence[str]) -> list[tuple[Comput
     return [found for mesh in meshes for found in go(name, mesh)]
 
 
-def _product(step: Compute) -> str:
-    """A product as it is written; what is summed over its last axis as a right factor is transposed: ``dA W^1ᵀ``."""
+def _product(made: Program, step: Compute) -> str:
+    """A product whose rows and columns are those of its result, such as ``xᵀ dy``; empty where none can be written."""
+    op, shown = step.op, [_operand(made, name) for name in step.inputs]
+    if step.part != "whole" or op.kind != "contraction" or len(shown) > 2 or not all(shown):
+        return ""
+    if len(shown) == 1:
+        return shown[0] if {*op.summed} == {index for _, index in step.cuts} & {*op.summed} else ""
+    both = {*op.indices[0]} & {*op.indices[1]} & {*op.output_indices}
+    out = [i for i in op.output_indices if i not in both]
+    # The factor with the last index of the result stands on the right.
+    order = (1, 0) if out and out[-1] in op.indices[0] else (0, 1)
+    free = [[i for i in op.indices[j] if i in out] for j in order]
+    turned = [_turned([i for i in op.indices[j] if i not in both], op.summed, n == 0) for n, j in enumerate(order)]
+    if [*free[0], *free[1]] != out or None in turned:
+        return ""
+    return " ".join(f"{shown[j]}{mark}" for j, mark in zip(order, turned, strict=True))
 
-    def factor(j: int) -> str:
-        indices, op = step.op.indices[j] if j < len(step.op.indices) else (), step.op
-        summed = [index not in op.output_indices for index in indices]
-        turned = len(step.inputs) == 2 and len(indices) > 1 and any(summed) and summed[-1] == (j > 0)
-        return _name(step.inputs[j]) + ("ᵀ" if turned else "")
 
-    return " ".join(map(factor, range(len(step.inputs))))
+def _turned(indices: Sequence[int], summed: Sequence[int], left: bool) -> str | None:
+    """Whether a factor is transposed: on the left what is summed comes last, on the right first; None if in between.
+
+    >>> _turned((0, 1), (1,), True), _turned((0, 1), (1,), False), _turned((0, 1, 2), (1,), True)
+    ('', 'ᵀ', None)
+    """
+    inside = [index in summed for index in indices]
+    if inside == sorted(inside, reverse=not left):
+        return ""
+    return "ᵀ" if inside == sorted(inside, reverse=left) else None
+
+
+def _operand(made: Program, name: str) -> str:
+    """A factor by its name in the table; empty for a result inside a row, which has none."""
+    bare = name.split(" @ ")[0]
+    op = made.plan.graph.producers.get(bare)
+    if op is not None and op.kind == "onehot":
+        return f"onehot({_name(op.inputs[0])})"
+    whole = bare[: bare.rindex(")")] if bare.startswith("d(") else bare  # a part of a gradient is named by it
+    return "" if "·" in whole else _name(bare)
 
 
 def _name(name: str) -> str:

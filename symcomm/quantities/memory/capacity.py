@@ -20,7 +20,8 @@ from symcomm.parallel.placement import cut_axes
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program import pipeline
 from symcomm.program.pipeline import check_divisible
-from symcomm.program.program import ONE_RANK
+from symcomm.program.program import ONE_RANK, Same
+from symcomm.program.vocabulary import cut_vocabulary
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.memory import activation_memory, state_memory
 from symcomm.quantities.memory.asked import computed
@@ -152,15 +153,18 @@ def derive(
     fits = partial(_last, work, whole, solve_for, size, multiple)
     where = _solve(work, setting, whole, wanted, cap, size, multiple, fits)
     if strategy is not None:
-        _dividing(work, setting, solve_for, strategy, "activations" in include)
+        _dividing(work, setting, solve_for, strategy, "activations" in include, whole, size)
         setting = setting.divided(computed(strategy, "activations" in include))
     return replace(setting.derivation(f"What fits: `{solve_for}`", work.steps, touched), where=where)
 
 
-def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activations: bool) -> None:
+def _dividing(
+    work: Work, setting: Setting, name: str, strategy: Strategy, activations: bool, whole: Expr, size: Fraction
+) -> None:
     """The least number of ranks from the one that fits on that divides what is computed in parts.
 
-    Shards of weights and states that only rest so are padded, and need not be even.
+    Shards of weights and states that only rest so are padded, and need not be even. Parts of a vocabulary are whole
+    words, with which the ``whole`` bytes have to fit the ``size``, too.
     """
     values = {k: v for k, v in setting.values.items() if k != name}
     found = work.known.get(f"{name}_min")
@@ -168,31 +172,39 @@ def _dividing(work: Work, setting: Setting, name: str, strategy: Strategy, activ
         return
     least = int(forms.evaluate(forms.from_expr(found), values))
     cutting, known = computed(strategy, activations), setting.graph.relations.complete(values)
+    graph, shared = setting.graph, cut_vocabulary(Same(setting.graph), cutting)
+    if shared is not None and all(graph.axes[a].size.is_Symbol for a in shared.axes):
+        parts = shared.in_parts(graph, setting.accounting)
+        whole = whole.xreplace({graph.axes[a].size: parts.axes[a].size for a in shared.axes})
+        graph = parts
 
-    def uneven(ranks: int) -> StrategyError | None:
+    def uneven(ranks: int) -> StrategyError | ValuesError | None:
+        at = {**known, name: Fraction(ranks)}
         try:
-            check_divisible(setting.graph, cutting, {**known, name: Fraction(ranks)})
+            check_divisible(graph, cutting, at)
         except StrategyError as error:
             return error
-        return None
+        takes = Quantity(forms.evaluate(forms.from_expr(whole), at), BYTE)
+        return ValuesError(f"Parts of whole words take {takes} on {ranks} ranks") if takes.value > size else None
 
     why = uneven(least)
     if why is None:
         return
     cut = [
-        (axis, meshes) for _, axis, meshes in cut_axes(setting.graph, cutting)
-        if any(name in forms.names(cutting.sizes[m]) for m in meshes)
+        (axis, meshes) for _, axis, meshes in cut_axes(graph, cutting)
+        if any(name in forms.names(cutting.sizes[m]) for m in meshes) and not axis.size.has(sp.ceiling)
     ]  # fmt: skip
     sizes = (setting.graph.relations.expand(axis.size).xreplace(put(known)) for axis, _ in cut)
     lengths = {int(size) for size in sizes if size.is_Integer}
     stages = cutting.pipeline.stages if cutting.pipeline is not None else None
     staged = stages is not None and name in forms.names(stages)
     layers = [int(known[r.times]) for r in setting.regions if staged and r.times in known]
-    tried = range(1, sum(layers) + 1) if layers else sp.divisors(gcd(*lengths))
+    tried = range(1, sum(layers) + 1) if layers else sp.divisors(gcd(*lengths)) or range(least, 2 * least + 1)
     best = next((ranks for ranks in tried if ranks >= least and uneven(ranks) is None), None)
     if best is None:
         raise ValuesError(f"nothing fits: it takes {name} = {least} or more, but {why.message}", hint=why.hint)
-    text = f"The bytes fit from `{name}` = {least} on. {why.message}: the answer is the next number that divides it."
+    next_one = "that divides it" if isinstance(why, StrategyError) else "that fits"
+    text = f"The bytes fit from `{name}` = {least} on. {why.message}: the answer is the next number {next_one}."
     work.define(
         f"{name}_fit",
         num(best),
