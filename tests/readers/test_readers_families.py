@@ -95,9 +95,10 @@ def test_parallel_branches_share_one_all_reduce_where_sequential_ones_need_two()
     """
     config = {"model_type": "gpt_neox", **SMALL["GPTNeoXForCausalLM"]}
     sent = [
-        sc.load({**config, "use_parallel_residual": parallel}, loss=False).communication("tensor(4)").at(B=2, L=16).value
+        sc.load({**config, "use_parallel_residual": parallel}, loss=False).communication("tensor(4)")
         for parallel in (True, False)
     ]
+    sent = [made.at(B=2, L=16).value for made in sent]
     stream = 2 * 16 * 64 * 2
     assert sent == [2 * stream + 4 * (2 * stream + 4 * 64 * 2), 2 * stream + 4 * 4 * stream]  # words are cut as well
 

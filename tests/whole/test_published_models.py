@@ -95,7 +95,7 @@ def test_experts_under_context_parallelism_work_on_a_ranks_own_tokens() -> None:
 
 
 def test_the_loss_over_a_cut_vocabulary_sends_three_numbers_a_token() -> None:
-    """In fp32: the largest logit, the sum of exponentials, the logit of the label; without it the words are cut, too."""
+    """In fp32: the largest logit, the sum of exponentials, the logit of the label; words are cut without it, too."""
     plain, loss = (sc.load(LLAMA, dtype="bf16", loss=said) for said in (False, True))
     with_loss, without = (m.communication("tensor(8)").at(B=2, L=8192).value for m in (loss, plain))
     assert with_loss - without == 2 * 8192 * 3 * 4

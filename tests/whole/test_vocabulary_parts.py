@@ -27,7 +27,7 @@ def words(ranks: int, multiple: int = 1) -> int:
 
 
 def states(ranks: int, rows: int) -> int:
-    """16 bytes a parameter of GPT-2: matrices and the biases of columns cut, gains, other biases and positions whole."""
+    """16 bytes a parameter of GPT-2: matrices and the biases of columns cut, all else whole."""
     D, F = 768, 3072
     layer = (4 * D * D + 2 * D * F + 3 * D + F) // ranks + 6 * D
     return 16 * (rows * D + 1024 * D + 2 * D + 12 * layer)
@@ -69,8 +69,8 @@ def test_every_quantity_of_a_training_step_counts_the_loss_or_none_does() -> Non
         lambda m: m.activation_memory().at().value,
         lambda m: m.peak_memory().at().value,
         lambda m: m.communication("tensor(2)").at().value,
-        lambda m: m.step_time("tensor(2)", peak="1 TFLOP/s", memory="1 TB/s", network="1 GB/s", accounting="serial").at()
-        .value,
+        lambda m: m.step_time("tensor(2)", peak="1 TFLOP/s", memory="1 TB/s", network="1 GB/s", accounting="serial")
+        .at().value,
     )  # fmt: skip
     for quantity in asked:
         assert quantity(default) == quantity(counted) > quantity(left_out)

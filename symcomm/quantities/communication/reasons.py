@@ -194,7 +194,8 @@ def _why(made: Program, members: Sequence[Call]) -> str:
             for step, _ in terms
         ]
         if not all(products):  # what is summed passed other ops, or is no product: there is no equation to write
-            return f"{name}: each rank has a part of the sum over {axes}" + (", and keeps its part of the whole" if part else "")
+            kept = ", and keeps its part of the whole" if part else ""
+            return f"{name}: each rank has a part of the sum over {axes}{kept}"
         summed = f"({' + '.join(products)})" if len(products) > 1 else products[0]
         added = ", added locally first" if len(terms) > 1 else ""
         return f"{name} = Σ over {axes} of {summed}{added}{part}"
