@@ -223,13 +223,23 @@ CONVENTIONS: tuple[Convention, ...] = (
     ),
     Convention("saved", "ideal", "What the derived gradients read is kept; statistics of a row are computed again."),
     Convention("saved", "pytorch", "What eager PyTorch keeps for backward is kept, each storage counted once."),
+    Convention(
+        "softmax",
+        "as_given",
+        "A configuration attends as its library does, in one kernel where there is one; a table as it is written.",
+    ),
     Convention("softmax", "library", "Softmax is one function: it keeps its result."),
     Convention(
         "softmax",
         "by_hand",
         "Softmax is written by hand: exponentials, their sums and the places of the maxima are kept.",
     ),
-    Convention("softmax", "fused", "Attention is one kernel: it keeps its operands, its result and a number a row."),
+    Convention(
+        "softmax",
+        "fused",
+        "Attention is one kernel: it keeps its operands, its result and a number a row; scores stay inside, and are "
+        "computed again for backward.",
+    ),
 )
 
 # Those whose algorithms can be chosen one by one.
@@ -288,7 +298,7 @@ class Accounting:
     norm_gradients: str = "with_inputs"
     vocabulary: str = "largest_part"
     saved: str = "ideal"
-    softmax: str = "library"
+    softmax: str = "as_given"
 
     def __post_init__(self) -> None:
         for name, said in self.__dict__.items():

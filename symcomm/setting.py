@@ -48,6 +48,9 @@ class Setting:
         wanted = self.accounting.attention == "windowed" and bool(self.graph.windows)
         if self.graph.windowed != wanted:
             object.__setattr__(self, "graph", replace(self.graph, windowed=wanted))
+        if self.accounting.softmax == "as_given":
+            softmax = "fused" if self.graph.fused else "library"
+            object.__setattr__(self, "accounting", replace(self.accounting, softmax=softmax))
 
     def freeze(self, said: str | Iterable[str] | None) -> Setting:
         """The same with weights that are not trained; ``W*`` means all whose names begin with W.

@@ -139,6 +139,7 @@ class Graph:
     next one is what its last repetition makes, and its first one takes what the region before it made. ``flow`` is
     false where only the weights are known and not what feeds what. ``windowed`` leaves out of the scores of attention
     what a window hides. ``limits`` are lengths that a table of positions ends: the length, the rows, those not used.
+    ``fused`` says that the library it was read from runs attention as one kernel.
 
     Raises ``ShapeError`` when an op's operands do not fit together.
     """
@@ -153,6 +154,7 @@ class Graph:
     flow: bool = True
     windowed: bool = False
     limits: tuple[tuple[str, str, int], ...] = ()
+    fused: bool = False
 
     def __post_init__(self) -> None:
         made = {t.name for t in self.tensors.values() if t.role != "activation" and not t.of and not t.virtual}
@@ -343,6 +345,79 @@ class Graph:
             if queries:
                 found.add((names[queries[-1]], names[keys]))
         return frozenset(found)
+
+    @cached_property
+    def scores(self) -> frozenset[str]:
+        """What stays inside an attention that runs as one kernel: a number for each query and key, with its gradient.
+
+        What has them from another region, such as a bias of positions, or hands them on is outside.
+        """
+        pairs: dict[str, set[tuple[str, str]]] = {}
+        for op in self.ops:
+            if op.kind == "softmax" and op.phase == "forward" and (pair := self._attends(op)) is not None:
+                pairs.setdefault(op.region, set()).add(pair)
+
+        def has(name: str, region: str) -> bool:
+            axes = self.tensors[name].axes
+            return any(one in axes and axes.count(two) > (one == two) for one, two in pairs[region])
+
+        leaving = self.crossing | {t.name for t in self.outputs}
+        ops = [op for op in self.ops if op.region in pairs]
+        made = {op.output for op in ops if op.phase == "forward" and has(op.output, op.region)} - leaving
+        constants = {
+            n for op in ops if op.output in made for n in op.inputs
+            if self.tensors[n].role == "constant" and has(n, op.region)
+        }  # fmt: skip
+        return frozenset(made | constants | {op.output for op in ops if self.tensors[op.output].of in made})
+
+    def _attends(self, softmax: Op) -> tuple[str, str] | None:
+        """The axes of queries and keys of a softmax in attention; None for another one.
+
+        It works along the keys of a product of two activations, and its result weighs values that are then summed.
+        """
+        along = softmax.attribute("along", ())
+        assert isinstance(along, tuple)
+        todo, weighs = [(softmax.output, softmax.output_indices.index(along[0]))], False
+        while todo and not weighs:
+            name, keys = todo.pop()
+            for op in self.consumers.get(name, ()):
+                index = op.indices[op.inputs.index(name)][keys]
+                if op.phase == "forward" and op.region == softmax.region:
+                    weighs |= index in op.summed and len(op.inputs) > 1
+                    todo += [(op.output, op.output_indices.index(index))] if index in op.output_indices else []
+        todo = [(softmax.inputs[0], softmax.indices[0].index(along[0]))]
+        while todo and weighs:
+            name, keys = todo.pop()
+            made = self.producers.get(name)
+            if made is None or made.phase != "forward" or made.region != softmax.region:
+                continue
+            index, sides = made.output_indices[keys], [{*side} for side in made.indices]
+            if made.summed and len(sides) == 2 and sum(index in side for side in sides) == 1:
+                other = sides[0] if index in sides[1] else sides[1]
+                own = [n for n, i in enumerate(made.output_indices) if i in other - sides[other is sides[0]]]
+                axes, roles = self.tensors[name].axes, {self.tensors[n].role for n in made.inputs}
+                return (axes[own[-1]], axes[keys]) if own and "weight" not in roles else None
+            todo += [
+                (n, ix.index(index)) for n, ix in zip(made.inputs, made.indices, strict=True) if index in ix
+            ]  # fmt: skip
+        return None
+
+    @cached_property
+    def kernels(self) -> dict[str, str]:
+        """The ops that make scores or read them, by what they make: the name of an attention, and their phase."""
+        home: dict[str, str] = {}
+        ops = [op for op in self.ops if op.kind != "update" and self.scores & {op.output, *op.inputs}]
+        inside = [[n for n in (op.output, *op.inputs) if n in self.scores] for op in ops]
+
+        def root(name: str) -> str:
+            while home.setdefault(name, name) != name:
+                name = home[name]
+            return name
+
+        for first, *rest in inside:  # what hands scores to one another is one kernel
+            for name in rest:
+                home[root(name)] = root(first)
+        return {op.output: f"{root(names[0])} {op.phase}" for op, names in zip(ops, inside, strict=True)}
 
     @property
     def weights(self) -> tuple[Tensor, ...]:

@@ -205,7 +205,11 @@ def joined(
         for graph in graphs for region in graph.regions
     )  # fmt: skip
     said = tuple(dict.fromkeys((*(n for g in graphs for n in g.notes), *notes)))
-    return Graph(name, axes, tensors, tuple(ops), Relations(tuple(equations.items())), regions, said, flow)
+    attending = [graph for graph in graphs if graph.attention_pairs]
+    fused = bool(attending) and all(graph.fused for graph in attending)
+    return Graph(
+        name, axes, tensors, tuple(ops), Relations(tuple(equations.items())), regions, said, flow, fused=fused
+    )  # fmt: skip
 
 
 def _graph(graphs: Sequence[Graph], name: str) -> Graph:

@@ -231,6 +231,11 @@ def plan(graph: Graph, strategy: Strategy, accounting: Accounting | None = None)
     memory = frozenset((name, p.rule.mesh) for name, found in wishes.items() for p, _ in found if p.rule.rests)
     stored = {n for n, t in graph.tensors.items() if not t.virtual and t.axes not in graph.routed}
     resting = frozenset((name, mesh) for name, mesh in memory if name in stored)
+    if accounting.gathered_activations == "regather":  # what is saved as a shard does not rest gathered
+        resting |= {
+            (name, p.rule.mesh) for name, found in wishes.items() for p, _ in found
+            if name in stored and graph.tensors[name].role == "activation"
+        }  # fmt: skip
     spared = {(p.rule.mesh, axis) for p in rules if p.rule.rests for axis in p.axes or ()}
     tokens = {
         (n, mesh) for n, t in graph.tensors.items() if not features & {*t.axes} for mesh, a in spared if a in t.axes

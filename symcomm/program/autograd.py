@@ -21,7 +21,7 @@ from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
-from symcomm.program.rewrites.recomputation import has_scores, recomputed_ops
+from symcomm.program.rewrites.recomputation import has_scores
 from symcomm.records import dataclass
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def storage(graph: Graph, name: str, accounting: Accounting) -> str:
 
 def _in_attention(graph: Graph, name: str) -> bool:
     """Whether what reads a tensor makes scores, or reads them besides."""
-    return any(has_scores(graph, other) for op in graph.consumers.get(name, ()) for other in (op.output, *op.inputs))
+    return any(graph.scores & {op.output, *op.inputs} for op in graph.consumers.get(name, ()))
 
 
 @dataclass
@@ -111,14 +111,13 @@ class Autograd:
     @cached_property
     def kernels(self) -> list[Op]:
         """The softmax of each attention that is one kernel."""
-        if self.accounting.softmax != "fused" or not self.forward.attention_pairs:
+        if self.accounting.softmax != "fused":
             return []
-        graph = self.forward
-        return [op for op in graph.ops if op.kind == "softmax" and has_scores(graph, op.output)]
+        return [op for op in self.forward.ops if op.kind == "softmax" and op.output in self.forward.scores]
 
     @cached_property
     def inner(self) -> frozenset[str]:
-        return recomputed_ops(self.forward, "selective") if self.kernels else frozenset()
+        return self.forward.scores if self.kernels else frozenset()
 
     def kept(self, again: frozenset[str] = frozenset()) -> tuple[Saved, ...]:
         """Every storage that is kept, in the order of the table, where the results ``again`` are computed again."""
@@ -177,8 +176,7 @@ class Autograd:
         dtype = self.dtype if self.dtype == "fp64" else "fp32"
         yield self.beside(softmax, LOG_SUM_EXP, LOG_SUM_EXP, elements, dtype, reader)
         for op in graph.ops:
-            reads = op.phase == "forward" and any(has_scores(graph, n) for n in op.inputs)
-            if reads and not has_scores(graph, op.output):
+            if op.phase == "forward" and graph.scores & {*op.inputs} and op.output not in graph.scores:
                 layout = self.plan.placements.get(op.output, ())
                 yield replace(self.stored(op.output, layout, reader), makers=frozenset([op.output]))
 

@@ -43,7 +43,8 @@ class Turn:
     The ``phase`` is forward, recompute, backward or update. What ``finishes`` makes the gradient of a weight, or the
     weight itself, what it is to be; it has the size of the weight, and runs ``once`` in a step or for every microbatch.
     ``every`` says that the first repetition of the region has it, too; ``bucketed`` that a flat copy is reduced.
-    The ``half`` of a backward pass is B (gradients of inputs) or W (of weights).
+    The ``half`` of a backward pass is B (gradients of inputs) or W (of weights). What has one ``kernel`` runs in one
+    launch.
     """
 
     work: Compute | Collective | Send
@@ -54,6 +55,7 @@ class Turn:
     once: bool = False
     bucketed: bool = False
     half: str = ""
+    kernel: str = ""
 
     @property
     def accumulates(self) -> bool:
@@ -81,7 +83,8 @@ class Program:
     """The instructions of a training step, with the plan of the whole graph that they come from.
 
     Of the copies of weights that are gathered, ``kept`` are there until the backward pass has read them, and ``units``
-    as long as the pass of their region runs. What has a role in ``host`` rests on the host.
+    as long as the pass of their region runs. What has a role in ``host`` rests on the host. What is ``inside`` of a
+    kernel is never stored.
     """
 
     plan: Plan
@@ -91,6 +94,7 @@ class Program:
     kept: frozenset[str] = frozenset()
     units: frozenset[str] = frozenset()
     host: frozenset[str] = frozenset()
+    inside: frozenset[str] = frozenset()
 
     @property
     def graph(self) -> Graph:

@@ -98,9 +98,10 @@ class Architecture:
 
     ``sizes`` maps each symbol to the key it must stand under (``a|b``: either spelling). ``prefix`` is how the class
     names begin, ``heads`` says what stands behind the layers by how they end; the first is meant where a configuration
-    names none. ``norms`` says where the layers are normalised: at a branch's ``input``, at its ``output`` before the
-    sum, or the ``sum``. In ``parallel`` layers attention and feed-forward read one stream. ``drops`` are the key and
-    the usual rate of each dropout: embedding, attention, mixed, fed.
+    names none. ``sdpa`` says whether its class attends by ``scaled_dot_product_attention`` unless told otherwise
+    (``_supports_sdpa`` in transformers 5.23.0). ``norms`` says where the layers are normalised: at a branch's
+    ``input``, at its ``output`` before the sum, or the ``sum``. In ``parallel`` layers attention and feed-forward read
+    one stream. ``drops`` are the key and the usual rate of each dropout: embedding, attention, mixed, fed.
     """
 
     model_type: str
@@ -136,6 +137,7 @@ class Architecture:
     feedforward: int = 0  # F is so many D without its key; 0 where the key must be there
     tied: bool = False  # without the key tie_word_embeddings
     mixer: Literal["heads", "latent"] = "heads"
+    sdpa: bool = True
     shared: Literal["", "plain", "gated"] = ""  # the experts every token goes to
     window: Window | None = None
     rotated: tuple[str, float] = ("partial_rotary_factor", 1)  # the share of a head that turns: its key, usual value
@@ -227,7 +229,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture(
             "gptj", "GPTJ", _GPT2, norm="layernorm", parallel=_YES, one_norm=_YES, gated=_NO,
             activation_key="activation_function", activation="gelu_new", drops=_pdrop(0.0), mlp_bias=_YES,
-            head_bias=True, grouped="", feedforward=4, rotated=("rotary_dim", 64),
+            head_bias=True, grouped="", feedforward=4, rotated=("rotary_dim", 64), sdpa=False,
         ),
         Architecture(
             "gpt_neox", "GPTNeoX", norm="layernorm", parallel=Switch(True, "use_parallel_residual"), gated=_NO,
@@ -287,7 +289,7 @@ ARCHITECTURES: dict[str, Architecture] = {
                      tied=True, source="arXiv 2403.08295"),
         Architecture("gemma2", "Gemma2", qkv_bias=_BIAS, out_bias=_BIAS, activation_key="hidden_activation",
                      activation="gelu_pytorch_tanh", head_dim=256, tied=True, norms=("input", "output"),
-                     window=Window(4096, _all_but_each, "", 2), source="arXiv 2408.00118"),
+                     window=Window(4096, _all_but_each, "", 2), sdpa=False, source="arXiv 2408.00118"),
         Architecture(
             "gemma3_text", "Gemma3", heads={"ForCausalLM": "causal", "TextModel": "none"}, qkv_bias=_BIAS,
             out_bias=_BIAS, activation_key="hidden_activation", activation="gelu_pytorch_tanh", head_norm="each",
@@ -297,7 +299,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture(
             "gpt_oss", "GptOss", {**_ROUTED, **_EXPERTS, "F_E": "intermediate_size"},
             qkv_bias=_BIASED, out_bias=_BIASED, router_bias=True,
-            sinks=True, head_dim=64, window=Window(128, _all_but_each, "", 2), notes=(_SWIGLU,),
+            sinks=True, head_dim=64, window=Window(128, _all_but_each, "", 2), notes=(_SWIGLU,), sdpa=False,
             source="arXiv 2508.10925",
         ),
         Architecture("deepseek_v2", "DeepseekV2", {**_COMMON, **_LATENT}, mixer="latent", qkv_bias=_BIAS,

@@ -82,8 +82,8 @@ class Blueprint:
     ``meanings`` explains the symbols. ``notes`` say what was repaired or left out. ``flow`` is false where only the
     weights are known and not what feeds what. ``literal`` is the other reading of a damaged text. ``one_axis`` are
     sizes that mean one axis in all parts, such as the vocabulary. ``dtype`` is the number format that a configuration
-    says. ``edges`` say what flows where, and ``ties`` which weights of different parts are one; without edges the parts
-    are a chain. ``limits`` are those of ``Graph``.
+    says; ``fused`` that its library runs attention as one kernel. ``edges`` say what flows where, and ``ties`` which
+    weights of different parts are one; without edges the parts are a chain. ``limits`` are those of ``Graph``.
     """
 
     name: str
@@ -98,6 +98,7 @@ class Blueprint:
     edges: tuple[Edge, ...] = ()
     ties: Ties = ()
     limits: tuple[tuple[str, str, int], ...] = ()
+    fused: bool = False
 
     @cached_property
     def graph(self) -> Graph:
@@ -107,7 +108,8 @@ class Blueprint:
         after: list[Graph] = []
         ties = [*self.ties]
         for part in self.parts:
-            made = replace(part.graph(), name=part.name)
+            made = part.graph()
+            made = replace(made, name=part.name, fused=made.fused or self.fused)
             if not part.layers_before:
                 middle.append(_region(made, part.name))
                 continue

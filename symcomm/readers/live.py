@@ -9,6 +9,7 @@ from typing import Any
 from symcomm.readers.blueprint import Blueprint, ReaderError
 from symcomm.readers.modules import Module, count, from_tree
 from symcomm.readers.recognise import recognise
+from symcomm.readers.writer import ATTENTION
 
 _SIZES = ("in_features", "out_features", "num_embeddings", "embedding_dim", "nf", "nx")  # what recognising asks for
 
@@ -38,7 +39,9 @@ def read_live(source: Any) -> Blueprint:
     known = None
     config = getattr(source, "config", None)
     if config is not None and hasattr(config, "to_dict"):
-        known = recognise(tree, config.to_dict())
+        attends = getattr(config, "_attn_implementation", None)
+        said = {"attn_implementation": attends} if attends in ATTENTION else {}
+        known = recognise(tree, {**config.to_dict(), **said})
     known = known or recognise(tree)
     if known is not None:
         return replace(known, notes=(*notes, *known.notes))

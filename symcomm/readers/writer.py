@@ -29,6 +29,11 @@ from symcomm.records import dataclass
 QUERY_WIDTH, KEY_WIDTH = "query width", "key width"
 LAYERS_LIMIT = 10**5
 
+# How transformers may attend, and whether that is one kernel.
+ATTENTION = {
+    "eager": False, "sdpa": True, "flash_attention_2": True, "flash_attention_3": True, "flex_attention": True,
+}  # fmt: skip
+
 # Keys that add, take or share weights in some family, with what changes nothing: refused where a family has no such.
 STRUCTURE: Mapping[str, tuple[object, ...]] = {
     **dict.fromkeys(("add_cross_attention", "is_encoder_decoder", "qk_layernorm", "use_qk_norm"), (False,)),
@@ -83,12 +88,33 @@ class ModelWriter:
             parts, edges, ties = self.two_stacks()
         else:
             parts = (self.ends(), *self.layers())
+        fused = self.fused()
         self.told()
         notes = (*record.notes, *dict.fromkeys(self.notes))
         return Blueprint(
             self.name, parts, values, MEANINGS, notes, one_axis=("V", "B"), dtype=self.number_format(), edges=edges,
-            ties=ties, limits=tuple(self.limits),
+            ties=ties, limits=tuple(self.limits), fused=fused,
         )  # fmt: skip
+
+    def fused(self) -> bool:
+        """Whether attention runs as one kernel: as the configuration says, else as its class does by default."""
+        record, config = self.record, self.config
+        key = "attn_implementation" if config.get("attn_implementation") else "_attn_implementation"
+        said = config.words(key, "")
+        if said and said not in ATTENTION:
+            config.fail(f"unknown attention '{said[:60]}'", key, nearest(said, [*ATTENTION]))
+        if said == "sdpa" and not record.sdpa:
+            config.fail(f"{key} is \"sdpa\", which the class {self.name} does not have in transformers", key,
+                        "eager, which keeps the scores, or flash_attention_2")  # fmt: skip
+        how = said or ("sdpa" if record.sdpa else "eager")
+        why = f"as {key} says" if said else f"as {self.name} does in transformers"
+        if ATTENTION[how]:
+            self.notes.append(f"attention is one kernel ({how}), {why}: its scores are computed again for backward; "
+                              "attn_implementation: eager or softmax: library keeps them")  # fmt: skip
+        else:
+            self.notes.append(f"attention is written out ({how}), {why}: its scores are kept; softmax: fused is one "
+                              "kernel")  # fmt: skip
+        return ATTENTION[how]
 
     def choice(self, choice: Switch) -> bool:
         """Whether a choice holds."""

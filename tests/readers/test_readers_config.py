@@ -173,7 +173,7 @@ def test_the_layers_of_a_llama_have_the_four_all_reduces_of_tensor_parallelism()
 
 def test_the_traffic_of_a_whole_model_is_that_of_its_layers_and_its_head() -> None:
     """Each product reads both operands and writes its result: 2 bytes an element."""
-    config = decoder("llama", 8, 3, 2, 2, 16, 100)
+    config = {**decoder("llama", 8, 3, 2, 2, 16, 100), "attn_implementation": "eager"}
     tokens, d, f, v = 2 * 6, 8, 16, 100
     linears = 4 * (2 * tokens * d + d * d) + 3 * (tokens * (d + f) + d * f)
     attention = 2 * (2 * tokens * d + 2 * 2 * 6 * 6)  # heads x sequences x positions squared, read or written

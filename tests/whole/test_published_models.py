@@ -119,6 +119,7 @@ def test_equation_3_of_narayanan_is_the_hardware_flops_of_whole_models(
     vocabulary, positions, batch = 51200, 2048, 512
     config = GPT2 | {
         "n_embd": hidden, "n_layer": layers, "n_head": heads, "vocab_size": vocabulary, "n_positions": positions,
+        "attn_implementation": "eager",
     }  # fmt: skip
     model = sc.load(config)
     made = model.recomputation("full", "hardware_flops").at(B=batch, L=positions).value
@@ -137,7 +138,8 @@ KORTHIKANTI = {"22B": (64, 6144, 48, 4), "175B": (96, 12288, 96, 1), "530B": (12
 def test_the_activations_of_a_layer_are_those_of_korthikanti(name: str, selective: bool) -> None:
     """sbh/t (34 + 5as/h) bytes with tensor and sequence parallelism (equation 4); 34 with selective recomputation."""
     heads, hidden, _, batch = KORTHIKANTI[name]
-    config = GPT2 | {"n_embd": hidden, "n_layer": 1, "n_head": heads, "n_positions": 2048}
+    config = GPT2 | {"n_embd": hidden, "n_layer": 1, "n_head": heads, "n_positions": 2048,
+                     "attn_implementation": "eager"}  # fmt: skip
     layer = sc.load(config).part("layer")
     again = "selective" if selective else "none"
     kept = layer.activation_memory("tensor(8) + sequence", recomputation=again).at(B=batch, L=2048).value

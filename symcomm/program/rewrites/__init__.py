@@ -14,7 +14,7 @@ def rewrites() -> tuple[Rewrite, ...]:
     """All rewrites, in the order in which they run.
 
     >>> [rewrite.name for rewrite in rewrites()]
-    ['resharding', 'recomputation', 'stages', 'accumulation', 'buckets', 'offloading', 'halves']
+    ['fusion', 'resharding', 'recomputation', 'stages', 'accumulation', 'buckets', 'offloading', 'halves']
     """
     found: list[Rewrite] = [import_module(f"{__name__}.{module.name}").REWRITE for module in iter_modules(__path__)]
     return tuple(sorted(found, key=lambda rewrite: rewrite.rank))

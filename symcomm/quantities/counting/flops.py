@@ -154,6 +154,11 @@ def touched(setting: Setting, graph: Graph, ops: Iterable[Op]) -> tuple[str, ...
     return tuple(found)
 
 
+def attending(setting: Setting) -> tuple[str, ...]:
+    """The convention that says whether attention is one kernel, where there is an attention."""
+    return ("softmax",) if setting.graph.scores else ()
+
+
 def _used(setting: Setting, graph: Graph) -> bool:
     """Whether what is asked for of attention can change a number: without windows there is nothing to leave out."""
     return bool(graph.windows) or setting.accounting.attention != "windowed"

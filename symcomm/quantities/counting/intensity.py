@@ -56,4 +56,5 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     title = "Arithmetic intensity" + (f" of {op}" if op else "")
     fields = flops.touched(setting, setting.graph, setting.rows(op).ops)
     read = ["experts_read"] if reads_experts(setting.graph, setting.rows(op).ops) else []
+    read += [f for f in flops.attending(setting) if {o.output for o in chosen.ops} & {*setting.graph.kernels}]
     return setting.derivation(title, work.steps, (*fields, "traffic", *read))

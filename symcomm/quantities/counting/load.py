@@ -6,7 +6,7 @@ over the ranks as the plan places it, and every collective is one the plan needs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 
@@ -18,6 +18,7 @@ from symcomm.graph.experts import EXPERTS_READ, Routing, chosen_experts
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
 from symcomm.parallel.strategy import Strategy
+from symcomm.program.instructions import Program
 from symcomm.program.program import Same, batch_of, program, unstaged
 from symcomm.quantities.communication.call import Call, calls
 from symcomm.quantities.counting.flops import counted
@@ -66,7 +67,8 @@ class Moved:
 class OpLoad:
     """One op on one rank: its operations and what it moves. ``again`` marks an op that is recomputed.
 
-    The model's first layer has those with ``every``; ``half`` is that of the backward pass.
+    The model's first layer has those with ``every``; ``half`` is that of the backward pass. Ops of one ``kernel`` run in
+    one launch.
     """
 
     op: Op
@@ -77,6 +79,12 @@ class OpLoad:
     again: bool = False
     every: bool = True
     half: str = ""
+    kernel: str = ""
+
+    @property
+    def launch(self) -> tuple[str, bool]:
+        """The kernel it runs in, and whether that is one of the forward pass that runs again."""
+        return self.kernel, self.again and self.kernel.endswith(" forward")
 
 
 @dataclass(frozen=True)
@@ -144,11 +152,44 @@ def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None
         if one is not None and isinstance(turn.work, Compute) and turn.work.part != "statistics":
             again = turn.phase == "recompute"
             run.append(replace(one, phase="backward" if again else one.phase, again=again, every=turn.every,
-                               half=turn.half))  # fmt: skip
+                               half=turn.half, kernel=turn.kernel))  # fmt: skip
     phases = {"recompute": "backward"}
     every = calls(setting, strategy, gradient_dtype, copies=True)
     timed = tuple(("end" if c.once else phases.get(c.phase, c.phase), c) for c in every)
-    return Load(graph, strategy, tuple(sorted(run, key=lambda one: one.again)), timed)
+    run = sorted(run, key=lambda one: one.again)
+    return Load(graph, strategy, _inside_kernels(setting, made, run) if made.inside else tuple(run), timed)
+
+
+def launches(load: Load) -> list[list[OpLoad]]:
+    """The ops of a load by what runs in one launch, in the order of the first of each."""
+    found: dict[tuple[object, ...], list[OpLoad]] = {}
+    for n, one in enumerate(load.ops):
+        found.setdefault((one.launch,) if one.kernel else (n,), []).append(one)
+    return [*found.values()]
+
+
+def _inside_kernels(setting: Setting, made: Program, ops: Sequence[OpLoad]) -> tuple[OpLoad, ...]:
+    """The ops with what kernels move: each reads an operand once, and nothing that is made inside goes to memory.
+
+    The backward pass of attention reads its result as well: with its gradient it gives the sums of the rows.
+    """
+    read: dict[tuple[str, bool], set[str]] = {}
+    found: list[OpLoad] = []
+    for one in ops:
+        if not one.kernel:
+            found.append(one)
+            continue
+        launch = one.launch
+        moved = list(one.moved)
+        if launch not in read and one.kernel.endswith(" backward"):
+            forward = one.kernel.removesuffix("backward") + "forward"
+            results = [o.op for o in ops if o.kernel == forward and not o.again and o.op.output not in made.inside]
+            moved += [m for op in results for m in _moved_tensor(setting, made.plan, op.output, op, "saved")]
+        known = read.setdefault(launch, set())
+        moved = [m for m in moved if m.tensor not in known]
+        known |= {m.tensor for m in moved}
+        found.append(replace(one, moved=tuple(moved)))
+    return tuple(found)
 
 
 @lru_cache(maxsize=64)
@@ -169,7 +210,7 @@ def _computed(
                 raise AccountingError("exact additions of a sum over several ranks", hint="use fma2 or mac")
             share = divided(flops, strategy, tuple(cut))
             cuts = tuple((index, mesh) for mesh, index in cut.items())
-            ops.append(OpLoad(op, op.phase, share, _moved(setting, made, strategy, op), cuts))
+            ops.append(OpLoad(op, op.phase, share, _moved(setting, made, op), cuts))
     return graph, tuple(ops)
 
 
@@ -185,17 +226,28 @@ def repeated(graph: Graph, name: str) -> Op | None:
 
 
 def uses(setting: Setting, graph: Graph, op: Op) -> dict[str, tuple[str, int]]:
-    """The tensors that an op moves under the traffic convention: as what, and how often."""
+    """The tensors that an op moves under the traffic convention: as what, and how often.
+
+    Of ops that run as one kernel the first one reads what they share, and what stays inside is not moved.
+    """
     convention = TRAFFIC[setting.accounting.traffic]
+    kernel = graph.kernels.get(op.output) if setting.accounting.softmax == "fused" else None
+    there = graph.scores if kernel else frozenset[str]()
     found: dict[str, str] = {}
     for name in op.inputs:
         smaller = repeated(graph, name)
+        if kernel:
+            same = [other.output for other in graph.consumers[name] if graph.kernels.get(other.output) == kernel]
+            there |= {name} if same[0] != op.output else frozenset()
+        if name in there:
+            continue
         name = name if smaller is None else smaller.inputs[0]
         role = graph.tensors[name].role
         found[name] = role if role in ("weight", "gradient") else "saved" if op.phase == "backward" else "activation"
     made = graph.tensors[op.output]
     of_weight = made.role == "gradient" and graph.tensors[made.of].role == "weight"
-    found[made.name] = "weight_gradient" if of_weight else "result"
+    if made.name not in there:
+        found[made.name] = "weight_gradient" if of_weight else "result"
     moved = {name: (use, convention.times.get(use, 0)) for name, use in found.items()}
     return {name: (use, times) for name, (use, times) in moved.items() if times and not graph.tensors[name].virtual}
 
@@ -226,22 +278,26 @@ def elements_moved(setting: Setting, graph: Graph, op: Op, name: str, parts: For
     return product(how(setting.written(every), setting.written(routing.chosen), tokens), setting.sizes(sizes))
 
 
-def _moved(setting: Setting, made: Plan, strategy: Strategy, op: Op) -> tuple[Moved, ...]:
-    graph, layouts = made.graph, dict(made.layouts[op.output])
-    for name in op.inputs:
-        smaller = repeated(graph, name)
+def _moved(setting: Setting, made: Plan, op: Op) -> tuple[Moved, ...]:
+    """What an op moves."""
+    every = uses(setting, made.graph, op).items()
+    return tuple(m for name, (use, _) in every for m in _moved_tensor(setting, made, name, op, use))
+
+
+def _moved_tensor(setting: Setting, made: Plan, name: str, op: Op, use: str) -> tuple[Moved, ...]:
+    """What a rank moves of a tensor as an op has it; nothing where the traffic convention moves no such use."""
+    graph, times = made.graph, TRAFFIC[setting.accounting.traffic].times.get(use, 0)
+    layouts = dict(made.layouts[op.output])
+    for read in op.inputs:
+        smaller = repeated(graph, read)
         if smaller is not None:
             layouts[smaller.inputs[0]] = made.layouts[smaller.output][smaller.inputs[0]]
-    found: list[Moved] = []
-    for name, (use, times) in uses(setting, graph, op).items():
-        tensor, layout = graph.tensors[name], layouts[name]
-        own = dict(zip(op.inputs, op.indices, strict=True)).get(name, ())
-        parts = [strategy.sizes[mesh] for mesh, index in made.cuts[op.output].items() if index not in own]
-        size = elements_moved(setting, graph, op, name, product(*parts))
-        share = divided(size, strategy, tuple(m for m, position in layout if position != PARTIAL))
-        dtype = tensor.dtype or (graph.tensors[tensor.of].dtype if tensor.of else None) or setting.dtype
-        found.append(Moved(name, use, times, share, dtype))
-    return tuple(found)
+    tensor, own = graph.tensors[name], dict(zip(op.inputs, op.indices, strict=True)).get(name, ())
+    parts = [made.strategy.sizes[mesh] for mesh, index in made.cuts[op.output].items() if index not in own]
+    size = elements_moved(setting, graph, op, name, product(*parts))
+    share = divided(size, made.strategy, tuple(m for m, position in layouts[name] if position != PARTIAL))
+    dtype = tensor.dtype or (graph.tensors[tensor.of].dtype if tensor.of else None) or setting.dtype
+    return (Moved(name, use, times, share, dtype),) if times else ()
 
 
 def microbatched(setting: Setting, microbatches: Form) -> Setting:

@@ -17,8 +17,9 @@ from symcomm.graph.graph import Graph, Op, Region
 from symcomm.parallel.placement import Collective
 from symcomm.parallel.strategy import Strategy, parse_strategy
 from symcomm.program.program import program
+from symcomm.program.rewrites.fusion import scores_again
 from symcomm.program.rewrites.recomputation import run_again
-from symcomm.quantities.counting.flops import counted, looped, row_totals, touched
+from symcomm.quantities.counting.flops import attending, counted, looped, row_totals, touched
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Frozen, Recomputation, StrategyOption
 from symcomm.quantities.witnesses import often
@@ -51,9 +52,10 @@ def derive(
     strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
     setting = setting.freeze(frozen)
     names = run_again(setting.graph, again, setting.frozen)
+    inside = scores_again(setting.graph, setting.accounting, setting.frozen)
     title = f"{_called(again)}: {count.replace('_', ' ')}"
     if count in ("flops", "hardware_flops"):
-        return _flops(setting, names, count, title)
+        return _flops(setting, names, inside, count, title)
     if strategy is None:
         raise StrategyError("no strategy is named", hint="for instance tensor(8)")
     return _collectives(setting, names, count, strategy, title)
@@ -67,7 +69,10 @@ def _called(again: str) -> str:
     return "Recomputation of " + ", ".join(f"`{name.strip()}`" for name in again.split(","))
 
 
-def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> Derivation:
+def _flops(
+    setting: Setting, names: frozenset[str], inside: frozenset[str], count: str, title: str
+) -> Derivation:  # fmt: skip
+    """What runs again, and the scores ``inside`` of a kernel, which its backward pass makes for itself."""
     graph, work = setting.graph, Work(setting)
     both = training(graph, frozen=setting.frozen)
     terms: list[Form] = []
@@ -75,7 +80,7 @@ def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> D
     alone = len(setting.regions) == 1
     for region in setting.regions:
         mine = [o for o in both.ops if o.region == region.name]
-        again = [o for o in mine if o.phase == "forward" and o.output in names]
+        again = [o for o in mine if o.phase == "forward" for some in (names, inside) if o.output in some]
         phases = {"again": again} if again or alone else {}
         if count == "hardware_flops":
             phases = {short: [o for o in mine if o.phase == phase]
@@ -98,7 +103,7 @@ def _flops(setting: Setting, names: frozenset[str], count: str, title: str) -> D
     text = "Forward, backward and what runs again." if count == "hardware_flops" else "What runs again."
     work.define("F", whole, FLOP, "repeat" if graph.repeat else "add", text,
                 witness=partial(looped, setting.accounting, both, ran))  # fmt: skip
-    return setting.derivation(title, work.steps, touched(setting, both, both.ops))
+    return setting.derivation(title, work.steps, [*touched(setting, both, both.ops), *attending(setting)])
 
 
 def _collectives(setting: Setting, names: frozenset[str], count: str, strategy: Strategy, title: str) -> Derivation:

@@ -15,7 +15,7 @@ from symcomm.form import Form, Num, Total, product
 from symcomm.graph.experts import Routing
 from symcomm.graph.graph import Graph, Op, Region
 from symcomm.program.program import Same
-from symcomm.quantities.counting.flops import counted, touched
+from symcomm.quantities.counting.flops import attending, counted, touched
 from symcomm.quantities.counting.load import elements_moved, experts_of, reads_experts, uses
 from symcomm.quantities.options import Dtype, OpName
 from symcomm.quantities.witnesses import elements, experts_hit, often, passes, size
@@ -139,6 +139,7 @@ def derive(setting: Setting, op: OpName | None = None, dtype: Dtype | None = Non
     fields = [f for f in touched(setting, setting.graph, ops) if f == "operations" and every] + ["traffic"]
     if reads_experts(setting.graph, ops):
         fields.append("experts_read")
+    fields += [f for f in attending(setting) if {o.output for o in ops} & {*setting.graph.kernels}]
     if setting.graph.windows and setting.accounting.attention != "causal_half":
         fields.append("attention")
     return setting.derivation("Compulsory traffic" + (f" of {op}" if op else ""), work.steps, fields)

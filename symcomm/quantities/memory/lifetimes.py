@@ -21,7 +21,7 @@ from symcomm.program.alive import Free, Instruction, Keep, OpRun
 from symcomm.program.autograd import Saved, storage
 from symcomm.program.instructions import Program
 from symcomm.program.rewrites.accumulation import summed
-from symcomm.program.rewrites.recomputation import has_scores, recomputed_ops
+from symcomm.program.rewrites.recomputation import recomputed_ops
 from symcomm.quantities.memory.activation_memory import bytes_of
 from symcomm.quantities.memory.recomputed_steps import PassStep, RecomputedSteps, phase_of
 from symcomm.quantities.memory.saved import autograd
@@ -431,9 +431,8 @@ class Lifetimes:
         """
         collapsing = {name for name, kind in MAP.items() if kind.collapses and kind.eager}
         found = {op.output for op in self.graph.ops if self.eager and op.kind in collapsing and "·" in op.output}
-        if self.setting.accounting.softmax == "fused" and self.graph.attention_pairs:
-            forward = [op for op in self.graph.ops if op.phase == "forward"]
-            found |= {op.output for op in forward if has_scores(self.graph, op.output)}
+        if self.setting.accounting.softmax == "fused":
+            found |= self.graph.scores
         return frozenset(found)
 
     def alive(self, root: str, at: int) -> bool:

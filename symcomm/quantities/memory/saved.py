@@ -72,8 +72,7 @@ def conventions(
         found.append("recomputation")
     if any(not graph.repeat and differentiable(graph) != differentiable(graph, frozenset()) for graph in graphs):
         found.append("input_gradient")
-    kept = accounting.saved == "pytorch" and any(op.kind == "softmax" for graph in graphs for op in graph.ops)
-    if kept or (accounting.softmax == "fused" and any(graph.attention_pairs for graph in graphs)):
+    if any(op.kind == "softmax" for graph in graphs for op in graph.ops):
         found.append("softmax")
     if accounting.attention != "causal_half" and any(graph.windows for graph in graphs):
         found.append("attention")

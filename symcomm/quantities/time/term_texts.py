@@ -9,7 +9,7 @@ from symcomm.form import Form, Ratio, num, product
 from symcomm.program.instructions import HOST
 from symcomm.quantities.communication.call import Call
 from symcomm.quantities.communication.wire import wire
-from symcomm.quantities.counting.flops import shown
+from symcomm.quantities.counting.flops import attending, shown
 from symcomm.quantities.counting.flops import touched as flops_touched
 from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, reads_experts
 from symcomm.quantities.time.machine import Machine
@@ -70,7 +70,7 @@ def sustained(text: str, machine: Machine) -> str:
 def touched(setting: Setting, load: Load) -> list[str]:
     """The conventions that change a time."""
     found = list(flops_touched(setting, load.graph, [o.op for o in load.ops]))
-    found += ["traffic", "time"] if load.ops else ["time"]
+    found += ["traffic", "time", *attending(setting)] if load.ops else ["time"]
     found += ["experts_read"] if reads_experts(load.graph, [o.op for o in load.ops]) else []
     if setting.accounting.rate != "of_format":
         found.append("rate")

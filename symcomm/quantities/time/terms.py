@@ -17,7 +17,7 @@ from symcomm.program.instructions import HOST
 from symcomm.quantities.communication.call import SHORT, Call, joint
 from symcomm.quantities.communication.wire import Wire, direct, two_levels, wire
 from symcomm.quantities.counting.flops import each_entry, looped, shown
-from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad
+from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad, launches
 from symcomm.quantities.time.links import levels, slowest, spot, two_links
 from symcomm.quantities.time.machine import Machine, MachineLink
 from symcomm.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
@@ -310,7 +310,7 @@ class TimeWriter:
         network, sending = self.network(sent, f"t_network{tag}", tag, [c for _, c in load.calls])
         per_op: tuple[Form, ...] = ()
         if self.setting.accounting.time == "per_op":
-            per_op = tuple(self.one_op(op, tag) for op in load.ops)
+            per_op = tuple(self.one_op(ops, tag) for ops in launches(load))
         return Terms(compute, memory, network, done, moved, sending, per_op)
 
     def _passes(self, terms: Terms, numbers: Numbers) -> Fraction:
@@ -380,30 +380,34 @@ class TimeWriter:
         wide = element_bytes(call.dtype).number
         return self._stands(regions, call.region.name, numbers) * part * wide * size(call.elements, numbers)
 
-    def one_op(self, op: OpLoad, tag: str) -> Form:
-        """The time of one op alone: the longer of its computing and its memory traffic."""
-        work, what = self.work, shown(self.load.graph, op.op)
+    def one_op(self, ops: Sequence[OpLoad], tag: str) -> Form:
+        """The time of one op alone, or of a kernel of several: the longer of its computing and its memory traffic."""
+        op = next((one for one in ops if not one.again), ops[0])
+        work = self.work
+        what = " and ".join(dict.fromkeys(shown(self.load.graph, one.op) for one in ops))
         label = f"{slug(op.op.output)}^{'again' if op.again else TAGS[op.phase]}"
-        done = work.define(f"f_{label}", op.flops, FLOP, "one op", f"Operations of {what}.", op.op)
+        flops = op.flops if len(ops) == 1 else Total(tuple(one.flops for one in ops))
+        done = work.define(f"f_{label}", flops, FLOP, "one op", f"Operations of {what}.", op.op)
         times: list[Form] = [Ratio(done, self.machine.sustained(self.rate()))]
         formats: dict[str, list[Form]] = {}
-        for m in op.moved:
+        for m in (m for one in ops for m in one.moved):
             formats.setdefault(m.dtype, []).append(product(num(m.times), m.elements))
         parts: list[Form] = []
         for dtype, sizes in formats.items():
             name = f"m_{label}" + (f",{dtype}" if len(formats) > 1 else "")
             count = work.define(name, sizes[0] if len(sizes) == 1 else Total(tuple(sizes)), ELEMENT, "one op",
-                                f"What {what} reads and writes.", op.op)  # fmt: skip
+                                f"The tensors that {what} move through the memory." if len(ops) > 1
+                                else f"What {what} reads and writes.", op.op)  # fmt: skip
             parts.append(product(element_bytes(dtype), count))
         if parts:
             moved = parts[0] if len(parts) == 1 else Total(tuple(parts))
             times.append(Ratio(moved, self.machine.sustained(self.machine.memory)))
         return work.define(f"t_{label}{tag}", times[0] if len(times) == 1 else Largest(tuple(times)), SECOND, "one op",
-                           "The longer of computing and memory.", op.op, partial(self._alone, op))  # fmt: skip
+                           "The longer of computing and memory.", op.op, partial(self._alone, ops))  # fmt: skip
 
-    def _alone(self, op: OpLoad, numbers: Numbers) -> Fraction:
-        """An op by itself, once: its loops, or the tensors that it moves."""
-        once = Load(self.load.graph, self.strategy, (op,), ())
+    def _alone(self, ops: Sequence[OpLoad], numbers: Numbers) -> Fraction:
+        """A launch by itself, once: the loops of its ops, or the tensors that it moves."""
+        once = Load(self.load.graph, self.strategy, tuple(ops), ())
         return max(self.computes(once, self.machine.sustained(self.rate()), numbers), self.moves(once, numbers))
 
     def time(self, name: str, terms: Terms, what: str) -> Form | None:

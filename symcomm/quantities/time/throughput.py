@@ -18,6 +18,7 @@ from symcomm.form import Form, Num, Ratio, Sym, evaluate, from_expr, names, num,
 from symcomm.graph.axis_roles import batch_axes, sequence_axes
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program import pipeline
+from symcomm.program.rewrites.fusion import scores_again
 from symcomm.program.rewrites.recomputation import RECOMPUTED
 from symcomm.quantities.counting import flops, parameters, recomputation
 from symcomm.quantities.declared import Meaning
@@ -105,11 +106,17 @@ def model_flops(setting: Setting, work: Work, count: Form) -> Form:
     )
 
 
+_AGAIN = {
+    "full": "The forward pass is computed again.",
+    "none": "The kernel of attention computes its scores again for its backward pass.",
+}
+
+
 def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
     """The operations that the machine does: recomputed ones as well."""
-    if setting.accounting.recomputation == "activations_kept":
-        return model
     how = RECOMPUTED[setting.accounting.recomputation]
+    if how == "none" and not scores_again(setting.graph, setting.accounting, setting.frozen):
+        return model
     if how == "full" and setting.accounting.model_flops == "6nd":
         again: Form = Ratio(model, num(3))
         text = "The forward pass, a third of them, is computed again."
@@ -120,7 +127,7 @@ def hardware_flops(setting: Setting, work: Work, model: Form) -> Form:
             forms.from_expr(recomputed.expr),
             FLOP,
             "recomputed",
-            "The forward pass is computed again." if how == "full" else "The core of attention is computed again.",
+            _AGAIN.get(how, "The core of attention is computed again."),
             witness=recomputed.again,
         )
         text = "What is recomputed comes on top."
@@ -250,7 +257,7 @@ def _measured_time(
         return None
     if setting.accounting.model_flops == "training_flops":
         fields += flops.touched(setting, setting.graph, setting.graph.ops)
-    fields.append("recomputation")
+    fields += ["recomputation", *flops.attending(setting)]
     done = hardware_flops(setting, work, model_flops(setting, work, count))
     rate = product(number, _known(MEASURED["achieved"], achieved, given))
     text = "All operations that are done, over those of all devices in a second."
@@ -288,7 +295,7 @@ def answer(
             needed = setting.accounting.input_gradient == Accounting.input_gradient
             fields += [] if needed else ["input_gradient"]
         total = work.reused("F_model") or model_flops(setting, work, count)
-        fields += ["recomputation"] if of == "hfu" else []
+        fields += ["recomputation", *flops.attending(setting)] if of == "hfu" else []
         fields += ["rate"] if of in ("mfu", "hfu") and setting.accounting.rate != "of_format" else []
         if of == "flops_per_token":
             work.define(
