@@ -33,13 +33,15 @@ def config(record: dict[str, Any]) -> dict[str, Any]:
     z, kind = record["sizes"], record["model"].split(".")[0]
     if kind == "gpt2":
         return {
-            "model_type": "gpt2", "attn_implementation": "eager", "n_embd": z["D"], "n_layer": z["N"], "n_head": z["nh"], "n_inner": z["F"],
+            "attn_implementation": "eager",  # scores were kept
+            "model_type": "gpt2", "n_embd": z["D"], "n_layer": z["N"], "n_head": z["nh"], "n_inner": z["F"],
             "vocab_size": z["V"], "n_positions": z["T"], "tie_word_embeddings": record["model"] == "gpt2.tied",
             "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "activation_function": "gelu_pytorch_tanh",
         }  # fmt: skip
     experts = {"num_local_experts": z["E"], "num_experts_per_tok": z["top"]} if kind == "mixtral" else {}
     return {
-        "model_type": kind, "attn_implementation": "eager", "hidden_size": z["D"], "num_hidden_layers": z["N"], "num_attention_heads": z["nh"],
+        "attn_implementation": "eager",  # scores were kept
+        "model_type": kind, "hidden_size": z["D"], "num_hidden_layers": z["N"], "num_attention_heads": z["nh"],
         "num_key_value_heads": z["nkv"], "intermediate_size": z["F"], "vocab_size": z["V"], "head_dim": z["H"],
         "tie_word_embeddings": False, **experts,
     }  # fmt: skip
