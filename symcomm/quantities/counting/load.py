@@ -67,8 +67,8 @@ class Moved:
 class OpLoad:
     """One op on one rank: its operations and what it moves. ``again`` marks an op that is recomputed.
 
-    The model's first layer has those with ``every``; ``half`` is that of the backward pass. Ops of one ``kernel`` run in
-    one launch.
+    The model's first layer has those with ``every``; ``half`` is that of the backward pass. Ops of one ``kernel`` run
+    in one launch.
     """
 
     op: Op
