@@ -79,13 +79,17 @@ class Memory:
 
 @dataclass(frozen=True)
 class Link:
-    """What joins a device to others: how many links, and what one of them carries in one direction."""
+    """What joins a device to others: how many links, and what one of them carries in one direction.
+
+    ``joins`` is how many devices these links join, which make up a node; 0 where it is not known.
+    """
 
     name: str
     count: int
     rate: PublishedNumber
     published: PublishedNumber | None = None
     published_direction: Direction = "both"
+    joins: int = 0
 
     def bandwidth(self, direction: Direction) -> Quantity:
         """The bandwidth of all its links together, in ``one`` direction or in ``both`` added up.
@@ -202,6 +206,43 @@ class Device:
         raise ValuesError(f"{self.name} has no link '{name[:40]}'", hint=nearest(name, [*self.links]))
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """A machine of several nodes: so many devices each, joined by their own links, and by the network cards of a node.
+
+    >>> cluster("DGX-H100").told
+    'DGX-H100: nodes of 8 H100-SXM, joined by NVLink 4; 8 nodes, joined by ConnectX-7 with 50 GB/s a device.'
+    """
+
+    name: str
+    device: Device
+    node: int
+    nodes: int
+    cards: Link
+    source: str
+
+    def bandwidth(self, direction: Direction) -> Quantity:
+        """What the network cards carry for one device."""
+        found = self.cards.bandwidth(direction)
+        return Quantity(found.value / self.node, found.unit)
+
+    @property
+    def told(self) -> str:
+        """How it is joined, for a reader."""
+        inside, between = self.device.link().name, self.bandwidth("one").reading
+        return (f"{self.name}: nodes of {self.node} {self.device.name}, joined by {inside}; "
+                f"{self.nodes} nodes, joined by {self.cards.name} with {between} a device.")  # fmt: skip
+
+    def links(self, direction: Direction, ranks: int | None) -> dict[str, object]:
+        """Its links as a question takes them. Raises ``ValuesError`` for more ranks than it has devices."""
+        if ranks is not None and ranks > self.node * self.nodes:
+            between = self.bandwidth("one").reading
+            inside = self.device.link().bandwidth("one").reading
+            raise ValuesError(f"{self.name} has {self.nodes} x {self.node} devices, but there are {ranks} ranks",
+                              hint=f"links: node={self.node}, inside={inside}, between={between}")  # fmt: skip
+        return {"node": self.node, "between": self.bandwidth(direction)}
+
+
 # -- finding ----------------------------------------------------------------------------------------
 
 
@@ -216,8 +257,24 @@ def known_devices() -> Mapping[str, Device]:
     return _read(path.read_text(encoding="utf-8"), path.name, {})
 
 
+@cache
+def known_clusters() -> Mapping[str, Cluster]:
+    """The machines of several nodes that symcomm knows, by name."""
+    path = Path(__file__).with_name("devices.yaml")
+    root = read(path.read_text(encoding="utf-8"), path.name, ours=True)
+    return {name: _cluster(name, entry) for name, entry in root["machines"].items}
+
+
+def cluster(name: object) -> Cluster | None:
+    """The machine of a name, if it is one of several nodes; case, spaces and hyphens do not matter."""
+    return next((c for c in known_clusters().values() if isinstance(name, str) and _folded(c.name) == _folded(name)),
+                None)  # fmt: skip
+
+
 def device(name: str | Device, among: Mapping[str, Device] | None = None) -> Device:
-    """The device of a name or an alias; case, spaces and hyphens do not matter. ``among`` come before the known ones.
+    """The device of a name or an alias, or of a machine; case, spaces and hyphens do not matter.
+
+    ``among`` come before the known ones.
 
     Raises ``ValuesError`` for an unknown name, with near ones, and for one that several devices share.
 
@@ -231,6 +288,8 @@ def device(name: str | Device, among: Mapping[str, Device] | None = None) -> Dev
     for found in every.values():
         if wanted in map(_folded, (found.name, *found.aliases)):
             return found
+    if (whole := cluster(name)) is not None:
+        return whole.device
     several = [d.name for d in every.values() if wanted and _folded(d.name).startswith(wanted)]
     if len(several) > 1:
         raise ValuesError(f"'{name[:60]}' may be one of several devices", hint=f"say which: {', '.join(several)}")
@@ -260,7 +319,7 @@ _RATES = ("FLOP/second", "operation/second")
 
 def _read(text: str, file: str, known: Mapping[str, Device]) -> Mapping[str, Device]:
     root = read(text, file, ours=not known)
-    root.only(["devices"], ["devices"])
+    root.only(["devices"] if known else ["devices", "machines"], ["devices"])
     made: dict[str, Device] = {}
     taken = {_folded(n): d.name for d in known.values() for n in (d.name, *d.aliases)}
     items = root["devices"].items
@@ -309,6 +368,17 @@ def _device(name: str, entry: Entry, known: Mapping[str, Device]) -> Device:
         aliases.texts if aliases else (),
         text("notes", ""),
     )
+
+
+def _cluster(name: str, entry: Entry) -> Cluster:
+    entry = replace(entry, key=name)
+    entry.only(keys := ["device", "node", "nodes", "cards", "source"], keys)
+    source = entry["source"].text
+    found = known_devices().get(entry["device"].text)
+    if found is None:
+        near = nearest(entry["device"].text, [*known_devices()])
+        raise entry["device"].error(f"'{entry['device'].text}' is no device above this machine", near)
+    return Cluster(name, found, entry["node"].count, entry["nodes"].count, _link(entry["cards"], source), source)
 
 
 def _figure(entry: Entry, source: str, *units: str) -> PublishedNumber:
@@ -377,14 +447,16 @@ def _memory(entry: Entry, source: str) -> Memory:
 
 
 def _link(entry: Entry, source: str) -> Link:
-    entry.only(["name", "count", "rate", "published", "direction", "source"], ["name", "count", "rate"])
+    entry.only(["name", "count", "rate", "published", "direction", "joins", "source"], ["name", "count", "rate"])
     here = _source(entry, source)
     published, direction = entry.get("published"), entry.get("direction")
     if (published is None) != (direction is None):
         raise entry.error("'published' and 'direction' belong together", "say whether it counts one direction or both")
     counts: Direction = "one" if direction is not None and direction.choice(["one", "both"]) == "one" else "both"
     figure = _figure(published, here, "byte/second") if published else None
-    made = Link(entry["name"].text, entry["count"].count, _figure(entry["rate"], here, "byte/second"), figure, counts)
+    joins = entry.get("joins")
+    made = Link(entry["name"].text, entry["count"].count, _figure(entry["rate"], here, "byte/second"), figure, counts,
+                joins.count if joins else 0)  # fmt: skip
     if published is not None and figure is not None and made.bandwidth(counts) != figure.quantity:
         raise published.error(
             f"{made.count} x {made.rate.text} are {made.bandwidth(counts)} in {counts} direction"

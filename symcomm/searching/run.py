@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby, islice
+from math import prod
 from time import monotonic
 from typing import Any
 
 from symcomm.accounting import Accounting, AccountingLike
 from symcomm.derivation import exact
 from symcomm.errors import StrategyError, ValuesError, nearest
-from symcomm.form import Sym
+from symcomm.form import Num, Sym
+from symcomm.hardware.devices import Device, cluster
+from symcomm.hardware.devices import device as find
 from symcomm.model import Model
 from symcomm.quantities.recipes import recipe_of
-from symcomm.quantities.time.links import HIERARCHY, LEVELS, NODE, PIPE, links_of, pairs
+from symcomm.quantities.time.links import HIERARCHY, LEVELS, NODE, PIPE, beyond, links_of, pairs
 from symcomm.quantities.time.machine import RATES
 from symcomm.searching import evaluate, explain
 from symcomm.searching.cases import apart, cases
@@ -83,6 +86,10 @@ def search(
     if batch is not None:
         model = model.at(**{batch_symbol(model): whole_numbers(batch, "batch")[0]})
     said_links = dict(pairs(rates.pop("links", None)))
+    whole = cluster(device) if NODE not in said_links else None
+    if whole is not None:
+        said_links |= whole.links("both" if chosen.link == "bidirectional" else "one", devices)
+        device = whole.device
     for name in rates:
         if name not in RATES:
             raise ValuesError(f"a search takes no '{name[:40]}'", hint=nearest(name, [*RATES, "links"]))
@@ -97,7 +104,10 @@ def search(
     drafts, notes = drafts_of(model, strategies, recomputation, schedules, BUCKETS in lists)
     symbols = {size.name: axis for d in drafts for axis, size in d.degrees.items() if isinstance(size, Sym)}
     _check_links(said_links, drafts)
+    notes += [whole.told] if whole is not None else []
     allowed = {symbols.get(name, name): values for name, values in allowed.items()}
+    if device is not None and rates.get("network") is None:
+        _check_joined(find(device if isinstance(device, Device) else str(device)), devices, said_links, drafts, allowed)
     for axis in allowed:
         if not any(axis in d.axes for d in drafts):
             names = [*dict.fromkeys(a for d in drafts for a in d.axes), *free_sizes(model)]
@@ -138,6 +148,25 @@ def _check_links(said: Mapping[str, object], drafts: Iterable[Draft]) -> None:
         if name not in known and name not in HIERARCHY:
             axes = {axis if axis != PIPELINE else PIPE for draft in drafts for axis in draft.axes}
             raise ValuesError(f"no strategy has an axis '{name[:60]}' for links", hint=nearest(name, sorted(axes)))
+
+
+def _check_joined(
+    device: Device, devices: int, said: Mapping[str, object], drafts: Iterable[Draft],
+    allowed: Mapping[str, tuple[int, ...]],
+) -> None:  # fmt: skip
+    """Raises ``ValuesError`` where a mesh may have more ranks on the links of a device than these join."""
+    joins = device.link().joins if device.links else 0
+    if not joins or devices <= joins or NODE in said:
+        return
+    for draft in drafts:
+        own = {PIPELINE if name == PIPE else name for name in said}
+        own |= {axis for axis, size in draft.degrees.items() if isinstance(size, Sym) and size.name in said}
+        most = prod(
+            int(size.number) if isinstance(size, Num) else max(allowed.get(axis, (devices,)))
+            for axis, size in draft.degrees.items() if axis not in own
+        )  # fmt: skip
+        if most > joins:
+            raise beyond(device, min(most, devices))
 
 
 def _libraries() -> Any:

@@ -7,13 +7,14 @@ This is the one place that reads ``links``. Text and mappings say the same: ``te
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
 from symcomm.derivation import Condition
 from symcomm.errors import AccountingError, StrategyError, ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Smallest, Sym, evaluate, names, num, product
+from symcomm.hardware.devices import Device, cluster, device, known_clusters
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.program import pipeline
 from symcomm.program.instructions import BETWEEN_STAGES, HOST
@@ -148,6 +149,10 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
     """
     rest = dict(rates)
     said = by_axis(rest.pop("links", None), strategy)
+    ranks = known_ranks(setting, strategy)
+    whole = cluster(rest.get("device")) if NODE not in said and ranks != 1 else None
+    if whole is not None:
+        said = {**whole.links("both" if setting.accounting.link == "bidirectional" else "one", ranks), **said}
     supposed = bool(on_host(setting.accounting)) and TO_HOST not in said
     if supposed:
         said |= {TO_HOST: host_bandwidth(rest.get("device"), setting.accounting.link)}
@@ -202,9 +207,64 @@ def linked(setting: Setting, strategy: Strategy, rates: Mapping[str, object], *o
         raise ValuesError("links say how fast it is inside or between nodes, but not how many ranks a node has",
                           hint="for instance node=8, inside=900 GB/s, between=50 GB/s")  # fmt: skip
     routes |= {name: ((link, strategy.sizes.get(name, num(2))),) for name, link in links.items()}
-    named = tuple(name for name in read if name != TO_HOST or not supposed)
+    named = tuple(name for name in read if (name != TO_HOST or not supposed) and (whole is None or name not in LEVELS))
+    notes = (*([whole.told] if whole is not None else []), *notes)
+    checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = ()
+    owner = rest.get("device")
+    if rest.get("network") is None and isinstance(owner, (str, Device)):
+        checks = _within(setting, strategy, device(owner), made.network, routes)
     return replace(made, given=tuple(given), routes=routes, of_links=tuple(symbols), named=named, notes=notes,
-                   where=where)  # fmt: skip
+                   where=where, checks=checks)  # fmt: skip
+
+
+def _sizes(setting: Setting, strategy: Strategy) -> dict[str, Form]:
+    """The degree of each axis of the mesh, stages among them."""
+    stages = {} if strategy.pipeline is None else {PIPE: pipeline.stage_count(strategy.pipeline, setting.graph)}
+    return {**{mesh: strategy.sizes[mesh] for mesh in strategy.mesh_order}, **stages}
+
+
+def known_ranks(setting: Setting, strategy: Strategy) -> int | None:
+    """How many ranks a strategy has, where all its degrees are numbers."""
+    form = product(*_sizes(setting, strategy).values())
+    return int(evaluate(form, setting.values)) if {*names(form)} <= setting.values.keys() else None
+
+
+def beyond(found: Device, ranks: object) -> ValuesError:
+    """The refusal of more ranks than the links of a device join."""
+    link = found.link()
+    inside = link.bandwidth("one").reading
+    machines = [f"device {c.name}" for c in known_clusters().values() if c.device.name == found.name]
+    ways = [*machines, f"links node={link.joins}, inside={inside}, between=50 GB/s",
+            "a network of one bandwidth for all ranks"]  # fmt: skip
+    return ValuesError(f"{link.name} joins {link.joins} {found.name}, but the mesh has {ranks} ranks on it",
+                       hint="say what joins the nodes: " + ", or ".join(ways))  # fmt: skip
+
+
+def _within(
+    setting: Setting, strategy: Strategy, found: Device, network: Sym,
+    routes: Mapping[str, tuple[tuple[MachineLink, Form], ...]],
+) -> tuple[Callable[[Mapping[str, Fraction]], None], ...]:  # fmt: skip
+    """Holds the ranks that go over the own links of a device against those that they join, now and for later numbers.
+
+    Raises ``ValuesError`` for more.
+    """
+    if not found.links or not found.link().joins:
+        return ()
+    ranks: list[Form] = []
+    for axis, size in _sizes(setting, strategy).items():
+        route = routes.get(axis)
+        if route is None or (axis == PIPE and route[0][0].rate == network):
+            ranks.append(size)
+        else:
+            ranks += [count for link, count in route if link.rate == network and axis != PIPE]
+    form = product(*ranks)
+
+    def check(known: Mapping[str, Fraction]) -> None:
+        if {*names(form)} <= known.keys() and (count := evaluate(form, known)) > found.link().joins:
+            raise beyond(found, count)
+
+    check(setting.values)
+    return (check,)
 
 
 # -- a hierarchy -----------------------------------------------------------------------------------------

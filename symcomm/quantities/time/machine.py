@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from fractions import Fraction
 from typing import Literal
@@ -73,7 +73,7 @@ class Machine:
     Without a ``latency`` only bandwidths count; ``call_overhead`` is that of a bucket of gradients. ``routes`` are the
     links along an axis of the mesh, the inner one first, with the ranks that each joins; the other axes go over the
     network. ``named`` are those of which something was said; ``notes`` tell where axes lie, which holds ``where``
-    degrees are these numbers.
+    degrees are these numbers; ``checks`` refuse later numbers.
     """
 
     peak: Sym
@@ -87,6 +87,7 @@ class Machine:
     named: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
+    checks: tuple[Callable[[Mapping[str, Fraction]], None], ...] = field(default=(), compare=False)
     call_overhead: Sym | None = None
 
     @property

@@ -139,5 +139,6 @@ def with_rates(made: Derivation, writer: TimeWriter) -> Derivation:
     """A derivation that knows the rates that were given, and tells what links were named to no effect."""
     given = {**dict(made.given), **dict(writer.machine.given)}
     named = made.named | {symbol.name for symbol in writer.machine.symbols}
+    machine = writer.machine
     return replace(made, given=tuple(given.items()), named=named, notes=(*made.notes, *writer.told(made.steps)),
-                   where=(*made.where, *writer.machine.where))  # fmt: skip
+                   where=(*made.where, *machine.where), checks=(*made.checks, *machine.checks))  # fmt: skip
