@@ -14,7 +14,7 @@ from symcomm.cli.shared import PATH, accounting_option, conventions, progress_ba
 
 _searching = (
     click.option("--devices", type=int, required=True, help="How many devices the mesh has."),
-    click.option("--device", help="A device of the hardware table, for its rates: H100-SXM, ..."),
+    click.option("--device", help="A device, for its rates: H100-SXM, ...; or nodes of them: DGX-H100."),
     click.option("--capacity", help="The memory of one device, where it is not the device's: '80 GB'."),
     click.option("--capacity-is", help="What a capacity means: nominal_GB, nominal_GiB or usable. Never supposed."),
     click.option("--strategy", "strategies", multiple=True, help="A strategy to try, without sizes; may be repeated."),

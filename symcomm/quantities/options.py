@@ -16,9 +16,9 @@ from symcomm.units import Number
 
 
 def _devices() -> Iterable[str]:
-    from symcomm.hardware.devices import known_devices
+    from symcomm.hardware.devices import known_clusters, known_devices
 
-    return known_devices()
+    return [*known_devices(), *known_clusters()]
 
 
 def schedule_names() -> Iterable[str]:
@@ -108,7 +108,9 @@ Links = Annotated[
 ]
 
 DeviceName = Annotated[
-    str | Device, OneOf(_devices, open=True), Meaning("a device whose rates are used, such as H100-SXM")
+    str | Device,
+    OneOf(_devices, open=True),
+    Meaning("a device whose rates are used, such as H100-SXM; or nodes of them, such as DGX-H100"),
 ]
 Peak = Annotated[Number | None, Meaning("the peak rate, such as 312 TFLOP/s; or the name of a symbol")]
 Memory = Annotated[Number | None, Meaning("the bandwidth of the memory, such as 2039 GB/s")]
