@@ -177,10 +177,9 @@ def _text(found: Verification) -> str:
         console.print(Text(note), soft_wrap=True)
     for name in found.conventions:
         console.print(Text(f"{name}: {CONVENTIONS[name].statement}\n  {CONVENTIONS[name].source}"), soft_wrap=True)
-    console.print(
-        Text("Everything is explained." if found.holds else "There are differences that no convention explains."),
-        soft_wrap=True,
-    )
+    what = "Everything" if found.compares_saved else "All that was compared"
+    end = f"{what} is explained." if found.holds else "There are differences that no convention explains."
+    console.print(Text(end), soft_wrap=True)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

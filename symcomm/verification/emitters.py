@@ -160,7 +160,8 @@ def _lookup(op: Spelled) -> str:
     classes = ids.letters[-1]
     if classes in table.letters and classes not in op.letters and len(table.letters) == 2:
         other = next(x for x in table.letters if x != classes)
-        return f"F.embedding({ids.text}, {arranged(table.text, table.letters, (classes, other))})"
+        rows = f"F.embedding({ids.text}, {arranged(table.text, table.letters, (classes, other))})"
+        return arranged(rows, (*(x for x in ids.letters if x != classes), other), op.letters)
     raise RenderError("a lookup that is no row of a table is not written in PyTorch yet")
 
 

@@ -118,11 +118,13 @@ def make_case(
     strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy or ONE_RANK
     assert isinstance(strategy, Strategy)
     model = replace(model, graph=replace(model.graph, fused=False))  # the module that runs writes attention out
-    used = method(strategy)
     missing = [n for form in strategy.forms for n in names(form) if n not in values]
     if missing:
         raise StrategyError(f"{missing[0]} of {strategy.name} has no number", hint=f"--at {missing[0]}=2")
+    degrees = {n: values[n] for form in strategy.forms for n in names(form)}
     degree = {axis: int(evaluate(size, values)) for axis, size in strategy.sizes.items()}
+    strategy = _without_ones(strategy, degree)
+    used = method(strategy)
     mesh = {axis: degree[axis] for axis in reversed(strategy.mesh_order)}
     stages = microbatches = 1
     cut = strategy.pipeline
@@ -132,6 +134,8 @@ def make_case(
                 "PyTorch runs here a pipeline of stages that are all alike", hint="pipeline(2, microbatches=4)"
             )
         stages, microbatches = (int(evaluate(f, values)) for f in (cut.stages, cut.microbatches))
+        if stages == 1:
+            raise StrategyError("a pipeline of one stage sends nothing", hint="leave the pipeline out")
         if schedule not in SCHEDULES:
             raise StrategyError(
                 f"torch.distributed.pipelining has no schedule '{schedule[:40]}' here",
@@ -144,7 +148,6 @@ def make_case(
     if ranks > RANK_LIMIT:
         raise VerificationError(f"{strategy.name} takes {ranks} processes; at most {RANK_LIMIT} are started",
                                 hint="smaller degrees show the same")  # fmt: skip
-    degrees = {n: values[n] for form in strategy.forms for n in names(form)}
     own = {n: v for n, v in values.items() if n not in degrees}
     unit = max(2, ranks // stages)  # one axis may be cut by all of them
     sizes = small_sizes(model.graph, own, unit, microbatches, max(2, stages * chunks))
@@ -157,6 +160,13 @@ def make_case(
                    degrees)  # fmt: skip
     pipeline.check_divisible(model.graph, strategy, made.known)
     return made
+
+
+def _without_ones(strategy: Strategy, degree: Mapping[str, int]) -> Strategy:
+    """The strategy without the axes of the mesh that have one rank: they change nothing."""
+    rules = tuple(pair for pair in strategy.rules if degree[pair[1].mesh] > 1)
+    mesh = tuple(pair for pair in strategy.mesh if degree[pair[0]] > 1)
+    return replace(strategy, rules=rules, mesh=mesh) if mesh or strategy.pipeline else ONE_RANK
 
 
 def resharded(strategy: Strategy) -> bool:
@@ -237,9 +247,10 @@ def _public_flops(case: RunCase, scope: str) -> Fraction:
 
 
 def _loaded_flops(case: RunCase, strategy: Strategy) -> Fraction:
-    """The operations of one rank of a strategy."""
+    """The operations of one rank of a strategy; the model's first layer may be spared some."""
     made = load(case.setting, strategy)
-    return sum((evaluate(one.flops, case.known) * case.times(one.op.region) for one in made.ops), Fraction(0))
+    times = ((one, case.times(one.op.region) - (not one.every)) for one in made.ops)
+    return sum((evaluate(one.flops, case.known) * count for one, count in times), Fraction(0))
 
 
 def derived_parameters(case: RunCase) -> Fraction:
@@ -308,7 +319,10 @@ def _routing_flops(case: RunCase) -> Fraction:
     """The products that bring tokens to experts and back, in both passes, on one rank."""
     graph = case.plan.graph
     lookups = [op for op in graph.ops if op.attribute("lookup") and not is_matrix_product(op) and _product(op, graph)]
-    return sum((_product_flops(case, op) for op in lookups), Fraction(0))
+    turns = program(case.graph, case.inside, case.accounting).turns
+    spared = {t.work.op.output for t in turns if isinstance(t.work, Compute) and not t.every}  # in the first layer
+    shares = ((op, 1 - Fraction(op.output in spared) / case.times(op.region)) for op in lookups)
+    return sum((_product_flops(case, op) * share for op, share in shares), Fraction(0))
 
 
 def _product_flops(case: RunCase, op: Op) -> Fraction:
@@ -332,7 +346,9 @@ def _product(op: Op, graph: Graph) -> bool:
         return False
     made = [graph.producers.get(name) for name in op.inputs]
     ids = any(one is not None and one.kind == "onehot" for one in made)
-    return is_matrix_product(op) or (bool(op.attribute("lookup")) and not ids and not op.attribute("slice"))
+    slices = any(graph.tensors[n].virtual and one is None for n, one in zip(op.inputs, made, strict=True))
+    routes = bool(op.attribute("lookup")) and not (ids or slices or op.attribute("slice"))
+    return is_matrix_product(op) or routes
 
 
 @dataclass(frozen=True)

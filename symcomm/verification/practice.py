@@ -1,7 +1,7 @@
 """Practice scripts: the same small model trained with data, fully sharded, pipeline and tensor parallelism.
 
-Each exercise is a script with its launcher; a check compares its losses with those of one process and its collectives
-with what is derived. The paper has gaps to be filled in, the solution is complete.
+Each exercise is a script with its launcher; a check compares its losses with those of one process, its collectives and
+the work of each process with what is derived. The paper has gaps to be filled in, the solution is complete.
 """
 
 from __future__ import annotations
@@ -11,17 +11,29 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
+from symcomm.accounting import Accounting
 from symcomm.errors import RenderError, StrategyError
 from symcomm.graph.graph import Graph, Op
 from symcomm.model import Model
 from symcomm.parallel.placement import PARTIAL, Compute, Plan
+from symcomm.program.schedules import USUAL_SCHEDULE
 from symcomm.render.environment import fill
-from symcomm.verification.expected import WIDTH, derived_bytes, placed_axis, plan_of
+from symcomm.verification.conventions import CONVENTIONS
+from symcomm.verification.expected import (
+    WIDTH,
+    context_of,
+    derived_bytes,
+    derived_flops,
+    make_case,
+    placed_axis,
+    plan_of,
+)
 from symcomm.verification.module import Marks, TorchModule, torch_module
 from symcomm.verification.sizes import small_sizes
 
@@ -90,6 +102,10 @@ def practice(model: Model, edition: Edition = "solution") -> dict[str, str]:
         name: {str(k): _totals(model, strategy.format(k=k), known, name) for k in RANKS}
         for name, strategy in EXERCISES.items()
     }
+    work = {
+        name: {str(k): _operations(model, strategy.format(k=k), known) for k in RANKS}
+        for name, strategy in EXERCISES.items()
+    }
     result = graph.outputs[0]
     ending = [op for op in graph.ops if op.output == result.name]
     context: dict[str, object] = {
@@ -99,6 +115,7 @@ def practice(model: Model, edition: Edition = "solution") -> dict[str, str]:
         "layers": [_code(c.attribute) for c in written.classes],
         "target": _code(_target(graph, result.name, written)), "derived": _code(json.dumps(derived, indent=4)),
         "cut": _code(repr(_cut(plan, written))),
+        "work": _code(json.dumps(work, indent=4)),
         "divided": [_code(written.symbols[s]) for s in _divided(plan, written)],
     }  # fmt: skip
     files = {"model.py": written.source, "tensor_parallel_model.py": parallel.source}
@@ -147,6 +164,13 @@ def _totals(model: Model, strategy: str, known: Mapping[str, Fraction], name: st
         if elements:
             found[kind] = int(elements * WIDTH)
     return found
+
+
+def _operations(model: Model, strategy: str, known: Mapping[str, Fraction]) -> int:
+    """The FLOPs of a step in matrix products, of one process; of a pipeline those of all processes together."""
+    case = make_case(model, strategy, known, USUAL_SCHEDULE, 2)
+    case = replace(case, accounting=Accounting.of(case.accounting, input_gradient="not_needed"))
+    return int(CONVENTIONS["routing_by_product"].flops(derived_flops(case), context_of(case)))
 
 
 def _target(graph: Graph, result: str, written: TorchModule) -> str:

@@ -26,6 +26,8 @@ def small_sizes(
     >>> small_sizes(load("Computation\\tInput\\tOutput\\ny = xW\\tx [B, D], W [D, F]\\ty [B, F]\\n").graph, {})
     {'B': 2, 'D': 4, 'F': 6}
     """
+    from sympy import Integer
+
     symbols = Setting(graph).symbols
     unknown = [name for name in given if name not in symbols]
     if unknown:
@@ -38,6 +40,9 @@ def small_sizes(
         s.name for op in graph.ops if op.kind == "convolution"
         for i in op.indices[1][2:] for s in graph.axes[graph.index_axes(op)[i]].size.free_symbols
     }  # fmt: skip
+    routes = [op for op in graph.ops if op.kind == "route"]
+    tops = {s.name for op in routes for s in getattr(op.attribute("k"), "free_symbols", ())}
+    experts = {s.name for op in routes for s in graph.sizes(op.inputs[0])[-1].free_symbols} if tops else set()
     below, above = set(), set()
     turned = {s.name for op in graph.ops if op.attribute("features") is not None for table in op.inputs[1:]
               for s in graph.sizes(table)[-1].free_symbols if op.kind == "rope"}  # fmt: skip
@@ -59,8 +64,10 @@ def small_sizes(
             found[name] = 2
         elif name in taps:
             found[name] = 3
+        elif name in tops:
+            found[name] = 2
         elif name in below:
-            found[name] = unit
+            found[name] = unit * 2 if name in experts else unit  # a token leaves some experts out
         elif name in above:
             found[name] = 2 * unit
         else:
@@ -71,6 +78,11 @@ def small_sizes(
     if broken:
         raise ValuesError(f"{broken[0]} is {known[broken[0]]}, which is no size of an axis")
     made = {n: int(v) for n, v in known.items() if n in symbols}
+    for op in routes:
+        chosen, there = (Integer(0) + size for size in (op.attribute("k"), graph.sizes(op.inputs[0])[-1]))
+        k, every = (size.subs({s: made[s.name] for s in size.free_symbols}) for size in (chosen, there))
+        if k > every:
+            raise ValuesError(f"a token goes to {k} of {every} experts", hint=f"{chosen} is at most {there}: --at ...")
     for tensor in graph.tensors.values():
         for name in tensor.axes:
             size = graph.axes[name].size.subs({s: made[s.name] for s in graph.axes[name].size.free_symbols})

@@ -90,6 +90,11 @@ class Verification:
         return all(row.difference == 0 for row in self.rows) and self.gradient_error <= TOLERANCE
 
     @property
+    def compares_saved(self) -> bool:
+        """Whether the bytes that are saved for backward are among what is compared."""
+        return any(row.what == "saved for backward" for row in self.rows)
+
+    @property
     def conventions(self) -> tuple[str, ...]:
         """The conventions that explain something."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row.explained))
@@ -286,7 +291,7 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
         held, why = other, (*why, name) if other != held else why
     rows.append(ComparedRow("parameters, all ranks", "parameters", parameters, held,
                     Fraction(sum(r["parameters"] for r in reports)), why))  # fmt: skip
-    if reports[0]["saved"] is not None and not context.routing_flops:
+    if _saved_is_compared(case, reports):
         saved, off = derived_saved(case, case.graph), derived_saved(case, without_dropout(case.graph))
         rows.append(ComparedRow("saved for backward", "B", saved, off, Fraction(reports[0]["saved"]),
                                 ("dropout_off",) if off != saved else ()))  # fmt: skip
@@ -377,6 +382,24 @@ def verify(
         return prepared.compare(launch(prepared.spec, limit, port, fault))
 
 
+def _saved_is_compared(case: RunCase, reports: list[dict[str, Any]]) -> bool:
+    return reports[0]["saved"] is not None and not context_of(case).routing_flops
+
+
+def _notes(case: RunCase, reports: list[dict[str, Any]]) -> list[str]:
+    """What was not compared, and why."""
+    found = []
+    if not _saved_is_compared(case, reports):
+        why = "a product brings tokens to experts in the written module, and keeps other tensors"
+        why = "a stage keeps those of several microbatches at once" if reports[0]["saved"] is None else why
+        found.append(f"Saved bytes are not compared: {why}.")
+    own = {n: v for n, v in case.model.values.items() if n in case.sizes and v != case.sizes[n]}
+    if own:
+        at = ",".join(f"{name}={value}" for name, value in sorted(own.items()))
+        found.append(f"The model's own sizes are not run, small ones are; --at {at} runs them.")
+    return found
+
+
 def _version_notes(found: str) -> tuple[str, ...]:
     """What is to be told where conventions were held against another version of PyTorch."""
     if found.partition("+")[0] == TORCH:
@@ -400,7 +423,7 @@ class Prepared:
         return Verification(
             case.model.name, name, case.method.interface, case.ranks, {**case.mesh, **case.sizes},
             (*_rows(case, reports), *_socket_rows(case, self.algorithm, reports)), error, reports[0]["torch"],
-            tuple(reports[0]["calls"]), _version_notes(reports[0]["torch"]),
+            tuple(reports[0]["calls"]), (*_notes(case, reports), *_version_notes(reports[0]["torch"])),
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples import HOMEWORK, LAYERS, layer, model, whole
+from examples import HOMEWORK, LAYERS, configured, layer, model, whole
 from symcomm.cli import main
 from symcomm.errors import RenderError, StrategyError, ValuesError
 from symcomm.graph.ops import MAPS
@@ -39,7 +39,7 @@ from symcomm.verification.methods import METHODS, method
 from symcomm.verification.module import identifier, torch_module
 from symcomm.verification.practice import EXERCISES, practice, write_practice
 from symcomm.verification.sizes import small_sizes
-from symcomm.verification.verify import ComparedRow, Verification, _version_notes, prepare
+from symcomm.verification.verify import ComparedRow, Verification, _notes, _version_notes, prepare
 
 
 def lines(source: str, name: str) -> list[str]:
@@ -342,6 +342,46 @@ def test_verify_without_pytorch_ends_with_status_2_and_leaves_no_file(installed:
     assert not out.exists()
 
 
+def test_small_sizes_of_a_mixture_leave_experts_out_and_a_token_goes_to_no_more_than_there_are():
+    graph = configured("mixtral").graph
+    sizes = small_sizes(graph, {})
+    assert sizes["n_top"] < sizes["E"]
+    assert sizes["n_kv"] < sizes["n_H"]
+    with pytest.raises(ValuesError, match="a token goes to 4 of 2 experts\nhint: n_top is at most E: --at"):
+        small_sizes(graph, {"E": Fraction(2), "n_top": Fraction(4)})
+
+
+def test_a_lookup_gives_its_axes_as_the_table_has_them():
+    b = lines(torch_module(configured("t5").graph).source, "b_i")[0]
+    assert b == "b_i = F.embedding(r, self.w_R_i.mT).permute(2, 0, 1)  # b_i: n_H × L_enc × L_enc"
+
+
+def test_a_class_token_is_put_in_its_place_without_a_product():
+    assert context_of(make_case(configured("vit"), None, {}, "1f1b", 2)).routing_flops == 0
+
+
+def test_axes_of_one_rank_are_left_out_and_a_pipeline_of_one_stage_is_refused():
+    case = make_case(layer("swiglu"), "data(1)", {}, "1f1b", 2)
+    assert (case.ranks, case.method.name) == (1, "single")
+    assert dict(make_case(layer("swiglu"), "data(1) + tensor(2)", {}, "1f1b", 2).mesh) == {"tensor": 2}
+    with pytest.raises(StrategyError, match="a pipeline of one stage sends nothing\nhint: leave the pipeline out"):
+        make_case(layer("swiglu"), "pipeline(1, microbatches=4)", {}, "1f1b", 2)
+
+
+def test_what_is_not_compared_and_not_run_is_told():
+    experts = make_case(layer("mixture-of-experts"), None, {}, "1f1b", 2)
+    saved, sizes = _notes(experts, [{"saved": 1}])
+    assert saved.startswith("Saved bytes are not compared: a product brings tokens to experts in the written module")
+    assert sizes == ("The model's own sizes are not run, small ones are; --at B=64,C=32,D=2048,E=64,F=8192,L=1024,"
+                     "N_layer=24 runs them.")  # fmt: skip
+    own = {name: Fraction(value) for name, value in layer("swiglu").values.items()}
+    assert _notes(make_case(layer("swiglu"), None, own, "1f1b", 2), [{"saved": 1}]) == []
+    staged = make_case(layer("swiglu"), "pipeline(2, microbatches=2)", own, "1f1b", 2)
+    assert _notes(staged, [{"saved": None}]) == [
+        "Saved bytes are not compared: a stage keeps those of several microbatches at once."
+    ]
+
+
 def test_another_version_than_the_one_that_was_held_against_is_told():
     assert _version_notes("2.13.0+cpu") == ()
     (told,) = _version_notes("2.14.1")
@@ -420,6 +460,19 @@ def test_the_check_knows_what_each_exercise_moves():
     assert derived["pp"] == {"2": {"send": 2 * tokens}, "4": {"send": 6 * tokens}}
     # Two sums in either pass of a layer, but the first layer's input needs no gradient.
     assert derived["tp"]["4"] == {"all-reduce": (4 * n - 1) * tokens}
+
+
+def test_the_check_knows_what_each_process_computes():
+    """Three times 2 · 12 D² a token and layer, and 4 B L² D for the scores; x itself needs no gradient from Q, K, V."""
+    tree = ast.parse(practice(model(HOMEWORK))["check.py"])
+    work = next(ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.Assign)
+                and isinstance(n.targets[0], ast.Name) and n.targets[0].id == "WORK")  # fmt: skip
+    sizes = small_sizes(model(HOMEWORK).graph, {}, 4, 4, 4)
+    b, length, d, n = (sizes[name] for name in ("B", "L", "D", "N_layer"))
+    one = n * 3 * (2 * 12 * d**2 * b * length + 4 * b * length**2 * d) - 3 * 2 * d**2 * b * length
+    for name in ("dp", "fsdp", "tp"):
+        assert work[name] == {"2": one // 2, "4": one // 4}, name
+    assert work["pp"] == {"2": one, "4": one}
 
 
 def test_the_weights_are_cut_where_tensor_parallelism_cuts_them():

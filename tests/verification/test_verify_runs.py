@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from examples import HOMEWORK, LAYERS, layer, model, whole
+from examples import HOMEWORK, LAYERS, configured, layer, model, whole
 from symcomm import load
 from symcomm.cli import main
 from symcomm.model import Model
@@ -76,6 +76,19 @@ def peaks(found: Verification) -> list[int]:
 def test_one_process_computes_and_keeps_what_is_derived_for_every_example(run: Run):
     for path in (HOMEWORK, *LAYERS):
         assert peaks(run(model(path))) or path.stem == "mixture-of-experts"
+
+
+@pytest.mark.parametrize("name", ["mixtral", "t5", "vit"])
+def test_experts_an_encoder_with_a_decoder_and_a_class_token_run_as_derived(run: Run, name: str):
+    found = run(configured(name))
+    assert found.compares_saved == (name != "mixtral")
+    assert any("Saved bytes are not compared" in note for note in found.notes) == (name == "mixtral")
+
+
+def test_a_degree_of_one_changes_nothing(run: Run):
+    one, alone = run(layer("swiglu"), "data(1)"), run(layer("swiglu"))
+    assert (one.rows, one.ranks) == (alone.rows, 1)
+    assert run(layer("swiglu"), "data(1) + tensor(2)").rows == run(layer("swiglu"), "tensor(2)").rows
 
 
 def test_a_window_and_a_rotation_of_a_part_are_masks_and_products_that_pytorch_counts_whole():
@@ -293,6 +306,23 @@ def test_the_roofline_predicts_sizes_that_it_was_not_fitted_to():
     made = measure(layer("swiglu"), {}, scales)
     assert [p.fitted for p in made.points] == [True, False, True, True, False, True]
     assert all(p.measured > 0 and p.said > 0 for p in made.points)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["dp", "fsdp"])
+def test_who_trains_every_process_on_the_whole_batch_is_not_right(tmp_path: Path, name: str):
+    """Its losses, its gradients and its collectives are right; each process does the work of all."""
+    files = practice(model(next(path for path in LAYERS if path.stem == "swiglu")), "solution")
+    cut = "        inputs, target = [part(t, rank, ranks) for t in inputs], part(target, rank, ranks)\n"
+    script = f"question3_{name}.py"
+    assert cut in files[script]
+    write_practice({**files, script: files[script].replace(cut, "")}, tmp_path)
+    command = [sys.executable, str(tmp_path / "check.py"), name]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    told = [line.partition(": ")[2] for line in made.stdout.splitlines()]
+    assert made.returncode == 1
+    assert len(told) == 2, made.stdout
+    assert all(said.startswith("process 0 computes ") and said.endswith("on the whole batch") for said in told), told
 
 
 @pytest.mark.long
