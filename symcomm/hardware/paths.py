@@ -248,11 +248,19 @@ class Wiring:
             if len(bond) == 1:
                 pairs = num(len(cut.left)), num(len(cut.right))
                 count = Product((*pairs, Num(Fraction(bond.pop()), _LINK)))
-        steps = [
-            Step("l_cut", count, _LINK, Reason("cut", text, witness=lambda _: topology.crossing(switch))),
-            Step("w_cut", self._both(Product((Sym("l_cut"), w))), _RATE, self._parallel),
-        ]
-        return self._made(title, steps, self._given("w_NV"), ("link",))
+        steps = [Step("l_cut", count, _LINK, Reason("cut", text, witness=lambda _: topology.crossing(switch)))]
+        crossed: Form = Product((Sym("l_cut"), w))
+        if self.pcie.get(cut.shared) is None:
+            note = f"The halves also share a {cut.shared} path, whose bandwidth is not given: it is not counted."
+            steps.append(Step("w_cut", self._both(crossed), _RATE, self._parallel))
+            return self._made(title, steps, self._given("w_NV"), ("link",), notes=[note] if cut.shared else [])
+        path, links = self._carried(cut.shared), self._parallel.witness
+        assert links is not None
+        reason = Reason("parallel", f"The links carry in parallel, and so does the {cut.shared} path of the halves.",
+                        witness=lambda numbers: links(numbers) + path(numbers))  # fmt: skip
+        both = Total((crossed, Sym(f"w_{cut.shared}", whole=False, unit=_RATE)))
+        steps.append(Step("w_cut", self._both(both), _RATE, reason))
+        return self._made(title, steps, self._given("w_NV", f"w_{cut.shared}"), ("link",))
 
     def _why_switch(self) -> str:
         topology = self._whole()

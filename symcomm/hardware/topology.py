@@ -40,7 +40,7 @@ def rank(kind: str) -> int:
 class Cut:
     """The cheapest cut into two halves: its halves, and what crosses it.
 
-    ``crossing`` counts NVLinks; where none crosses, ``shared`` is the PCIe path that the halves share.
+    ``crossing`` counts NVLinks; ``shared`` is the PCIe path that the halves share, where some pairs have no NVLink.
     """
 
     left: tuple[str, ...]
@@ -184,9 +184,8 @@ class Topology:
         else:
             left, crossing = self._cheapest(half)
         right = tuple(g for g in gpus if g not in left)
-        shared = ""
-        if not crossing:
-            shared = max((self.kind(a, b) for a in left for b in right), key=rank)
+        paths = [kind for a in left for b in right if not nvlinks(kind := self.kind(a, b))]
+        shared = max(paths, key=rank) if paths and not (switch and crossing) else ""
         return Cut(left, right, crossing, shared)
 
     def crossing(self, switch: bool) -> Fraction:

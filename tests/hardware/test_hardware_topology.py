@@ -319,6 +319,24 @@ def test_a_machine_of_two_halves_without_nvlink_between_them_shares_one_path():
     assert "the halves share one path" in d.steps[0].reason.text
 
 
+def test_one_nvlink_across_the_cut_carries_beside_the_path_that_the_halves_share():
+    """GPU0 and GPU1, GPU2 and GPU3 are pairs; one NVLink of 25 GB/s joins GPU1 and GPU2, all others go by SYS."""
+    kinds = symmetric(4, ["NV2", "SYS", "SYS", "NV1", "SYS", "NV2"])
+    t = read_topology(printed(kinds))
+    cut = t.bisection(switch=False)
+    assert (cut.crossing, cut.shared) == (1, "SYS")
+    both = wiring(t, switch=False, link_rate="25 GB/s", pcie={"SYS": "16 GB/s"}).bisection()
+    assert both.at().value == (25 + 16) * 10**9
+    both.check(deep=True)
+    alone = wiring(t, switch=False, link_rate="25 GB/s").bisection()
+    assert alone.at().value == 25 * 10**9
+    assert alone.notes == ("The halves also share a SYS path, whose bandwidth is not given: it is not counted.",)
+    all_joined = read_topology(printed(symmetric(4, ["NV2"] * 6)))
+    assert wiring(all_joined, switch=False, link_rate="25 GB/s", pcie={"SYS": "16 GB/s"}).bisection().at().value == (
+        4 * 2 * 25 * 10**9
+    )
+
+
 # -- derivations ----------------------------------------------------------------------------------------------
 
 

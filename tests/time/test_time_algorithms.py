@@ -153,6 +153,23 @@ def test_sends_of_a_pipeline_have_no_algorithm() -> None:
     assert not shown(made)
 
 
+def test_one_rank_does_not_send_over_all_boundaries() -> None:
+    """Stage 1 of 4 sends activations on and gradients back: two messages; all boundaries have six."""
+    model = sc.load(GPT2).at(B=8, L=32)
+    per_rank = {"communication": "sent_per_rank", "pipeline": "all_boundaries"}
+    with pytest.raises(sc.SymcommError) as caught:
+        model.communication("pipeline(4, microbatches=4)", collective="send", accounting=per_rank)
+    assert str(caught.value) == (
+        "sent_per_rank counts one rank, but all_boundaries adds up what all stages send\n"
+        "hint: name a stage, such as stage=1; or count all_links"
+    )
+    message = 2 * 8 * 32 * 64
+    mine = model.communication("pipeline(4, microbatches=4)", collective="send", accounting=per_rank, stage=1)
+    assert mine.at().value == 2 * message
+    every = model.communication("pipeline(4, microbatches=4)", collective="send", accounting="all_boundaries")
+    assert every.at().value == 6 * message
+
+
 def test_two_answers_with_other_algorithms_of_one_collective_are_not_combined() -> None:
     one, two = network("data(8)"), network("data(8) + expert", {"algorithm": {"all-reduce": "tree"}})
     with pytest.raises(sc.SymcommError, match=r"under algorithm: ring, but .* under algorithm: tree"):

@@ -14,7 +14,7 @@ from symcomm.collectives.algorithms import told
 from symcomm.derivation import Derivation, Exhibit, put
 from symcomm.derivation.chosen import LINES
 from symcomm.dtypes import element_bytes
-from symcomm.errors import StrategyError, ValuesError
+from symcomm.errors import AccountingError, StrategyError, ValuesError
 from symcomm.form import Form, Num, Total, num, product
 from symcomm.parallel.strategy import Strategy, degree, parse_strategy
 from symcomm.program import pipeline
@@ -54,7 +54,8 @@ def derive(
     first one. ``microbatches`` matter where weights are gathered or gradients reduced for each of them; a pipeline has
     its own. ``frozen`` weights get no gradient.
 
-    Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice.
+    Raises ``StrategyError`` where the strategy cannot be applied, ``ValuesError`` for an unknown choice,
+    ``AccountingError`` where the bytes of one rank are to be those over all boundaries.
     """
     if strategy is None:
         raise StrategyError("no strategy is named", hint="for instance data(k)")
@@ -95,6 +96,10 @@ def derive(
         and (phase in (None, c.phase) or (phase == "microbatch" and not c.finishes))
         and (c.kind != "send" or sent.get(c.phase, 1) > 0)
     ]
+    counted_as, over = setting.accounting.communication, setting.accounting.pipeline
+    if per_rank and stage is None and over == "all_boundaries" and any(c.kind == "send" for c in chosen):
+        raise AccountingError(f"{counted_as} counts one rank, but {over} adds up what all stages send",
+                              hint="name a stage, such as stage=1; or count all_links")  # fmt: skip
     work = Work(setting, *strategy.forms, m)
     touched = _touched(setting, strategy, chosen, every, gradient_dtype, bool(sent))
     if m != num(1) and any(c.accumulates for c in chosen):
