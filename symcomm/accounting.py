@@ -45,6 +45,18 @@ CONVENTIONS: tuple[Convention, ...] = (
         "Where attention has a window of w positions, L·min(L, w) pairs are computed and kept; keys and values are "
         "gathered whole wherever the positions are cut.",
     ),
+    Convention(
+        "context_order",
+        "contiguous",
+        "Ranks that share the positions of a causal attention have neighbouring ones: the rank with the last positions "
+        "works on the most pairs, and the others wait for it.",
+    ),
+    Convention(
+        "context_order",
+        "balanced",
+        "Ranks that share the positions of a causal attention have early and late ones, so that each works on as many "
+        "pairs.",
+    ),
     Convention("input_gradient", "needed", "Every layer computes the gradient of its input, the first one as well."),
     Convention("input_gradient", "not_needed", "The first layer's input needs no gradient."),
     Convention("traffic", "compulsory", "Each operand is read once and the result written once."),
@@ -270,6 +282,7 @@ class Accounting:
     operations: str = "matmul_only"
     parameters: str = "every_weight"
     attention: str = "full"
+    context_order: str = "contiguous"
     input_gradient: str = "needed"
     traffic: str = "compulsory"
     experts_read: str = "expected"

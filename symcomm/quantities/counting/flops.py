@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -83,14 +83,32 @@ def _seen(length: Expr, window: Expr | None) -> Form:
     return Total((product(most, forms.from_expr(length)), negative(missing)))
 
 
-def matrix_flops(setting: Setting, graph: Graph, op: Op) -> Form:
-    """The operations of a matrix product, written as the convention counts them."""
+def _seen_last(length: Expr, window: Expr | None, parts: Form) -> Form:
+    """The pairs of the last of so many equal parts of the positions: all pairs less those of the positions before."""
+    size, share = forms.from_expr(length), Ratio(forms.from_expr(length), parts)
+    if window is None:
+        return Ratio(product(share, Total((product(num(2), size), negative(share), num(1)))), num(2))
+    before = forms.from_expr(length * (1 - 1 / forms.value(parts)))
+    return Total((_seen(length, window), negative(_seen(forms.value(before), window))))
+
+
+def shared_pairs(setting: Setting, graph: Graph, op: Op, cut: Mapping[str, int]) -> tuple[str, ...]:
+    """The mesh axes along which ranks share the queries of a causal attention, whose pairs are not alike."""
+    pair = _masked(graph, op) if setting.accounting.attention == "causal_half" else None
+    return tuple(mesh for mesh, index in cut.items() if pair is not None and index == pair[0])
+
+
+def matrix_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = None) -> Form:
+    """The operations of a matrix product, written as the convention counts them.
+
+    Where the positions of a causal attention are cut into ``parts``, those of the last part.
+    """
     sizes = _index_sizes(graph, op)
     kept, summed = _loops(op)
     pair = _masked(graph, op) if setting.accounting.attention == "causal_half" else None
     halved: tuple[Form, ...] = ()
     if pair and {*pair[:2]} <= {*kept, *summed}:
-        halved = (_seen(sizes[pair[0]], pair[2]),)
+        halved = (_pairs_seen(sizes[pair[0]], pair[2], parts),)
         kept, summed = [i for i in kept if i not in pair[:2]], [i for i in summed if i not in pair[:2]]
     loops = [sizes[i] for i in (*kept, *summed)]
     if setting.accounting.flops == "fma2":
@@ -104,7 +122,11 @@ def matrix_flops(setting: Setting, graph: Graph, op: Op) -> Form:
     return forms.product(outer, Total((product(num(2), inner), num(-1))))
 
 
-def _other_flops(setting: Setting, graph: Graph, op: Op) -> Form | None:
+def _pairs_seen(length: Expr, window: Expr | None, parts: Form | None) -> Form:
+    return _seen(length, window) if parts is None else _seen_last(length, window, parts)
+
+
+def _other_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = None) -> Form | None:
     """The operations of an op that is no matrix product, or None where it only moves or chooses."""
     if op.attribute("view") or op.attribute("lookup") or op.kind in ("onehot", "route", "update"):
         return None
@@ -115,9 +137,10 @@ def _other_flops(setting: Setting, graph: Graph, op: Op) -> Form | None:
         """How often the body of some loops runs."""
         indices = [*dict.fromkeys(indices)]
         if half is None or not {*half[:2]} <= {*indices}:
-            return setting.sizes([sizes[i] for i in indices])
+            whole = setting.sizes([sizes[i] for i in indices])
+            return whole if parts is None else Ratio(whole, parts)
         outer = setting.sizes([sizes[i] for i in indices if i not in half[:2]])
-        return product(outer, _seen(sizes[half[0]], half[2]))
+        return product(outer, _pairs_seen(sizes[half[0]], half[2], parts))
 
     every = often(i for ix in (op.output_indices, *op.indices) for i in ix)
     if op.kind == "add":
@@ -164,14 +187,16 @@ def _used(setting: Setting, graph: Graph) -> bool:
     return bool(graph.windows) or setting.accounting.attention != "windowed"
 
 
-def counted(setting: Setting, graph: Graph, ops: Iterable[Op]) -> list[tuple[Op, Form]]:
-    """The ops that the accounting counts, each with its operations."""
+def counted(
+    setting: Setting, graph: Graph, ops: Iterable[Op], parts: Form | None = None
+) -> list[tuple[Op, Form]]:  # fmt: skip
+    """The ops that the accounting counts, each with its operations; ``parts`` are those of ``matrix_flops``."""
     found: list[tuple[Op, Form]] = []
     for op in ops:
         if is_matrix_product(op):
-            found.append((op, matrix_flops(setting, graph, op)))
+            found.append((op, matrix_flops(setting, graph, op, parts)))
         elif setting.accounting.operations == "all_ops":
-            other = _other_flops(setting, graph, op)
+            other = _other_flops(setting, graph, op, parts)
             if other is not None:
                 found.append((op, other))
     return found
@@ -196,14 +221,19 @@ def row_totals(work: Work, graph: Graph, ops: Iterable[Op], suffix: str) -> list
     return names
 
 
-def looped(accounting: Accounting, graph: Graph, ops: Iterable[tuple[Region, Op]], numbers: Numbers) -> Fraction:
-    """The operations of some ops by their loops, as often as their regions stand."""
+def looped(
+    accounting: Accounting, graph: Graph, ops: Iterable[tuple[Region, Op]], numbers: Numbers, parts: Form | None = None
+) -> Fraction:
+    """The operations of some ops by their loops, as often as their regions stand.
+
+    Where the positions of a causal attention are cut into ``parts``, those of the last part.
+    """
     found = Fraction(0)
     for region, op in ops:
         lengths = loops(graph, op, numbers)
         kept, summed = _loops(op)
         if not is_matrix_product(op):
-            form = _other_flops(Setting(graph, accounting), graph, op)
+            form = _other_flops(Setting(graph, accounting), graph, op, parts)
             found += often(region, numbers) * (number(form, numbers) if form is not None else 0)
             continue
         masked = _masked(graph, op) if accounting.attention != "full" else None
@@ -213,7 +243,12 @@ def looped(accounting: Accounting, graph: Graph, ops: Iterable[tuple[Region, Op]
         rows = passes(lengths[i] for i in kept if i not in pair[:2])
         inner = passes(lengths[i] for i in summed if i not in pair[:2])
         if pair:
-            inner *= _pairs(lengths[pair[0]], size(pair[2], numbers) if pair[2] else None, accounting.attention)
+            window = size(pair[2], numbers) if pair[2] else None
+            inner *= _pairs(lengths[pair[0]], window, accounting.attention)
+            if parts is not None:  # the last part has what the positions before it do not have
+                before = lengths[pair[0]] * (1 - 1 / number(parts, numbers))
+                inner -= inner / _pairs(lengths[pair[0]], window, accounting.attention) * _pairs(
+                    before, window, accounting.attention)  # fmt: skip
         adds = {"fma2": inner, "mac": Fraction(0), "exact_adds": inner - 1}[accounting.flops]
         found += often(region, numbers) * rows * (inner + adds)
     return found

@@ -21,7 +21,7 @@ from symcomm.parallel.strategy import Strategy
 from symcomm.program.instructions import Program
 from symcomm.program.program import Same, batch_of, program, unstaged
 from symcomm.quantities.communication.call import Call, calls
-from symcomm.quantities.counting.flops import counted
+from symcomm.quantities.counting.flops import counted, shared_pairs
 from symcomm.records import dataclass
 from symcomm.setting import Setting
 
@@ -68,7 +68,7 @@ class OpLoad:
     """One op on one rank: its operations and what it moves. ``again`` marks an op that is recomputed.
 
     The model's first layer has those with ``every``; ``half`` is that of the backward pass. Ops of one ``kernel`` run
-    in one launch.
+    in one launch. Along the mesh axes ``pairs`` ranks share the queries of a causal attention.
     """
 
     op: Op
@@ -80,6 +80,7 @@ class OpLoad:
     every: bool = True
     half: str = ""
     kernel: str = ""
+    pairs: tuple[str, ...] = ()
 
     @property
     def launch(self) -> tuple[str, bool]:
@@ -136,6 +137,17 @@ def divided(form: Form, strategy: Strategy, meshes: tuple[str, ...]) -> Form:
     """A count divided over mesh axes."""
     parts = [strategy.sizes[m] for m in meshes if strategy.sizes[m] != num(1)]
     return Ratio(form, product(*parts)) if parts else form
+
+
+def last_part(accounting: Accounting, pairs: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the mesh axes along which ranks share queries those along which the last rank has the most pairs."""
+    return pairs if accounting.context_order == "contiguous" else ()
+
+
+def degrees(strategy: Strategy, meshes: Iterable[str]) -> Form | None:
+    """How many ranks there are along some mesh axes; None along none."""
+    sizes = [strategy.sizes[mesh] for mesh in meshes]
+    return product(*sizes) if sizes else None
 
 
 def load(setting: Setting, strategy: Strategy, gradient_dtype: str | None = None) -> Load:
@@ -205,12 +217,14 @@ def _computed(
         if not isinstance(step, Compute) or step.part == "statistics":  # an op is counted once, with all its parts
             continue
         cut = made.cuts[step.op.output]
-        for op, flops in counted(setting, graph, [step.op]):
+        pairs = shared_pairs(setting, graph, step.op, cut)
+        last = last_part(accounting, pairs)
+        for op, flops in counted(setting, graph, [step.op], degrees(strategy, last)):
             if accounting.flops == "exact_adds" and any(index in op.summed for index in cut.values()):
                 raise AccountingError("exact additions of a sum over several ranks", hint="use fma2 or mac")
-            share = divided(flops, strategy, tuple(cut))
+            share = divided(flops, strategy, tuple(mesh for mesh in cut if mesh not in last))
             cuts = tuple((index, mesh) for mesh, index in cut.items())
-            ops.append(OpLoad(op, op.phase, share, _moved(setting, made, op), cuts))
+            ops.append(OpLoad(op, op.phase, share, _moved(setting, made, op), cuts, pairs=pairs))
     return graph, tuple(ops)
 
 

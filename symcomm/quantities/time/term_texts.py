@@ -71,6 +71,7 @@ def touched(setting: Setting, load: Load) -> list[str]:
     """The conventions that change a time."""
     found = list(flops_touched(setting, load.graph, [o.op for o in load.ops]))
     found += ["traffic", "time", *attending(setting)] if load.ops else ["time"]
+    found += ["context_order"] if any(o.pairs for o in load.ops) else []
     found += ["experts_read"] if reads_experts(load.graph, [o.op for o in load.ops]) else []
     if setting.accounting.rate != "of_format":
         found.append("rate")

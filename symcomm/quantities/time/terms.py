@@ -17,7 +17,7 @@ from symcomm.program.instructions import HOST
 from symcomm.quantities.communication.call import SHORT, Call, joint
 from symcomm.quantities.communication.wire import Wire, direct, two_levels, wire
 from symcomm.quantities.counting.flops import each_entry, looped, shown
-from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad, launches
+from symcomm.quantities.counting.load import TRAFFIC, Load, Moved, OpLoad, degrees, last_part, launches
 from symcomm.quantities.time.links import levels, slowest, spot, two_links
 from symcomm.quantities.time.machine import Machine, MachineLink
 from symcomm.quantities.time.term_texts import LINK_TEXTS, USE_TEXTS, call_text, listed, moved_text, sustained
@@ -130,6 +130,8 @@ class TimeWriter:
         many = [m for m in cuts if self.strategy.sizes[m] != num(1)]
         how = each_entry(graph, [m.op for m in members], self.setting.accounting.flops)
         shared = f"; the ranks of {listed(many)} share them" if many else ""
+        if any(last_part(self.setting.accounting, m.pairs) for m in members):
+            shared += ", and the one with the last positions has the most pairs"
         again = ", computed again" if members[0].again else ""
         return f"{what[0].upper()}{what[1:]}{again}: {how}{shared}."
 
@@ -336,10 +338,11 @@ class TimeWriter:
         """The loops of every op, shared by the ranks, at the rate of the processor."""
         done = Fraction(0)
         for one in load.ops:
-            ran = looped(self.setting.accounting, load.graph, [(Region(load.graph.name), one.op)], numbers)
-            done += (
-                self._stands(load.regions, one.op.region, numbers) * ran / self._cut((m for _, m in one.cuts), numbers)
-            )
+            last = last_part(self.setting.accounting, one.pairs)
+            mine, parts = [(Region(load.graph.name), one.op)], degrees(self.strategy, last)
+            ran = looped(self.setting.accounting, load.graph, mine, numbers, parts)
+            others = self._cut((mesh for _, mesh in one.cuts if mesh not in last), numbers)
+            done += self._stands(load.regions, one.op.region, numbers) * ran / others
         return done / number(rate, numbers)
 
     def moves(self, load: Load, numbers: Numbers) -> Fraction:

@@ -1,0 +1,75 @@
+"""Causal attention under context parallelism: with neighbouring positions on a rank the last rank works longest."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+import symcomm as sc
+from symcomm.accounting import Accounting
+from symcomm.form import evaluate
+from symcomm.parallel.strategy import parse_strategy
+from symcomm.quantities.counting.load import load
+from symcomm.setting import Setting
+
+LLAMA_8B = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 1, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+}  # fmt: skip
+MISTRAL = LLAMA_8B | {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
+
+
+def pairs_of_ranks(length: int, ranks: int, window: int) -> list[int]:
+    """The pairs of a query and a key not behind it and not beyond the window, rank by rank."""
+    part = length // ranks
+    seen = [sum(1 for key in range(length) if key <= query < key + window) for query in range(length)]
+    return [sum(seen[rank * part : (rank + 1) * part]) for rank in range(ranks)]
+
+
+def of_scores(config: dict[str, object], order: str, strategy: str, phase: str, **sizes: int) -> Fraction:
+    """The operations of one rank in the products that read the scores or make them, or their gradients."""
+    model = sc.load(config, dtype="bf16")
+    made = load(Setting(model.graph, Accounting.of("causal_half", order), "bf16"), parse_strategy(strategy))
+    known = model.graph.relations.complete({**model.values, **{name: Fraction(n) for name, n in sizes.items()}})
+    return sum((evaluate(one.flops, known) for one in made.of(phase).ops if one.pairs), Fraction(0))
+
+
+@pytest.mark.parametrize(("order", "milliseconds"), [("contiguous", 33.3), ("balanced", 17.8)])
+def test_the_two_products_of_llama_3_8b_take_15_eighths_as_long_on_the_last_rank(order: str, milliseconds: float):
+    flops = of_scores(LLAMA_8B, order, "context(8)", "forward", B=1, L=131072)
+    assert round(float(flops) / 989.4e12 * 1e3, 1) == milliseconds
+
+
+@pytest.mark.parametrize("order", ["contiguous", "balanced"])
+@pytest.mark.parametrize(("length", "ranks", "window"), [(8, 2, 99), (12, 4, 99), (12, 4, 5), (12, 3, 2), (8, 4, 8)])
+def test_the_operations_are_those_of_the_busiest_rank(length: int, ranks: int, window: int, order: str):
+    """Every pair takes 2·D operations in each of two products, and in each of four in backward."""
+    every = pairs_of_ranks(length, ranks, window)
+    wanted = Fraction(max(every)) if order == "contiguous" else Fraction(sum(every), ranks)
+    config = LLAMA_8B if window == 99 else MISTRAL | {"sliding_window": window}
+    for phase, products in (("forward", 2), ("backward", 4)):
+        found = of_scores(config, order, f"context({ranks})", phase, B=3, L=length)
+        assert found == 3 * products * 2 * 4096 * wanted, phase
+
+
+@pytest.mark.parametrize("order", ["contiguous", "balanced"])
+@pytest.mark.parametrize("operations", ["matmul_only", "all_ops"])
+def test_the_time_of_a_step_is_that_of_the_last_rank_and_names_the_order(order: str, operations: str):
+    accounting = {"attention": "causal_half", "context_order": order, "operations": operations}
+    asked = {"device": "H100-SXM", "network": "50 GB/s", "accounting": accounting}
+    made = sc.load(LLAMA_8B, dtype="bf16").step_time("context(4) + tensor(2)", **asked)
+    made.check(deep=True)
+    assert "context_order" in made.touched
+
+
+def test_the_order_changes_nothing_where_all_pairs_are_counted_or_no_positions_are_cut():
+    model = sc.load(LLAMA_8B, dtype="bf16")
+    for strategy, attention in (("context(4)", "full"), ("tensor(4)", "causal_half")):
+        made = [
+            model.step_time(strategy, device="H100-SXM", network="50 GB/s",
+                            accounting={"attention": attention, "context_order": order})
+            for order in ("contiguous", "balanced")
+        ]  # fmt: skip
+        assert made[0].expr == made[1].expr
+        assert "context_order" not in made[0].touched
