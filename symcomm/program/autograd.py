@@ -207,6 +207,9 @@ class Autograd:
             routed = self.routed(step, name, reader) if lookup else None
             if routed is not None:
                 yield routed
+                if routed.beside:  # what adds the results up keeps the order of tokens
+                    route = next(n for n in graph.producers[name].inputs if graph.tensors[n].virtual)
+                    yield from self.constant(graph.tensors[route], layout, reader)
                 if not routed.beside:
                     continue
             yield from self.tensor(self.known(op, name, stored), layout, reader)
@@ -336,7 +339,7 @@ class Autograd:
             names = [f"{ids.name} chosen"]
             if self.eager:  # the choice keeps its indices; tokens and gates are put in order by some of their own
                 chosen = names if reader == ids.name.split("·")[0] else []
-                names = [*chosen, f"{ids.name} ordered for {reader}"]
+                names = [*chosen, f"{ids.name} ordered for {reader if chosen else 'tokens'}"]
             for name in names:
                 item = self.storage_of(ids, name, "indices", graph.elements(tensor.name), "int64", part, reader)
                 yield replace(item, makers=frozenset([made.output]))

@@ -185,8 +185,9 @@ def _opt(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _t5(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The words of ``feed_forward_proj``: ``relu``, ``gated-gelu``."""
+    """The words of ``feed_forward_proj``: ``relu``, ``gated-gelu``, whose gelu is ``gelu_new`` in the library."""
     *gated, name = str(said.get("feed_forward_proj") or said.get("dense_act_fn") or "relu").split("-")
+    name = "gelu_new" if said.get("feed_forward_proj") == "gated-gelu" else name
     return {"is_gated_act": bool(gated) or bool(said.get("is_gated_act")), "dense_act_fn": name}
 
 

@@ -122,11 +122,13 @@ def _ties(module: Module, table: tuple[int, ...] | None, notes: dict[str, None])
         if times == 1 and not one.children and not any(name.isdigit() for name in path.split("."))
         and (_is(one, "Linear") or _is(one, "Embedding"))
         and sorted(dict(weights(one)).get("W", ())) == sorted(table)
-    ][1:]  # fmt: skip
+    ]  # fmt: skip
+    first, same = [path.rpartition(".")[2] for path in same[:1]], same[1:]
     if not same:
         return set()
     record = next((a for a in ARCHITECTURES.values() if module.kind in (a.prefix + s for s in a.heads)), None)
     tied = record.tied if record else module.kind in {prefix + head for prefix in _TIED for head in _HEADS}
+    tied = tied or first == ["shared"]  # the table of an encoder and a decoder, and of the head behind them
     names = " and ".join(same)
     if tied:
         notes[f"{names}: a print does not show whether this is the word embedding (tied); read as one tensor, which "

@@ -412,3 +412,29 @@ def test_a_thousand_different_layers_are_read():
     made = load(f"Net(\n{layers})")
     assert made.parameters().at().value == sum(8 * n + n for n in range(1, 1001))
     assert len(made.graph.weights) == 2000
+
+
+BART = """{kind}(
+  (shared): BartScaledWordEmbedding(50265, 1024, padding_idx=1)
+  (encoder): BartEncoder(
+    (embed_tokens): BartScaledWordEmbedding(50265, 1024, padding_idx=1)
+    (layernorm_embedding): LayerNorm((1024,), eps=1e-05, elementwise_affine=True)
+  )
+  (decoder): BartDecoder(
+    (embed_tokens): BartScaledWordEmbedding(50265, 1024, padding_idx=1)
+    (layernorm_embedding): LayerNorm((1024,), eps=1e-05, elementwise_affine=True)
+  ){head}
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [("BartModel", ""),
+     ("BartForConditionalGeneration", "\n  (lm_head): Linear(in_features=1024, out_features=50265, bias=False)")],
+)  # fmt: skip
+def test_the_shared_embedding_of_an_encoder_and_a_decoder_is_one_tensor(kind: str, head: str):
+    """Three times, it was 102 942 720 parameters too many."""
+    made = sc.load(BART.replace("{kind}", kind).replace("{head}", head))
+    assert made.parameters().at().value == 50265 * 1024 + 4 * 1024
+    assert 2 * 50265 * 1024 == 102_942_720
