@@ -19,7 +19,7 @@ from symcomm.setting import Setting
 MIXTRAL = {
     "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
     "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
-    "num_local_experts": 8, "num_experts_per_tok": 2,
+    "num_local_experts": 8, "num_experts_per_tok": 2, "attn_implementation": "eager",
 }  # fmt: skip
 D, F, KV, V, LAYERS = 4096, 14336, 1024, 32000, 32
 EXPERT = 3 * D * F  # parameters of one expert in one layer

@@ -16,6 +16,7 @@ from symcomm.setting import Setting
 LLAMA_8B = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
     "num_hidden_layers": 1, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+    "attn_implementation": "eager",
 }  # fmt: skip
 MISTRAL = LLAMA_8B | {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
 
