@@ -101,11 +101,12 @@ def check_stages(graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction])
     count = evaluate(stages, values)
     if count.denominator != 1 or layers % count:
         fitting = [n for n in range(1, int(layers) + 1) if layers % n == 0]
-        raise StrategyError(
-            f"{layers} layers are not divisible into {count} stages",
-            hint=f"{layers} layers make {', '.join(map(str, fitting[:-1]))} or {fitting[-1]} equal stages"
-            if len(fitting) > 1 else "one layer makes one stage",
-        )  # fmt: skip
+        hint = f"{layers} layers make {', '.join(map(str, fitting[:-1]))} or {fitting[-1]} equal stages"
+        if count.denominator == 1 and 1 < count <= min(layers, 16):  # the first ones have a layer more
+            each = [str(layers // count + (n < layers % count)) for n in range(int(count))]
+            hint += f"; of uneven ones say the layers: pipeline(layers={':'.join(each)})"
+        raise StrategyError(f"{layers} layers are not divisible into {count} stages",
+                            hint=hint if len(fitting) > 1 else "one layer makes one stage")  # fmt: skip
 
 
 def check_divisible(graph: Graph, strategy: Strategy, values: Mapping[str, Fraction]) -> None:
@@ -229,7 +230,7 @@ def held(
     """
     if cut is None:
         return kinds(graph, None)["only"]
-    if cut.layers and schedule is not None and schedule.chunks not in (None, 1):
+    if cut.layers and schedule is not None and schedule.chunks != 1:
         raise StrategyError(
             f"layers are given for each stage, and a rank of {schedule.name} has several", hint="say how many stages"
         )
@@ -259,6 +260,21 @@ def held(
         listed = ", ".join(name for name in every if name in mine.regions)
         mine = replace(mine, notes=(f"Counted for the {which} stage, which holds {listed}.",))
     return replace(mine, begins=number == 0)
+
+
+def held_both_ways(
+    graph: Graph, cut: PipelineCut, stage: object, values: Mapping[str, Fraction], schedule: Schedule
+) -> Held:  # fmt: skip
+    """What a rank holds that has two stages with layers of their own: those of both."""
+    count, chunks = len(cut.layers), schedule.chunks or 1
+    rank = _stage_number(stage, Fraction(count))
+    found = [held(graph, cut, schedule.placement.stage(rank, chunk, count), values) for chunk in range(chunks)]
+    regions = frozenset(name for one in found for name in one.regions)
+    names = [r.name for r in graph.regions if r.times and r.name in regions]
+    counts = tuple(
+        (name, num(sum(int(dict(one.counts)[name].number) for one in found if name in one.regions))) for name in names
+    )
+    return Held(regions, counts, (f"Counted for rank {rank}, which holds two stages.",), found[0].where, found[0].begins)
 
 
 def messages_of(

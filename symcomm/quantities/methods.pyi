@@ -171,10 +171,11 @@ class DerivedQuantities:
         rounding: Literal["requests", "none"] = "none",
         units: Literal["weight", "model"] = "weight",
         microbatches: int | str | None = None,
+        on: Literal["device", "host"] = "device",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
-        """The bytes of weights, gradients and optimizer states on one rank."""
+        """The bytes of weights, gradients and optimizer states on one rank, or on its host where they are offloaded."""
 
     def broadcast(
         self,

@@ -46,8 +46,9 @@ def derive(
         Literal["weight", "model"], Meaning("what is one tensor to the allocator: each weight, or all of them flat")
     ] = "weight",
     microbatches: Microbatches | None = None,
+    on: Annotated[Literal["device", "host"], Meaning("where what is counted rests")] = "device",
 ) -> Derivation:
-    """The bytes of weights, gradients and optimizer states on one rank.
+    """The bytes of weights, gradients and optimizer states on one rank, or on its host where they are offloaded.
 
     ``frozen`` weights have neither a gradient nor a state. ``stage`` is that of a pipeline, 0 is the first one;
     its ``schedule`` may put a second copy of every stage on another rank (``dualpipe``). The gradients of several
@@ -73,8 +74,11 @@ def derive(
         return place(weight, graph, rules, role)
 
     order = find(schedule) if schedule is not None else None
-    held = pipeline.held(graph, cut, stage, setting.values, order)
     copies = num(order.placement.copies(2, order.chunks or 1)) if order is not None else num(1)
+    if cut is not None and cut.layers and order is not None and copies != num(1):
+        held, copies = pipeline.held_both_ways(graph, cut, stage, known, order), num(1)
+    else:
+        held = pipeline.held(graph, cut, stage, setting.values, order)
     alone = len(held.regions) == 1
     elsewhere = on_host(setting.accounting)
     parts: list[Form] = []
@@ -85,7 +89,7 @@ def derive(
         ("state", kept.state, "O", f"optimizer states ({kept.states})"),
     )
     for role, size, letter, what in rows:
-        if of not in ("all", _KINDS_OF[role]) or role in elsewhere:
+        if of not in ("all", _KINDS_OF[role]) or (role in elsewhere) != (on == "host"):
             continue
         counts: list[Form] = []
         blocks: list[Form] = []
@@ -121,16 +125,19 @@ def derive(
             form = product(counts[0] if len(counts) == 1 else Total(tuple(counts)), one)
             text = f"{size} bytes a parameter for {what}."
             parts.append(work.define(f"M_{letter}", form, BYTE, "bytes", text, witness=held_here[-1]))
+    if not parts and on == "host" and not elsewhere:
+        raise ValuesError("nothing is on the host", hint="offloading: states_on_host")
     if not parts and of != "all" and elsewhere:
-        raise ValuesError(f"the {of} are on the host", hint="offloading: on_device")
+        where = ("device", "host") if on == "host" else ("host", "device")
+        raise ValuesError(f"the {of} are on the {where[0]}", hint=f"on: {where[0]}, or offloading: on_device")
     if not parts:
         told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
         raise ValuesError(told, hint="only weights have states, and not under every recipe")
     work.define("M", Total(tuple(parts)) if len(parts) > 1 else parts[0], BYTE, "add", "All states together.",
                 witness=lambda numbers: sum((one(numbers) for one in held_here), Fraction(0)))  # fmt: skip
-    title = "State memory" + (f" under {strategy.name}" if strategy else "")
+    title = "State memory" + (" of the host" if on == "host" else "") + (f" under {strategy.name}" if strategy else "")
     touched = [*(["shards"] if rules else []), *(["accumulation"] if adds and several != num(1) else [])]
-    touched += ["offloading"] if elsewhere and of == "all" and kept.state else []
+    touched += ["offloading"] if elsewhere and (of == "all" or on == "host") and kept.state else []
     made = setting.derivation(title, work.steps, touched, notes=held.notes)
     more = (Condition(several, ">=", num(2)),) if plan is not None and names(several) else ()
     return replace(made, where=(*held.where, *more))
