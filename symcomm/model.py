@@ -22,6 +22,7 @@ from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
 from symcomm.notation import Notation
 from symcomm.parallel.strategy import Strategy, parse_strategy
+from symcomm.program.pipeline import unlike
 from symcomm.program.program import Same
 from symcomm.program.vocabulary import CutVocabulary, cut_vocabulary, in_parts
 from symcomm.quantities import QUANTITIES
@@ -149,6 +150,8 @@ def _slip(name: str, size: str) -> bool:
 
 # What knows parts of weights that are filled up, or has no part of a weight in it.
 OF_PADDED = ("state_memory", "capacity", "activation_memory", "recomputation")
+# What one stage of a pipeline holds: of stages that differ, the one that has the most answers.
+OF_STAGES = ("state_memory", "activation_memory", "peak_memory")
 # What times the copies to the host and back.
 OF_HOST = ("time", "step_time", "throughput", "scaling")
 # What the weights alone tell, where a module tree does not say what feeds what.
@@ -235,16 +238,22 @@ class Model(DerivedQuantities):
         if declared.needs_model and said.get("strategy"):
             whole = said["strategy"]
             whole = parse_strategy(whole) if isinstance(whole, str) else whole
-            cut = whole.pipeline
+            cut, staged = whole.pipeline, False
             sizes = [*(size for _, size in whole.mesh), None if cut is None else cut.stages]
             degrees = {name for size in sizes if size is not None for name in names(size)} - known.keys()
             said["strategy"] = placed = whole.at(known)
             shared = cut_vocabulary(Same(setting.graph), placed)
             even = setting.graph
             setting = replace(setting, graph=in_parts(even, placed, chosen, known))
-            if degrees or (shared is not None and setting.graph is even):
-                same = {"accounting": accounting, "asked": asked, **options}
-                again = partial(self._anew, {}, degrees, shared if setting.graph is even else None, quantity, same)
+            same = {"accounting": accounting, "asked": asked, **options}
+            if quantity in OF_STAGES and cut is not None and "stage" not in said:
+                most = self._most(setting, placed, quantity, same)
+                if isinstance(most, Derivation):
+                    return most
+                staged = most
+            if degrees or staged or (shared is not None and setting.graph is even):
+                words_shared = shared if setting.graph is even else None
+                again = partial(self._anew, {}, degrees, words_shared, staged, quantity, same)
             if said.get("links") is not None and len(placed.sizes) < len(whole.sizes):
                 from symcomm.quantities.time.links import HIERARCHY, PIPE, TO_HOST, by_axis
 
@@ -261,17 +270,43 @@ class Model(DerivedQuantities):
         made.__dict__.setdefault("_origin", (self, quantity, said))  # what an answer is checked against is asked again
         return made
 
+    def _most(
+        self, setting: Setting, strategy: Strategy, quantity: str, said: Mapping[str, Any]
+    ) -> Derivation | bool:  # fmt: skip
+        """The derivation of the stage that has the most; whether numbers decide it where they are missing."""
+        assert strategy.pipeline is not None
+        try:
+            stages, last = unlike(setting.graph, strategy.pipeline, setting.values)
+        except StrategyError:  # the quantity says what is wrong
+            return False
+        found: list[Derivation] = []
+        for stage in stages:
+            found.append(self.derive(quantity, **{**said, "stage": stage}))
+            if found[-1].needs:
+                return True
+        if not found:
+            return last < 0
+        amounts = [one.at().value for one in found]
+        stage = stages[amounts.index(max(amounts))]
+        which = "the first one" if not stage else "the last one" if stage == last else f"stage {stage} (0 is the first)"
+        made = found[stages.index(stage)]
+        return replace(made, notes=(*made.notes, f"No stage has more than {which}."))
+
     def _anew(
         self, made: dict[frozenset[tuple[str, Fraction]], Derivation], degrees: Collection[str],
-        shared: CutVocabulary | None, quantity: str, said: Mapping[str, Any], known: Mapping[str, Fraction],
+        shared: CutVocabulary | None, staged: bool, quantity: str, said: Mapping[str, Any],
+        known: Mapping[str, Fraction],
     ) -> Derivation | None:  # fmt: skip
         """What is derived where some degrees turn out to be one, or not to divide the words of a vocabulary.
 
-        Nothing is cut or sent along an axis of one rank; parts of a vocabulary are whole words.
+        Nothing is cut or sent along an axis of one rank; parts of a vocabulary are whole words. ``staged`` says that
+        numbers decide which stage of a pipeline has the most.
         """
         at = {name: Fraction(1) for name in degrees if known.get(name) == 1}
         if shared is not None and shared.uneven(self.graph, known):
             at |= {name: known[name] for name in (*shared.names(self.graph), *names(shared.ranks))}
+        if staged:
+            at |= {name: value for name, value in known.items() if name not in self.values}
         key = frozenset(at.items())
         if at and key not in made:
             made[key] = replace(self, values={**self.values, **at}).derive(quantity, **said)

@@ -102,7 +102,7 @@ def check_stages(graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction])
     if count.denominator != 1 or layers % count:
         fitting = [n for n in range(1, int(layers) + 1) if layers % n == 0]
         hint = f"{layers} layers make {', '.join(map(str, fitting[:-1]))} or {fitting[-1]} equal stages"
-        if count.denominator == 1 and 1 < count <= min(layers, 16):  # the first ones have a layer more
+        if count.denominator == 1 and 1 < count <= min(int(layers), 16):  # the first ones have a layer more
             each = [str(layers // count + (n < layers % count)) for n in range(int(count))]
             hint += f"; of uneven ones say the layers: pipeline(layers={':'.join(each)})"
         raise StrategyError(f"{layers} layers are not divisible into {count} stages",
@@ -262,6 +262,21 @@ def held(
     return replace(mine, begins=number == 0)
 
 
+def unlike(graph: Graph, cut: PipelineCut, values: Mapping[str, Fraction]) -> tuple[list[int], int]:
+    """The stages that may have the most, and the last one of all; -1 where numbers have to say how many there are.
+
+    Of each kind it is the first stage, which has most microbatches in flight; none is named where all are alike.
+    """
+    known, stages = graph.relations.complete(values), stage_count(cut, graph)
+    found = kinds(graph, cut, known)
+    if "only" in found or not {*names(stages)} <= known.keys():
+        return [], 0 if "only" in found else -1
+    last = int(evaluate(stages, known)) - 1
+    each = [*found.values()]
+    firsts = [n for n, one in enumerate(each) if one not in each[:n]]
+    return (sorted({0, 1, last}) if "first" in found else firsts), last
+
+
 def held_both_ways(
     graph: Graph, cut: PipelineCut, stage: object, values: Mapping[str, Fraction], schedule: Schedule
 ) -> Held:  # fmt: skip
@@ -270,11 +285,10 @@ def held_both_ways(
     rank = _stage_number(stage, Fraction(count))
     found = [held(graph, cut, schedule.placement.stage(rank, chunk, count), values) for chunk in range(chunks)]
     regions = frozenset(name for one in found for name in one.regions)
-    names = [r.name for r in graph.regions if r.times and r.name in regions]
-    counts = tuple(
-        (name, num(sum(int(dict(one.counts)[name].number) for one in found if name in one.regions))) for name in names
-    )
-    return Held(regions, counts, (f"Counted for rank {rank}, which holds two stages.",), found[0].where, found[0].begins)
+    layers = [region for region in graph.regions if region.times and region.name in regions]
+    counts = [(r.name, sum(evaluate(one.times(r), values) for one in found if r.name in one.regions)) for r in layers]
+    note = f"Counted for rank {rank}, which holds two stages."
+    return Held(regions, tuple((name, num(int(count))) for name, count in counts), (note,), begins=found[0].begins)
 
 
 def messages_of(

@@ -81,7 +81,9 @@ ScheduleName = Annotated[
     OneOf(schedule_names, open=True),
     Meaning(f"the schedule of a pipeline, or the file of an order of one's own; {USUAL_SCHEDULE} where none is named"),
 ]
-StageNumber = Annotated[int | str, Meaning("the stage of a pipeline, the first one is 0; that one where none is named")]
+StageNumber = Annotated[
+    int | str, Meaning("the stage of a pipeline, the first one is 0; where none is named, the one that has the most")
+]
 Chunks = Annotated[Whole, Meaning("the chunks of layers per rank, for a schedule that has several")]
 Buckets = Annotated[
     Whole, Meaning("how many buckets of gradients are reduced, each as soon as it is there in the last backward pass")

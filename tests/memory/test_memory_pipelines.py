@@ -82,8 +82,8 @@ def test_the_states_under_dualpipe_are_those_of_two_stages_on_every_rank():
         assert inner.at().value == 16 * (4 if schedule == "dualpipe" else 2) * layer
 
 
-def test_layers_of_each_stage_and_a_schedule_with_several_stages_on_a_rank_are_refused_together():
-    for ask in ("state_memory", "activation_memory", "peak_memory"):
+def test_activations_of_layers_of_each_stage_are_refused_where_a_rank_has_several_stages():
+    for ask in ("activation_memory", "peak_memory"):
         with pytest.raises(SymcommError, match="layers are given for each stage, and a rank of dualpipe has several"):
             getattr(model(64, 8, 24, 8), ask)("pipeline(layers=1:3:3:1, microbatches=8)", schedule="dualpipe")
 

@@ -128,8 +128,9 @@ def derive(
     if not parts and on == "host" and not elsewhere:
         raise ValuesError("nothing is on the host", hint="offloading: states_on_host")
     if not parts and of != "all" and elsewhere:
-        where = ("device", "host") if on == "host" else ("host", "device")
-        raise ValuesError(f"the {of} are on the {where[0]}", hint=f"on: {where[0]}, or offloading: on_device")
+        there = "device" if on == "host" else "host"
+        other = "" if on == "host" else ", or offloading: on_device"
+        raise ValuesError(f"the {of} are on the {there}", hint=f"on: {there}{other}")
     if not parts:
         told = f"the recipe {recipe} keeps no {of}" if graph.weights else f"{graph.name} has no weights"
         raise ValuesError(told, hint="only weights have states, and not under every recipe")
