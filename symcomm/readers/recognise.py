@@ -90,7 +90,8 @@ def recognise(module: Module, known: Mapping[str, Any] | None = None) -> Bluepri
             return None
         entries = found
     try:
-        blueprint = read_config(Config({**entries, "architectures": [module.kind]}, f"<{module.kind}>", partial=True))
+        said = Config({**entries, "architectures": [module.kind]}, f"<{module.kind}>", partial=True)
+        blueprint = read_config(said, loss=False)  # a module says itself what it computes
         return blueprint if blueprint.count() == count(module) else None
     except SymcommError:
         return None
