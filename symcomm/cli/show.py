@@ -35,10 +35,12 @@ def show(file: Path, name: str, repeat: str, batch: str, loss: bool | None, form
 
         write(drawing.WRITERS[form](model.graph), output, file)
     elif form == "torch":
+        from symcomm.verification.expected import batch_first
         from symcomm.verification.module import torch_module
         from symcomm.verification.sizes import small_sizes
 
-        write(torch_module(model.graph, model.name, values=small_sizes(model.graph, {})).source, output, file)
+        graph = batch_first(model.graph)
+        write(torch_module(graph, model.name, values=small_sizes(graph, {})).source, output, file)
     elif form == "json":
         import json
 

@@ -16,6 +16,7 @@ from typing import Any
 from symcomm.accounting import Accounting
 from symcomm.errors import StrategyError, nearest
 from symcomm.form import evaluate, from_expr, names
+from symcomm.graph.axis_roles import batch_axes
 from symcomm.graph.gradient import gradient_name
 from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.model import Model
@@ -117,7 +118,8 @@ def make_case(
     """A case at small sizes; raises ``StrategyError`` for what PyTorch has no way to run."""
     strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy or ONE_RANK
     assert isinstance(strategy, Strategy)
-    model = replace(model, graph=replace(model.graph, fused=False))  # the module that runs writes attention out
+    written_out = replace(model.graph, fused=False)  # as the module that runs writes attention
+    model = replace(model, graph=batch_first(written_out))
     missing = [n for form in strategy.forms for n in names(form) if n not in values]
     if missing:
         raise StrategyError(f"{missing[0]} of {strategy.name} has no number", hint=f"--at {missing[0]}=2")
@@ -160,6 +162,39 @@ def make_case(
                    degrees)  # fmt: skip
     pipeline.check_divisible(model.graph, strategy, made.known)
     return made
+
+
+def batch_first(graph: Graph) -> Graph:
+    """The graph with the batch before the heads where heads share keys and values: no product has to copy them.
+
+    A batched product takes its rows from one operand without a copy only where heads and positions lie side by side.
+    """
+    batch = {*batch_axes(graph)}
+
+    def turned(name: str) -> bool:
+        first = graph.tensors[name].own_axes[:2]
+        return len(first) == 2 and len(first[0]) == len(first[1]) == 1 and first[1][0] in batch
+
+    def shares(op: Op) -> bool:
+        if op.phase != "forward" or len(op.inputs) != 2 or not is_matrix_product(op):
+            return False
+        axes = [graph.tensors[name].axes for name in op.inputs]
+        return any(turned(n) and batch & {*b} and a[0] not in b for n, a, b in
+                   ((op.inputs[0], *axes), (op.inputs[1], *reversed(axes))))  # fmt: skip
+
+    if not any(shares(op) for op in graph.ops):
+        return graph
+    moved = {name for name in graph.tensors if turned(name)}
+
+    def swapped(name: str, order: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (order[1], order[0], *order[2:]) if name in moved else order
+
+    tensors = {n: replace(t, axes=swapped(n, t.axes)) for n, t in graph.tensors.items()}
+    ops = tuple(
+        replace(op, indices=tuple(swapped(n, ix) for n, ix in zip(op.inputs, op.indices, strict=True)),
+                output_indices=swapped(op.output, op.output_indices)) for op in graph.ops
+    )  # fmt: skip
+    return replace(graph, tensors=tensors, ops=ops)
 
 
 def _without_ones(strategy: Strategy, degree: Mapping[str, int]) -> Strategy:
@@ -394,7 +429,9 @@ def early_sums(case: RunCase) -> EarlySums:
                         flops += _product_flops(case, step.op) * part if is_matrix_product(step.op) else 0
                         again |= set() if graph.tensors[step.op.output].of in case.weights else {(step.makes, mesh)}
                         continue
-                    if passed or _product(step.op, graph):
+                    partial = [r for r, at in zip(step.reads, step.layouts, strict=True) if (mesh, PARTIAL) in at]
+                    alone = all((r, mesh) in carried | again for r in partial)  # no operand is a sum of its own
+                    if (passed and alone) or _product(step.op, graph):
                         carried |= {(step.makes, m) for m, p in step.output if m == mesh and p == PARTIAL}
         elif any((step.tensor, m) in carried for m in step.meshes):
             group = "+".join(m for m in case.mesh if m in step.meshes)

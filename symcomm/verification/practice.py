@@ -27,6 +27,7 @@ from symcomm.render.environment import fill
 from symcomm.verification.conventions import CONVENTIONS
 from symcomm.verification.expected import (
     WIDTH,
+    batch_first,
     context_of,
     derived_bytes,
     derived_flops,
@@ -87,7 +88,7 @@ def practice(model: Model, edition: Edition = "solution") -> dict[str, str]:
 
     Raises ``RenderError`` or ``StrategyError`` where the model cannot have one of them.
     """
-    graph = model.graph
+    graph = batch_first(model.graph)
     stacked = [region for region in graph.regions if region.times]
     if len(graph.regions) != 1 or not stacked or len(graph.carried) != 1:
         raise RenderError(f"the exercises train a stack of layers; {model.name} is none", hint="say 'repeat: N_layer'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from symcomm.model import Model, load_known
+from symcomm.model import Model, load, load_known
 from symcomm.problems.problem import read_problem
 from symcomm.problems.solve import load_model
 
@@ -26,12 +26,31 @@ VIT = {"model_type": "vit", "hidden_size": 16, "num_attention_heads": 4, "num_hi
        "intermediate_size": 24, "image_size": 16, "patch_size": 4, "num_channels": 3}  # fmt: skip
 
 
+SHARED = r"""| Computation | Input | Output |
+|---|---|---|
+| Q = xW^Q | x [B, L, D], W^Q [D, n_H H] | Q [B, L, n_H H] |
+| K = xW^K | x [B, L, D], W^K [D, H] | K [B, L, H] |
+| V = xW^V | x [B, L, D], W^V [D, H] | V [B, L, H] |
+| [Q_1, \dots, Q_{n_H}] = Partition_{-1}(Q) | Q [B, L, n_H H] | Q_i [B, L, H], i = 1, \dots, n_H |
+| P_i = softmax(\frac{Q_i K^T}{\sqrt{H}}), i = 1, \dots, n_H | Q_i [B, L, H], K [B, L, H] | P_i [B, L, L] |
+| Z_i = P_i V, i = 1, \dots, n_H | P_i [B, L, L], V [B, L, H] | Z_i [B, L, H] |
+| Z = Merge_{-1}([Z_1, \dots, Z_{n_H}]) | Z_i [B, L, H], i = 1, \dots, n_H | Z [B, L, n_H H] |
+| m = ZW^O | Z [B, L, n_H H], W^O [n_H H, D] | m [B, L, D] |
+"""  # all heads share keys and values
+
+
 @cache
 def configured(name: str) -> Model:
     """A model of a configuration: one with experts, with an encoder, with a class token."""
     made = load_known({"mixtral": MIXTRAL, "t5": T5, "vit": VIT}[name])
     assert made is not None
     return made
+
+
+@cache
+def shared_keys() -> Model:
+    """Attention with one head of keys and values."""
+    return load(SHARED)
 
 
 @cache

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples import HOMEWORK, LAYERS, configured, layer, model, whole
+from examples import HOMEWORK, LAYERS, configured, layer, model, shared_keys, whole
 from symcomm.cli import main
 from symcomm.errors import RenderError, StrategyError, ValuesError
 from symcomm.graph.ops import MAPS
@@ -25,9 +25,11 @@ from symcomm.verification import launch
 from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
 from symcomm.verification.emitters import EMITTERS
 from symcomm.verification.expected import (
+    batch_first,
     context_of,
     derived_flops,
     derived_parameters,
+    derived_saved,
     expected_calls,
     grouped,
     make_case,
@@ -354,6 +356,23 @@ def test_small_sizes_of_a_mixture_leave_experts_out_and_a_token_goes_to_no_more_
 def test_a_lookup_gives_its_axes_as_the_table_has_them():
     b = lines(torch_module(configured("t5").graph).source, "b_i")[0]
     assert b == "b_i = F.embedding(r, self.w_R_i.mT).permute(2, 0, 1)  # b_i: n_H × L_enc × L_enc"
+
+
+def test_heads_that_share_keys_stand_behind_the_batch_so_that_no_product_copies_the_scores():
+    """Saved at B 2, D 4, H 6, L 8, n_H 10: x, Q, K, V, P and Z, in 4 bytes."""
+    case = make_case(shared_keys(), None, {}, "1f1b", 2)
+    [q] = lines(torch_module(case.graph).source, "Q_i")
+    assert q.endswith("# Q_i: B × n_H × L × H")
+    assert batch_first(layer("grouped-query-attention").graph) is layer("grouped-query-attention").graph
+    sizes = 2 * 8 * (4 + 10 * 6 + 6 + 6 + 10 * 8 + 10 * 6)
+    assert derived_saved(case, case.graph) == 4 * sizes
+
+
+def test_the_gradient_of_what_whole_and_cut_products_read_is_summed_beside_those_of_keys_and_values():
+    """DTensor sums dK and dV [B, L, H] before their products, and then still dx [B, L, D], partial by the queries."""
+    case = make_case(shared_keys(), "tensor(2)", {}, "1f1b", 2)
+    _, expected, _ = expected_calls(case, context_of(case))
+    assert expected["all-reduce", "backward", "tensor"] == (2 * 2 * 8 * 6 + 2 * 8 * 4, 3)
 
 
 def test_a_class_token_is_put_in_its_place_without_a_product():

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from examples import HOMEWORK, LAYERS, configured, layer, model, whole
+from examples import HOMEWORK, LAYERS, configured, layer, model, shared_keys, whole
 from symcomm import load
 from symcomm.cli import main
 from symcomm.model import Model
@@ -83,6 +83,12 @@ def test_experts_an_encoder_with_a_decoder_and_a_class_token_run_as_derived(run:
     found = run(configured(name))
     assert found.compares_saved == (name != "mixtral")
     assert any("Saved bytes are not compared" in note for note in found.notes) == (name == "mixtral")
+
+
+def test_heads_that_share_keys_and_values_are_as_derived(run: Run):
+    assert peaks(run(shared_keys()))
+    run(shared_keys(), "tensor(2)")
+    run(shared_keys(), "data(2)")
 
 
 def test_a_degree_of_one_changes_nothing(run: Run):
