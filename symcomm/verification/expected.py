@@ -178,9 +178,10 @@ def batch_first(graph: Graph) -> Graph:
     def shares(op: Op) -> bool:
         if op.phase != "forward" or len(op.inputs) != 2 or not is_matrix_product(op):
             return False
-        axes = [graph.tensors[name].axes for name in op.inputs]
-        return any(turned(n) and batch & {*b} and a[0] not in b for n, a, b in
-                   ((op.inputs[0], *axes), (op.inputs[1], *reversed(axes))))  # fmt: skip
+        one, other = op.inputs
+        axes = {name: graph.tensors[name].axes for name in op.inputs}
+        pairs = ((one, other), (other, one))
+        return any(turned(a) and batch & {*axes[b]} and axes[a][0] not in axes[b] for a, b in pairs)
 
     if not any(shares(op) for op in graph.ops):
         return graph
