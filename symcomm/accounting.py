@@ -414,8 +414,7 @@ class Accounting:
                 found.append(_CHOICES[name][choice])
                 continue
             for kind, one in choice.items():
-                row = _CHOICES[name][one]
-                found.append(replace(row, field=f"{OF_KIND}{kind}", statement=f"Of {kind}: {row.statement}"))
+                found.append(replace(_CHOICES[name][one], field=f"{OF_KIND}{kind}"))
         return tuple(found)
 
 
