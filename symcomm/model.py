@@ -463,6 +463,7 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     """
     from symcomm import form as forms
     from symcomm.derivation import Reason, Relations, Step
+    from symcomm.identity import frozen
     from symcomm.optimum.pair import comparable, differences
     from symcomm.quantities.witnesses import over
 
@@ -482,7 +483,8 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
     top, bottom, quotient = (forms.Sym(free(name)) for name in "abr")
     if b.expr == 0:
         raise ValuesError(f"'{b.title}' is 0: nothing is divided by it")
-    neat = (relations.expand(a.expr) / relations.expand(b.expr)).cancel()
+    whole, pieces = frozen(relations.expand(a.expr) / relations.expand(b.expr))
+    neat = whole.cancel().xreplace(pieces)
     # Both are counted in one unit, so their quotient is a number; the unit is told once, on each title.
     steps = (
         Step(top.name, forms.from_expr(a.expr), ONE, Reason("numerator", f"{a.title}, in {a.unit}.", witness=a.again)),

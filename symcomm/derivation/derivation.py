@@ -56,6 +56,7 @@ def _irrational(number: Expr, unit: Unit) -> Quantity:
 
 # At how many tiny sizes witnesses run, and how often such sizes are looked for.
 _RUNS, _SEEDS = 3, 40
+_HOLDS = "This holds where "
 
 
 class _Checked(tuple[Step, ...]):
@@ -105,7 +106,16 @@ class Derivation:
     def __post_init__(self) -> None:
         if not self.steps:
             raise DerivationError(f"the derivation of {self.title} has no steps")
+        notes = (*(n for n in self.notes if not n.startswith(_HOLDS)), *([self._holding] if self._holding else []))
+        object.__setattr__(self, "notes", notes)
         self.check()
+
+    @property
+    def _holding(self) -> str:
+        """A note of the conditions that the given numbers do not decide."""
+        known = {name for name, _ in self.given}
+        told = [condition.told for condition in self.where if not known.issuperset(condition.names)]
+        return f"{_HOLDS}{' and '.join(dict.fromkeys(told))}." if told else ""
 
     def __getstate__(self) -> dict[str, object]:
         kept = self.__dict__.items()  # neither the model it was asked of nor what checks answers is part of it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from fractions import Fraction
@@ -63,6 +65,7 @@ class Step:
 
 Comparison = Literal["<=", ">=", "=", ">"]
 RELATIONS: tuple[Comparison, ...] = ("<=", ">=", "=")
+_COMPARED = {"<=": operator.le, ">=": operator.ge, "=": operator.eq, ">": operator.gt}
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,18 @@ class Condition:
 
     def holds(self, values: Mapping[str, Fraction]) -> bool:
         """Whether it holds for numbers; all names in it need one."""
-        a, b = forms.evaluate(self.left, values), forms.evaluate(self.right, values)
-        return {"<=": a <= b, ">=": a >= b, "=": a == b, ">": a > b}[self.relation]
+        return bool(_COMPARED[self.relation](*(forms.evaluate(side, values) for side in (self.left, self.right))))
+
+    @property
+    def told(self) -> str:
+        """The condition in a sentence, its names as maths.
+
+        >>> Condition(forms.Sym("m"), ">=", forms.product(forms.num(2), forms.Sym("p"))).told
+        '`m` ≥ 2·`p`'
+        """
+        names = sorted(self.names, key=len, reverse=True)
+        text = f"{plain(self.left)} {self.relation.replace('<=', '≤').replace('>=', '≥')} {plain(self.right)}"
+        return re.sub("|".join(rf"(?<![\w^]){re.escape(name)}(?![\w^])" for name in names) or "$^", r"`\g<0>`", text)
 
     def __str__(self) -> str:
         return f"{plain(self.left)} {self.relation} {plain(self.right)}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation
+from symcomm.derivation import Condition, Derivation
 from symcomm.errors import ValuesError
 from symcomm.form import Form, Sym
 from symcomm.optimum import comparison, whole_number
 from symcomm.optimum.cost import written
-from symcomm.optimum.powers import Monotonicity, Terms, course, root, slope_of, terms
+from symcomm.optimum.powers import Monotonicity, Terms, at_least, course, root, sign, slope_of, terms
 from symcomm.optimum.working import Working
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ def derivation(working: Working, found: Terms, runs: Monotonicity) -> Derivation
     text = f"The slope is zero only here: {_once(question.sense)}."
     working.place = working.define(f"{cost.over}^*", _power(working, inside, degree), cost.x_unit, "slope zero", text)
     if not runs.sure:
-        working.notes.append(
-            f"Where a coefficient of the slope is zero, the slope keeps its sign and the {question.words[1]} is at a "
-            "bound of the range."
-        )
+        working.where += _turning(working, _times(question.sense, slope))
     _show_value(working, found, worth, degree)
     if question.integer:
         return whole_number.derivation(working, found, runs)
@@ -62,6 +59,27 @@ def derivation(working: Working, found: Terms, runs: Monotonicity) -> Derivation
 
 def _times(sense: int, found: Terms) -> Terms:
     return tuple((e, sense * c) for e, c in found)
+
+
+def _turning(working: Working, slope: Terms) -> list[Condition]:
+    """That no coefficient of the slope is zero: else the cost runs one way, and the stationary point is no optimum.
+
+    Where only the first one may be zero, the place is zero and the lower bound is the nearest value to it.
+    """
+    import sympy as sp
+
+    found: list[Condition] = []
+    first = next(c for _, c in slope if c != 0)
+    for _, c in slope:
+        bounded = c is first and working.question.low
+        if c == 0 or at_least(c) or bounded:
+            continue
+        above = sp.expand(c if sign(c) == 1 else -c)
+        for factor in sp.Mul.make_args(sp.factor_terms(above)):
+            less = sp.Add(*(-t for t in sp.Add.make_args(factor) if t.could_extract_minus_sign()))
+            if not factor.is_positive:
+                found.append(Condition(working.cost.write(factor + less), ">", working.cost.write(less)))
+    return found
 
 
 def _second_order(working: Working, slope: Terms) -> None:

@@ -19,8 +19,8 @@ from symcomm.errors import ValuesError
 from symcomm.form import Num
 from symcomm.optimum.cost import Formula, derived, used
 from symcomm.optimum.pair import Pair, comparable, differences
-from symcomm.optimum.patience import patience
 from symcomm.optimum.sign_changes import Crossing, bisect, changes, points, real_changes, signs_between
+from symcomm.patience import patience
 from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, Unit
 

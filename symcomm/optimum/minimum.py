@@ -14,10 +14,10 @@ from symcomm.derivation import Derivation
 from symcomm.form import Form
 from symcomm.optimum import closed_form, comparison
 from symcomm.optimum.cost import Cost, read
-from symcomm.optimum.patience import patience
 from symcomm.optimum.powers import Monotonicity, course, slope_of, terms, told_more
 from symcomm.optimum.question import OptimumQuestion, Wanted, ask
 from symcomm.optimum.working import Working
+from symcomm.patience import patience
 
 if TYPE_CHECKING:
     from sympy import Expr
@@ -52,7 +52,7 @@ def minimise(
     '3'
     """
     with patience(f"the search for the least value over {over[:40]}", _NARROW):
-        return _answer(ask(read(cost, over, given, title), 1, integer, lower, upper, divides, wanted))
+        return answer(ask(read(cost, over, given, title), 1, integer, lower, upper, divides, wanted))
 
 
 def maximise(
@@ -76,10 +76,10 @@ def maximise(
     '3'
     """
     with patience(f"the search for the greatest value over {over[:40]}", _NARROW):
-        return _answer(ask(read(cost, over, given, title), -1, integer, lower, upper, divides, wanted))
+        return answer(ask(read(cost, over, given, title), -1, integer, lower, upper, divides, wanted))
 
 
-def _answer(question: OptimumQuestion) -> Derivation:
+def answer(question: OptimumQuestion) -> Derivation:
     """In closed form where the signs of the slope's terms are known, else by comparing with known numbers."""
     cost, working = question.cost, Working(question)
     found = terms(cost.expr, cost.x)
@@ -93,7 +93,7 @@ def _answer(question: OptimumQuestion) -> Derivation:
     if way.kind == "unknown" and question.divides is None:
         told = next((one for one in told_more(cost) if runs(one).kind != "unknown"), None)
         if told is not None:
-            return _answer(replace(question, cost=told))
+            return answer(replace(question, cost=told))
     closed_form.show_slope(working, slope_of(found))
     if question.divides is not None or way.kind == "unknown":
         return comparison.derivation(working, way)

@@ -99,6 +99,7 @@ def told_more(cost: Cost) -> Iterator[Cost]:
     >>> [str(one.where[0]) for one in told_more(read("(m + p - 1) o", "m", None)) if one.where][:2]
     ['p >= 1', 'o >= 1']
     """
+    cost = replace(cost, asked=cost.asked or cost)
     if {*cost.given} & {*forms.names(cost.form)}:
         cost = replace(
             cost,
@@ -114,8 +115,8 @@ def told_more(cost: Cost) -> Iterator[Cost]:
         def count(s: Sym, names: set[str] = names) -> Sym:
             return Sym(s.name, s.name in names or s.whole, s.unit)
 
-        where = tuple(Condition(Sym(s.name), ">=", forms.num(1)) for s in chosen)
-        yield replace(cost, form=forms.substitute(cost.form, count), where=(*cost.where, *where))
+        where = (*cost.where, *(Condition(Sym(s.name, False), ">=", forms.num(1)) for s in chosen))
+        yield replace(cost, form=forms.substitute(cost.form, count), where=where)
 
 
 @dataclass(frozen=True)

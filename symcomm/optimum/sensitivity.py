@@ -13,8 +13,8 @@ from symcomm.form import Form
 from symcomm.notation import amount, symbol
 from symcomm.optimum.cost import Cost, Formula, derived, read, used, written
 from symcomm.optimum.pair import Pair, comparable
-from symcomm.optimum.patience import patience
 from symcomm.optimum.powers import course, neat, root, terms, told_more
+from symcomm.patience import patience
 from symcomm.units import ONE
 
 if TYPE_CHECKING:

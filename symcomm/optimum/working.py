@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, Reason, Step
+from symcomm.derivation import Condition, Derivation, Exhibit, Reason, Step
 from symcomm.errors import IrrationalError
 from symcomm.form import Form, Sym
 from symcomm.optimum.cost import Cost
@@ -27,6 +30,7 @@ class Working:
         self.steps: list[Step] = []
         self.exhibits: list[Exhibit] = []
         self.notes: list[str] = []
+        self.where: list[Condition] = [*question.cost.where]
         self.place = ""  # the names of the steps that say where the optimum is, and what it is worth there
         self.value = ""
         cost = self.cost
@@ -75,8 +79,24 @@ class Working:
         elif last.name != place:
             step = next(s for s in reversed(self.steps) if s.name == place)
             self.step(place, step.form, step.unit, "answer", f"There the cost is {question.words[0]}.", "=")
-        where = "real" if not question.integer else "whole"
-        kind = f"{question.words[0].capitalize()} cost" if question.wanted == "value" else f"Best {where} `{cost.over}`"
-        return cost.derivation(
+        kind = f"{question.words[0].capitalize()} cost"
+        kind = kind if question.wanted == "value" else f"Best {'whole' if question.integer else 'real'} `{cost.over}`"
+        strict = {str(c) for c in self.where if c.relation == ">"}
+        where = tuple(c for c in self.where if str(c).replace(">=", ">") not in strict or c.relation == ">")
+        if where:
+            beside = " and ".join(condition.told for condition in where)
+            self.steps[-1] = replace(self.steps[-1], condition=beside)
+        made = replace(cost, where=where).derivation(
             f"{kind}: {cost.title}", self.steps, exhibits=tuple(self.exhibits), notes=tuple(self.notes)
         )
+        return replace(made, otherwise=partial(self.again, where)) if where else made
+
+    def again(self, where: Sequence[Condition], known: Mapping[str, Fraction]) -> Derivation | None:
+        """The answer at numbers that break a condition of the closed form; None where they keep all of them."""
+        from symcomm.optimum.minimum import answer
+
+        if all(c.holds(known) for c in where if known.keys() >= {*c.names}):
+            return None
+        names = forms.names(self.question.cost.form)
+        given = {name: value for name, value in known.items() if name in names and name != self.cost.over}
+        return answer(replace(self.question, cost=replace(self.question.cost.asked or self.cost, given=given)))

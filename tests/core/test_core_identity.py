@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symcomm import form as forms
+from symcomm import identity
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Reason, Step
 from symcomm.errors import DerivationError, ValuesError
@@ -167,3 +168,28 @@ def test_many_random_identities_are_judged_as_the_grid_judges_them(seed: int) ->
     right = random_.choice([spoilt(left, random_), left, Total((left, num(0)))])
     if defined(left) and defined(right):
         assert judged(left, right) in ((False, None) if apart(left, right) else (True, None, False))
+
+
+def test_a_proof_by_cases_ends_after_two_seconds_and_says_how_far_it_came(monkeypatch):
+    """A maximum of maxima in many symbols has more cases than can be told apart; no clock is read here."""
+    a, b, c, d, e, f = (amount(name) for name in "abcdef")
+    left = sp.Max(sp.Max(a, b) * c, sp.Max(d, e) * f)
+    right = sp.Max(a * c, b * c, d * f, e * f)
+    monkeypatch.setattr(identity, "SECONDS", 0.0)
+    identical.cache_clear()
+    with pytest.raises(UndecidedError, match=r"24 sets of numbers make no difference, and \d+ of its cases"):
+        identical(left, right)
+    identical.cache_clear()
+
+
+def test_a_maximum_that_stands_on_both_sides_is_not_split_into_cases(monkeypatch):
+    """Seven maxima have more cases than are tried, but each is one factor of a quotient."""
+    x, y, z = (amount(name) for name in "xyz")
+    pieces = [sp.Max(x * n, y, z / n) for n in range(1, 8)]
+    monkeypatch.setattr(identity, "_CASES", 0)
+    total = sp.Add(*pieces)
+    assert identical((total * x + pieces[0]) / x, total + pieces[0] / x)
+    identical.cache_clear()
+    with pytest.raises(UndecidedError, match="0 of its cases were proved, but not all"):
+        identical(sp.Max(x, y) + sp.Min(x, y), x + y)
+    identical.cache_clear()

@@ -12,8 +12,8 @@ import pytest
 from mpmath import mp, mpf
 
 import symcomm as sc
+from symcomm import patience
 from symcomm.errors import ValuesError
-from symcomm.optimum import patience
 from symcomm.optimum.crossover import crossovers
 from symcomm.problems.deriving import no_model
 
@@ -103,7 +103,7 @@ def test_a_rule_and_a_law_cross_where_the_powers_say() -> None:
 
 def test_a_search_is_given_up_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "SECONDS", 0.05)
-    monkeypatch.setattr("symcomm.optimum.minimum._answer", lambda question: [time.sleep(0.001) for _ in range(10_000)])
+    monkeypatch.setattr("symcomm.optimum.minimum.answer", lambda question: [time.sleep(0.001) for _ in range(10_000)])
     with pytest.raises(ValuesError) as caught:
         sc.minimise("n + 1/n", "n")
     assert str(caught.value) == (

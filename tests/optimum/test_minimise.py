@@ -276,7 +276,7 @@ def test_a_weak_sign_never_gives_less_than_one():
     form = product(Total((n, p, num(-1))), total(Ratio(t, n), o))
     made = minimise(form, "n")
     assert made.at(p=1, t=5, o=1).value == 1
-    assert "Where a coefficient of the slope is zero" in made.notes[0]
+    assert made.where == ()  # the first number is the lower bound, and it is the nearest one to a place of zero
     with pytest.raises(ValuesError, match="there is no optimum: every term of the slope has one sign"):
         minimise(form, "n", {"p": 1, "t": 5, "o": 1}, integer=False)
 
@@ -354,3 +354,44 @@ def test_the_best_whole_number_stands_among_its_neighbours():
     assert [(row[0], row[2]) for row in beside] == [("4", ""), ("5", ""), ("6", "best"), ("7", ""), ("8", "")]
     assert [row[1].value for row in beside] == [37, 35, F(104, 3), F(247, 7), F(73, 2)]
     assert [row[0] for row in minimise("1/n + n", "n").exhibits[-1].rows] == ["1", "2", "3"]
+
+
+# -- conditions of a closed form -----------------------------------------------------------------------
+
+
+def test_a_closed_form_says_where_it_holds_beside_the_formula_and_in_the_notes():
+    made = minimise("s + (1 - s)/n", over="n")  # rises with n where s > 1, falls where s < 1
+    assert made.expr == 1
+    assert made.notes == ("This holds where `s` ≥ 1.",)
+    assert made.steps[-1].condition == "`s` ≥ 1"
+    for page in (made.text(), made.markdown(), made.html()):
+        assert "This holds where" in page
+        assert "(if" in page
+    made.check(deep=True)
+
+
+def test_beyond_its_condition_the_answer_is_found_anew():
+    falling = minimise("s + (1 - s)/n", over="n")
+    assert falling.at(s=3).value == 1
+    with pytest.raises(ValuesError, match="the cost falls for all n > 0"):
+        falling.at(s="1/2")
+    assert minimise("s + (1 - s)/n", over="n", upper=8).at(s="1/2").value == 8
+
+
+def test_a_real_optimum_at_an_open_bound_is_refused_late_as_it_is_early():
+    made = minimise("(n + p - 1)(t/n + o)", over="n", integer=False)
+    assert made.notes == ("This holds where `p` > 1.",)
+    assert made.at(p=3, t=2, o=1).value == 2  # sqrt((3 - 1) 2/1)
+    with pytest.raises(ValuesError) as early:
+        minimise("(n + p - 1)(t/n + o)", over="n", integer=False, given={"p": 1})
+    for p in (1, "1/2"):
+        with pytest.raises(ValuesError) as late:
+            made.at(p=p, t=2, o=1)
+        assert str(late.value) == str(early.value)
+    assert minimise("(n + p - 1)(t/n + o)", over="n", integer=False, lower=1).at(p=1, t=2, o=1).value == 1
+    assert minimise("(n + p - 1)(t/n + o)", over="n").at(p=1, t=2, o=1).value == 1
+
+
+def test_a_condition_that_the_numbers_decide_is_not_told():
+    made = minimise("(n + p - 1)(t/n + o)", over="n", integer=False, given={"p": 3})
+    assert not any("holds where" in note for note in made.notes)

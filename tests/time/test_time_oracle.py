@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from time_models import CALL, PLACED, PRINTED, block, linear
 
+import symcomm as sc
 from symcomm.derivation import Derivation
 
 
@@ -299,3 +301,15 @@ def test_a_latency_counts_once_for_each_round_of_the_ring() -> None:
     with_rounds = linear().time("cut(d_in, p)", phase="forward", term="network", **rates).at(**at).value
     without = linear().time("cut(d_in, p)", phase="forward", term="network", network=10**9).at(**at).value
     assert with_rounds - without == 6 * Fraction(1, 1000)
+
+
+@pytest.mark.parametrize("rates", [{}, {"device": "A100-80GB-SXM", "network": "25 GB/s"}], ids=["symbols", "a device"])
+def test_the_ratio_of_two_step_times_is_their_quotient(rates):
+    model = sc.load(Path(__file__).parents[2] / "examples/comp4901y-homework2/homework.md")
+    times = [model.step_time(placed, **rates) for placed in ("data(8)", "pipeline(8, microbatches=16)")]
+    made = sc.ratio(*times)
+    values = {"B": 16, "L": 2048, "D": 4096, "n_H": 32, "N_layer": 32}
+    values |= {} if rates else {"R": 10**14, "W_mem": 10**12, "W_net": 10**10}
+    one, other = (time.at(**values).value for time in times)
+    assert made.at(**values).value == one / other
+    made.check(deep=True)
