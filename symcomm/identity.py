@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.errors import DerivationError, IrrationalError, ValuesError
+from symcomm.notation import amount
 from symcomm.notation import whole as whole_number
 from symcomm.patience import OverdueError, limited
 
@@ -87,7 +88,7 @@ def frozen(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
 
     def go(e: Expr) -> Expr:
         if isinstance(e, kinds):
-            return made.setdefault(e, sp.Dummy(positive=True if e.is_positive else None))
+            return made.setdefault(e, (amount if e.is_positive else whole_number)(f"piece·{len(made)}"))
         return e.func(*map(go, e.args)) if e.args and e.has(*kinds) else e
 
     return go(expr), {symbol: piece for piece, symbol in made.items()}

@@ -30,7 +30,8 @@ def limited(seconds: float, working: bool = False) -> Iterator[None]:
     ours, lock, over = threading.get_ident(), threading.Lock(), False
     clock = getattr(time, "pthread_getcpuclockid", None) if working else None
     began = time.thread_time()
-    given_up: type[BaseException] = type("GivenUp", (BaseException,), {})  # which no ``except Exception`` catches, nor another limit
+    # No ``except Exception`` on its way catches it, nor another limit.
+    given_up: type[BaseException] = type("GivenUp", (BaseException,), {})
     timers: list[threading.Timer] = []
 
     def give_up() -> None:

@@ -21,6 +21,7 @@ FLOORS = {
     "symcomm.files": 0,
     "symcomm.doors": 0,
     "symcomm.garbage": 0,
+    "symcomm.patience": 1,
     "symcomm.records": 0,
     "symcomm.accounting": 0,
     "symcomm.editions": 0,
