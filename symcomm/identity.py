@@ -88,7 +88,7 @@ def frozen(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
 
     def go(e: Expr) -> Expr:
         if isinstance(e, kinds):
-            return made.setdefault(e, (amount if e.is_positive else whole_number)(f"piece·{len(made)}"))
+            return made.setdefault(e, (amount if e.is_positive else whole_number)(f"piece{len(made)}_"))
         return e.func(*map(go, e.args)) if e.args and e.has(*kinds) else e
 
     return go(expr), {symbol: piece for piece, symbol in made.items()}
