@@ -235,7 +235,9 @@ class Derivation:
     @cached_property
     def _counts(self) -> frozenset[str]:
         """The symbols of the answer that are numbers of things."""
-        return frozenset(s.name for s in self.expr.free_symbols if s.is_integer)
+        pieces = (p for c in self.where for side in (c.left, c.right) for p in forms.walk(side))
+        amounts = {p.name for p in pieces if isinstance(p, forms.Sym) and not p.whole}  # at least one, but not whole
+        return frozenset(s.name for s in self.expr.free_symbols if s.is_integer) - amounts
 
     @cached_property
     def _units(self) -> dict[str, Unit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -70,6 +71,7 @@ def _turning(working: Working, slope: Terms) -> list[Condition]:
 
     found: list[Condition] = []
     first = next(c for _, c in slope if c != 0)
+    amounts = {name for condition in working.cost.where for name in condition.names}  # that were taken for counts
     for _, c in slope:
         bounded = c is first and working.question.low
         if c == 0 or at_least(c) or bounded:
@@ -78,7 +80,10 @@ def _turning(working: Working, slope: Terms) -> list[Condition]:
         for factor in sp.Mul.make_args(sp.factor_terms(above)):
             less = sp.Add(*(-t for t in sp.Add.make_args(factor) if t.could_extract_minus_sign()))
             if not factor.is_positive:
-                found.append(Condition(working.cost.write(factor + less), ">", working.cost.write(less)))
+                sides = (working.cost.write(side) for side in (factor + less, less))
+                left, right = (forms.substitute(side, lambda s: replace(s, whole=s.whole and s.name not in amounts))
+                               for side in sides)  # fmt: skip
+                found.append(Condition(left, ">", right))
     return found
 
 

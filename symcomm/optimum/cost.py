@@ -29,8 +29,7 @@ class Cost:
     """A form as a function of the name ``over``, which is treated as a real, positive number.
 
     ``counts`` says that it is a number of things, of which there is at least one. ``where`` is what has to hold of the
-    names for the signs to be as they were taken; ``said`` is a sentence about the form; ``asked`` is the cost before
-    more was taken of its names.
+    names for the signs to be as they were taken; ``said`` is a sentence about the form.
     """
 
     title: str
@@ -45,7 +44,6 @@ class Cost:
     counts: bool = False
     where: tuple[Condition, ...] = ()
     said: str = ""
-    asked: Cost | None = None
 
     @property
     def x(self) -> Symbol:

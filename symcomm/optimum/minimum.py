@@ -6,11 +6,14 @@ form; otherwise its numbers are needed, and every point where it can be least is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
-from symcomm.derivation import Derivation
+from symcomm import form as forms
+from symcomm.derivation import Condition, Derivation
 from symcomm.form import Form
 from symcomm.optimum import closed_form, comparison
 from symcomm.optimum.cost import Cost, read
@@ -80,6 +83,22 @@ def maximise(
 
 
 def answer(question: OptimumQuestion) -> Derivation:
+    """The optimum; at numbers that break a condition of its closed form it is found anew."""
+    made = _closed(question)
+    return replace(made, otherwise=partial(_again, question, made.where)) if made.where else made
+
+
+def _again(
+    question: OptimumQuestion, where: Sequence[Condition], known: Mapping[str, Fraction]
+) -> Derivation | None:  # fmt: skip
+    if all(condition.holds(known) for condition in where if known.keys() >= {*condition.names}):
+        return None
+    cost = question.cost
+    given = {name: value for name, value in known.items() if name in forms.names(cost.form) and name != cost.over}
+    return answer(replace(question, cost=replace(cost, given=given)))
+
+
+def _closed(question: OptimumQuestion) -> Derivation:
     """In closed form where the signs of the slope's terms are known, else by comparing with known numbers."""
     cost, working = question.cost, Working(question)
     found = terms(cost.expr, cost.x)
@@ -93,7 +112,7 @@ def answer(question: OptimumQuestion) -> Derivation:
     if way.kind == "unknown" and question.divides is None:
         told = next((one for one in told_more(cost) if runs(one).kind != "unknown"), None)
         if told is not None:
-            return answer(replace(question, cost=told))
+            return _closed(replace(question, cost=told))
     closed_form.show_slope(working, slope_of(found))
     if question.divides is not None or way.kind == "unknown":
         return comparison.derivation(working, way)

@@ -99,7 +99,6 @@ def told_more(cost: Cost) -> Iterator[Cost]:
     >>> [str(one.where[0]) for one in told_more(read("(m + p - 1) o", "m", None)) if one.where][:2]
     ['p >= 1', 'o >= 1']
     """
-    cost = replace(cost, asked=cost.asked or cost)
     if {*cost.given} & {*forms.names(cost.form)}:
         cost = replace(
             cost,

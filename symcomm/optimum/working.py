@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING
 
 from symcomm import form as forms
@@ -86,17 +84,6 @@ class Working:
         if where:
             beside = " and ".join(condition.told for condition in where)
             self.steps[-1] = replace(self.steps[-1], condition=beside)
-        made = replace(cost, where=where).derivation(
+        return replace(cost, where=where).derivation(
             f"{kind}: {cost.title}", self.steps, exhibits=tuple(self.exhibits), notes=tuple(self.notes)
         )
-        return replace(made, otherwise=partial(self.again, where)) if where else made
-
-    def again(self, where: Sequence[Condition], known: Mapping[str, Fraction]) -> Derivation | None:
-        """The answer at numbers that break a condition of the closed form; None where they keep all of them."""
-        from symcomm.optimum.minimum import answer
-
-        if all(c.holds(known) for c in where if known.keys() >= {*c.names}):
-            return None
-        names = forms.names(self.question.cost.form)
-        given = {name: value for name, value in known.items() if name in names and name != self.cost.over}
-        return answer(replace(self.question, cost=replace(self.question.cost.asked or self.cost, given=given)))
