@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from symcomm.hardware.devices import Device, device, devices
     from symcomm.hardware.paths import wiring
     from symcomm.hardware.topology import read_topology
-    from symcomm.model import Model, broadcast, model_of_parts, peak_rate, ratio
+    from symcomm.model import Model, broadcast, derive, model_of_parts, peak_rate, ratio
     from symcomm.notation import Notation
     from symcomm.optimum.crossover import crossover
     from symcomm.optimum.minimum import maximise, minimise
@@ -88,6 +88,7 @@ _HOMES = {
     "broadcast": "symcomm.model",
     "check": "symcomm.exam.key",
     "crossover": "symcomm.optimum.crossover",
+    "derive": "symcomm.model",
     "device": "symcomm.hardware.devices",
     "devices": "symcomm.hardware.devices",
     "fit": "symcomm.fitting",
@@ -144,6 +145,7 @@ __all__ = [
     "broadcast",
     "check",
     "crossover",
+    "derive",
     "device",
     "devices",
     "fit",

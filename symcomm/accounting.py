@@ -6,7 +6,7 @@ was made under, prints the fields that touched it, and refuses to be combined wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from symcomm.errors import AccountingError, nearest
@@ -315,6 +315,9 @@ class Accounting:
 
     def __post_init__(self) -> None:
         for name, said in self.__dict__.items():
+            if not isinstance(said, str):
+                what = f"{name} is of the type {type(said).__name__}, but a convention is a name"
+                raise AccountingError(what, hint=f"such as {next(iter(_CHOICES[name]))!r}")
             every, own = by_kind(said) if name == "algorithm" else (said, {})
             for choice in (every, *own.values()):
                 if choice not in _CHOICES[name]:
@@ -361,6 +364,26 @@ class Accounting:
             if name not in known_fields:
                 raise AccountingError(f"unknown convention field '{name}'", hint=nearest(name, known_fields))
         return replace(made, **{name: _laid(name, getattr(made, name), choice) for name, choice in named.items()})
+
+    @classmethod
+    def given(cls, said: AccountingLike) -> Accounting:
+        """The accounting of a name, of fields with names, of several of these, or as it is.
+
+        Raises ``AccountingError`` for an unknown name, and for a field of which two names are said.
+
+        >>> Accounting.given(["sent_per_rank", {"algorithm": "pairwise"}]).asked
+        ('communication', 'algorithm')
+        """
+        if said is None or isinstance(said, (str, Accounting)):
+            return cls.of(said)
+        made, known = cls(), dict[str, str]()
+        for one in [said] if isinstance(said, Mapping) else said:
+            made = cls.of(made, **one) if isinstance(one, Mapping) else cls.of(made, one)
+            pairs = one.items() if isinstance(one, Mapping) else [(r.field, one) for r in CONVENTIONS if r.name == one]
+            for name, choice in pairs:
+                if isinstance(choice, str) and known.setdefault(name, choice) != choice:
+                    raise AccountingError(f"{name} is both {known[name]} and {choice}", hint="name one of them")
+        return made
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -419,7 +442,8 @@ class Accounting:
 
 
 Choice = str | Mapping[str, str]  # of a field; of algorithms also one for each kind of collective
-AccountingLike = str | Accounting | Mapping[str, Choice] | None  # how conventions may be given
+# How conventions may be given.
+AccountingLike = str | Accounting | Mapping[str, Choice] | Sequence[str | Mapping[str, Choice]] | None
 
 
 def by_kind(said: str) -> tuple[str, dict[str, str]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,8 @@ from symcomm.doors import door
 from symcomm.dtypes import USUAL_DTYPE, autocast_of, formats
 from symcomm.errors import AccountingError, StrategyError, TableError, ValuesError
 from symcomm.files import read_text
-from symcomm.form import evaluate, names
+from symcomm.form import Sym, evaluate, names
+from symcomm.graph.axis_roles import meanings
 from symcomm.graph.build import build
 from symcomm.graph.graph import Graph
 from symcomm.notation import Notation
@@ -103,6 +104,23 @@ def _named(options: Mapping[str, object]) -> set[str]:
         elif isinstance(value, str):
             found |= {*re.findall(r"[^\W\d][\w'^]{0,39}", value)}
     return found
+
+
+@lru_cache(maxsize=256)
+def _meanings(held: Same[Graph]) -> dict[str, str]:
+    return meanings(held.it)
+
+
+def _degrees(options: Mapping[str, object]) -> dict[str, str]:
+    """What the symbols of a strategy stand for."""
+    strategy = options.get("strategy")
+    strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy
+    if not isinstance(strategy, Strategy):
+        return {}
+    found = {size.name: "number of ranks in the collective" for _, size in strategy.mesh if isinstance(size, Sym)}
+    cut = strategy.pipeline
+    named = ((cut.stages, "number of pipeline stages"), (cut.microbatches, "number of microbatches")) if cut else ()
+    return found | {size.name: meaning for size, meaning in named if isinstance(size, Sym)}
 
 
 def _numbers(values: Mapping[str, object], graph: Graph) -> dict[str, Fraction]:
@@ -224,7 +242,7 @@ class Model(DerivedQuantities):
         """
         if quantity not in QUANTITIES:
             raise ValuesError(f"'{quantity[:60]}' cannot be derived", hint=QUANTITIES.hint(quantity))
-        chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
+        chosen = Accounting.given(accounting)
         known = self.graph.relations.complete(self.values)
         setting = Setting(self.graph, chosen, self.dtype, self.notation, known)
         if autocast_of(self.dtype) is not None:
@@ -232,7 +250,9 @@ class Model(DerivedQuantities):
         said = {k: v for k, v in options.items() if v is not None}
         declared = QUANTITIES[quantity]
         declared.check(said)
-        setting = replace(setting, named=frozenset(_named(said)))
+        roles = {**_meanings(Same(self.graph)), **_degrees(said)}
+        notation = replace(self.notation, meanings={**roles, **self.notation.meanings})
+        setting = replace(setting, named=frozenset(_named(said)), notation=notation)
         again: Callable[[Mapping[str, Fraction]], Derivation | None] | None = None
         shared: CutVocabulary | None = None
         if declared.needs_model and said.get("strategy"):
@@ -500,6 +520,28 @@ def ratio(a: Derivation, b: Derivation, title: str = "", compared: Iterable[str]
         tuple(given.items()), a.notation, tuple(dict.fromkeys((*said.values(), *a.notes, *b.notes))),
         (*a.where, *b.where), a.sizes | b.sizes, a.named | b.named, (*a.checks, *b.checks),
     )  # fmt: skip
+
+
+@door
+def derive(quantity: str, *, accounting: AccountingLike = None, **given: Any) -> Derivation:
+    """The derivation of a quantity that needs no model, by its name.
+
+    ``given`` are its options, and the numbers of its symbols; symbols that are not given stay open. Raises
+    ``ValuesError`` for an unknown name, for a quantity that needs a model, and as ``Model.derive`` does.
+
+    >>> str(derive("buckets", s="33 GB", w="100 GB/s", o="2 ms", n_b=5).at())
+    '0.076 s = 76 ms'
+    """
+    if quantity in QUANTITIES and QUANTITIES[quantity].needs_model:
+        raise ValuesError(f"{quantity} needs a model", hint=f"sc.load('config.json').{quantity}()")
+    options = {o.name for o in QUANTITIES[quantity].options} if quantity in QUANTITIES else {*given}
+    numbers = {name: value for name, value in given.items() if name not in options}
+    empty = Model(Graph("no model", {}, {}, ()), values={name: exact(value, name) for name, value in numbers.items()})
+    made = empty.derive(quantity, accounting=accounting, **{n: v for n, v in given.items() if n in options})
+    made.check_names(numbers)
+    for name, value in numbers.items():
+        made.number(name, value)  # its unit
+    return made
 
 
 def peak_rate(

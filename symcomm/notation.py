@@ -26,7 +26,7 @@ GREEK = frozenset(
     ]
 )
 
-# What the usual names mean. A document's own list of symbols comes before this one.
+# What the usual names often mean. They are read so where a role must be told, and never explained so: C may be classes.
 USUAL: dict[str, str] = {
     "N_layer": "number of layers",
     "B": "batch size in sequences",
@@ -112,13 +112,13 @@ def axis_role(meaning: str) -> AxisRole:
 
 @dataclass(frozen=True)
 class Notation:
-    """How a document writes and explains its names, over the usual meanings.
+    """How a document writes and explains its names.
 
     ``latex`` and ``meanings`` map plain names to what the author wrote and said, ``spellings`` to other names that an
     answer may use.
 
-    >>> Notation().meaning("D")
-    'model dimension'
+    >>> Notation().meaning("C"), Notation(meanings={"C": "number of classes"}).meaning("C")
+    ('', 'number of classes')
     """
 
     latex: dict[str, str] = field(default_factory=dict)
@@ -127,4 +127,8 @@ class Notation:
 
     def meaning(self, name: str) -> str:
         """What a name stands for; empty where nobody said."""
-        return self.meanings.get(name) or USUAL.get(name, "")
+        return self.meanings.get(name, "")
+
+    def usual(self, name: str) -> str:
+        """What a name stands for, or what it usually does: to find a role by, not to be shown."""
+        return self.meaning(name) or USUAL.get(name, "")

@@ -59,7 +59,7 @@ def derivation(made: Derivation, values: Mapping[str, Fraction] | None = None) -
         "accounting": made.accounting.chosen(made.touched),
         "given": {name: number(value) for name, value in known.items()},
         "needs": missing,
-        "value": None if missing else quantity(made.at(**dict(values or {}))),
+        "value": None if missing else quantity(made.at(values)),
         "steps": [_step(made, step) for step in made.steps],
         "exhibits": [
             {

@@ -172,15 +172,17 @@ class Derivation:
         ordered = forms.names(self._form)
         return tuple(n for n in ordered if n in answer and n not in have)
 
-    def values(self, /, **values: object) -> dict[str, Fraction]:
-        """All known numbers: those given before, these, and what the relations imply."""
-        known = self._completed(values)
-        self._check_numbers(known, values)
+    def values(self, several: Mapping[str, object] | None = None, /, **values: object) -> dict[str, Fraction]:
+        """All known numbers: those given before, these, and what the relations imply; as ``at`` takes them."""
+        known = self._completed(several or {}, values)
+        self._check_numbers(known, {**(several or {}), **values})
         return known
 
-    def _completed(self, values: Mapping[str, object]) -> dict[str, Fraction]:
-        self.check_names(values.keys() - dict(self.given).keys(), slips=values)
-        return self.relations.complete(dict(self.given) | {n: self.number(n, value) for n, value in values.items()})
+    def _completed(self, several: Mapping[str, object], values: Mapping[str, object]) -> dict[str, Fraction]:
+        every, before = {**several, **values}, dict(self.given).keys()
+        self.check_names(several.keys() - before, slips=every)
+        self.check_names(values.keys() - before)
+        return self.relations.complete(dict(self.given) | {n: self.number(n, value) for n, value in every.items()})
 
     def _check_numbers(self, known: Mapping[str, Fraction], values: Mapping[str, object]) -> None:
         if values:
@@ -200,7 +202,9 @@ class Derivation:
         lacking = sorted(self._names.difference(slips or ())) if unknown else []
         for name in unknown[: 1 + _LOOKED_AT // (1 + len(lacking))]:
             hint = nearest(name, lacking)
-            if slips is None or hint.startswith("did you mean"):
+            near = hint.startswith("did you mean")
+            if slips is None or near:
+                hint += "" if near else "; numbers of several questions go in a mapping: at({...})"
                 raise ValuesError(f"{self.title} has no symbol '{name[:60]}'", hint=hint)
 
     @cached_property
@@ -251,21 +255,23 @@ class Derivation:
         found = collect([*defined, ("=", self.answer.form)], ("=",))
         return found, found.names
 
-    def at(self, /, **values: object) -> Quantity:
+    def at(self, several: Mapping[str, object] | None = None, /, **values: object) -> Quantity:
         """The exact quantity at given numbers (int, Fraction, or text such as ``"80 GiB"``).
 
-        Raises ``ValuesError`` where a number is missing or the numbers contradict one another.
+        ``several`` are the numbers of several questions: those that mean nothing to this one are let be. Raises
+        ``ValuesError`` where a number is missing or the numbers contradict one another.
         """
-        known = self._completed(values)
+        every = {**(several or {}), **values}
+        known = self._completed(several or {}, values)
         other = self.otherwise(known) if self.otherwise is not None else None
         if other is not None:
-            return other.at(**values)
-        self._check_numbers(known, values)
+            return other.at(every)
+        self._check_numbers(known, every)
         self.holds(known)
         with suppress(ValuesError):  # what has no number, or no rational one, is told below
             collected, names = self._collected
             if all(known.get(name, 0) > 0 for name in names):  # a zero may stand where others cancel it
-                return Quantity(self._whole(collected.at(known)["="]), self.unit)
+                return Quantity(self.whole(collected.at(known)["="]), self.unit)
         result = self._form
         missing = [name for name in forms.names(result) if name not in known]
         if missing:
@@ -273,7 +279,7 @@ class Derivation:
                 f"{self.title} needs a value for {', '.join(missing)}", hint=f"for instance {missing[0]}=8"
             )
         try:
-            return Quantity(self._whole(forms.evaluate(result, known)), self.unit)
+            return Quantity(self.whole(forms.evaluate(result, known)), self.unit)
         except IrrationalError:
             for piece in forms.walk(result):  # one irrational power hides another one that is too large
                 if isinstance(piece, forms.Power):
@@ -286,8 +292,8 @@ class Derivation:
         """Whether the answer is a mean of the ranks' parts in bytes."""
         return self.unit == BYTE and "shards" in self.touched and self.accounting.shards == "mean_shard"
 
-    def _whole(self, value: Fraction) -> Fraction:
-        """A mean in whole bytes, rounded up: no rank holds a part of a byte."""
+    def whole(self, value: Fraction, /) -> Fraction:
+        """A mean of the ranks' parts in whole bytes, rounded up: no rank holds a part of a byte."""
         return Fraction(ceil(value)) if self._mean else value
 
     def holds(self, known: Mapping[str, Fraction]) -> None:
@@ -317,8 +323,8 @@ class Derivation:
         def other(known: Mapping[str, Fraction]) -> Fraction | None:
             found = self.otherwise(known) if self.otherwise is not None else None
             if found is None:
-                return self._whole(self._collected[0].at(known)["="]) if self._mean else None
-            return found.at(**{n: v for n, v in known.items() if n in values}).value
+                return self.whole(self._collected[0].at(known)["="]) if self._mean else None
+            return found.at({n: v for n, v in known.items() if n in values}).value
 
         return sweep(self.expr, str(self.unit), values, known_at, other)
 

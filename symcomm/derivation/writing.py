@@ -47,8 +47,9 @@ class Printable(Protocol):
     def notes(self) -> tuple[str, ...]: ...
     @property
     def notation(self) -> Notation: ...
-    def values(self, /, **values: object) -> dict[str, Fraction]: ...
-    def at(self, /, **values: object) -> Quantity: ...
+    def whole(self, value: Fraction, /) -> Fraction: ...
+    def values(self, several: Mapping[str, object] | None = None, /, **values: object) -> dict[str, Fraction]: ...
+    def at(self, several: Mapping[str, object] | None = None, /, **values: object) -> Quantity: ...
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def numbers(derivation: Printable, values: Mapping[str, Fraction] | None = None)
 
     A step whose number is unknown or irrational is left out.
     """
-    known = derivation.values(**(values or {}))
+    known = derivation.values(values)
     for step in derivation.steps:
         if step.relation == ":=":
             try:
@@ -105,10 +106,10 @@ def result(
         return None
     try:
         if any(name not in known for name in forms.names(form)):  # an irrational step
-            return known, derivation.at(**(values or {}))
-        return known, Quantity(forms.evaluate(form, known), derivation.unit)
+            return known, derivation.at(values)
+        return known, Quantity(derivation.whole(forms.evaluate(form, known)), derivation.unit)
     except IrrationalError:
-        return known, derivation.at(**(values or {}))
+        return known, derivation.at(values)
     except ValuesError:
         return None
 

@@ -154,7 +154,7 @@ class Asking:
     @cached_property
     def _meanings(self) -> dict[str, str]:
         own = self.notation or Notation()
-        return {name: own.meanings.get(name) or self.derivation.notation.meaning(name) for name in self.symbols}
+        return {name: own.meanings.get(name) or self.derivation.notation.usual(name) for name in self.symbols}
 
     def role(self, role: str) -> tuple[str, ...]:
         """The symbols with a part to play: ranks, layers, batch, sequence, model, heads, head, stages, microbatches."""

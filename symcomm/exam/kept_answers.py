@@ -294,7 +294,7 @@ class KeptAnswers:
         d, values = entry.symbolic, _values(known, numbers)
         entry.names, entry.whole = frozenset(name for name in values if _knows(d, name)), fresh.quantity is not None
         try:
-            same = d.at(**values) == fresh.quantity
+            same = d.at(values) == fresh.quantity
         except SymcommError:
             same = not entry.whole
         entry.agreed += 1
@@ -388,6 +388,6 @@ def _refilled(
         if at not in entry.quantities:
             if len(entry.quantities) > _KEPT:
                 entry.quantities.clear()
-            entry.quantities[at] = d.at(**values)
+            entry.quantities[at] = d.at(values)
         quantity = entry.quantities[at]
     return Answer(ask.label, d, told, quantity, ask.span, ask.quantity, points=ask.points)

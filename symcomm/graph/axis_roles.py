@@ -9,6 +9,7 @@ asked for, and only when a rule names the axis. Nothing depends on the order of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from fractions import Fraction
 from types import MappingProxyType
@@ -179,6 +180,24 @@ def sequence_axes(graph: Graph) -> tuple[str, ...]:
         f"{graph.name} has no sequence axis to cut: the axes of {bare(data.name)} are its batch and its features",
         hint=f"the positions are an axis of {bare(data.name)} of their own; say which: axes: {{L: sequence}}",
     )
+
+
+def meanings(graph: Graph) -> dict[str, str]:
+    """What symbols stand for, as far as what the ops do with an axis tells it.
+
+    >>> from symcomm.problems.load import load
+    >>> table = "Computation\\tInput\\tOutput\\ny = x W\\tx [n, c], W [c, C]\\ty [n, C]\\n"
+    >>> meanings(load(table).graph)
+    {'n': 'batch size'}
+    """
+    found = {region.times: "number of layers" for region in graph.regions if region.times}
+    for axes, meaning in (
+        (batch_axes, "batch size"), (sequence_axes, "sequence length"), (expert_axes, "number of experts"),
+        (vocabulary_axes, "vocabulary size"),
+    ):  # fmt: skip
+        with suppress(StrategyError):
+            found |= {str(graph.axes[a].size): meaning for a in axes(graph) if graph.axes[a].size.is_Symbol}
+    return found
 
 
 # -- experts, vocabulary, pairs ---------------------------------------------------------------------------

@@ -330,7 +330,7 @@ def _with_axis_roles(graph: Graph, said: Mapping[str, str], notation: Notation) 
             raise ShapeError(f"no tensor has an axis '{label[:60]}'", hint=nearest(label, labels))
 
     def role_of(axis: Axis) -> AxisRole:
-        meant = axis_role(notation.meaning(str(axis.size.name))) if axis.size.is_Symbol else ""
+        meant = axis_role(notation.usual(str(axis.size.name))) if axis.size.is_Symbol else ""
         return cast("AxisRole", said.get(axis.label, meant))
 
     return replace(graph, axes={name: replace(axis, role=role_of(axis)) for name, axis in graph.axes.items()})

@@ -26,7 +26,7 @@ def roofline_plot(
     points: dict[str, tuple[Fraction, Fraction]] = {}
     roofs: set[tuple[Fraction, Fraction]] = set()
     for name, derivation in ops.items():
-        points[name] = (_worth(derivation, "I", values), derivation.at(**values).value)
+        points[name] = (_worth(derivation, "I", values), derivation.at(values).value)
         # The ridge and the roof over it follow from the machine alone.
         roofs.add((_worth(derivation, "I_machine", values), _peak(derivation, values)))
     if len(roofs) > 1:
@@ -59,11 +59,11 @@ def _worth(derivation: Derivation, name: str, values: Mapping[str, object]) -> F
     if name not in derivation.worth:
         raise ValuesError(f"'{derivation.title}' is no roofline", hint="use model.roofline(...)")
     form = from_expr(derivation.worth[name])
-    return evaluate(form, derivation.values(**values))
+    return evaluate(form, derivation.values(values))
 
 
 def _peak(derivation: Derivation, values: Mapping[str, object]) -> Fraction:
     """The flat roof, which stands first in the answer."""
     answer = next(s for s in derivation.steps if s.name == derivation.answer.name and s.relation == ":=")
     flat = answer.form.parts[0]
-    return evaluate(from_expr(value(flat, derivation.worth)), derivation.values(**values))
+    return evaluate(from_expr(value(flat, derivation.worth)), derivation.values(values))

@@ -63,7 +63,7 @@ def timeline(
     options: dict[str, Any] = {"dtype": dtype, "recomputation": recomputation, "every": every, "frozen": frozen}
     options |= {"recipe": recipe, "step": step, "tables": tables}
     model.peak_memory(placed, accounting=accounting, **options)  # refuses what does not fit
-    chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
+    chosen = Accounting.given(accounting)
     known = model.graph.relations.complete(model.values)
     setting = Setting(model.graph, chosen, model.dtype, model.notation, known).in_format(dtype).freeze(frozen)
     run = StepOptions(

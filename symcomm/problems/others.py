@@ -63,8 +63,8 @@ def others(
 
 
 def _at(derivation: Derivation, values: Mapping[str, Fraction]) -> Quantity | None:
-    known = derivation.values(**values)
-    return derivation.at(**values) if all(name in known for name in derivation.needs) else None
+    known = derivation.values(values)
+    return derivation.at(values) if all(name in known for name in derivation.needs) else None
 
 
 def _factor(other: Expr, mine: Expr) -> Form | None:
@@ -81,7 +81,7 @@ def _factor(other: Expr, mine: Expr) -> Form | None:
 
 def _number(factor: Form, values: Mapping[str, Fraction], derivation: Derivation) -> str:
     """What a factor with symbols is worth; empty for a number, and where it has none."""
-    known = derivation.values(**values)
+    known = derivation.values(values)
     if not forms.names(factor) or any(name not in known for name in forms.names(factor)):
         return ""
     worth = forms.evaluate(factor, known)

@@ -179,6 +179,7 @@ class Problem:
     exam: ExamSettings = field(default_factory=ExamSettings)
     required: tuple[Ask, ...] = ()
     mistakes: tuple[SaidMistake, ...] = ()  # those the author describes
+    told: frozenset[str] = frozenset()  # the symbols whose values the prose tells
 
     @cached_property
     def models(self) -> dict[str, ModelBlock]:
@@ -434,6 +435,7 @@ class _Reader:
         self.file, self.head, self.drawn = file, self.above.filled, drawn
         self.items: list[Item] = []
         self.inside: Only | None = None
+        self.in_words: set[str] = set()  # what the prose refers to
         self.tables: list[Table] = []
         self.models: dict[str, ModelBlock] = {}
         self.notation, self.values = self.above.notation, self.above.values
@@ -500,6 +502,7 @@ class _Reader:
         lookup = of_values({**said, **self.drawn}, final=True)
 
         def once(reference: Reference) -> Told | None:
+            self.in_words.add(reference.name)
             if not reference.topic and reference.name in several and reference.name not in self.drawn:
                 one, other = several[reference.name]
                 raise DocumentError(
@@ -838,6 +841,7 @@ class _Reader:
             self.exam,
             (*self.derived_requirements(head), *self.required),
             self.mistakes,
+            frozenset(self.in_words),
         )
         check_points(found)
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -247,8 +247,18 @@ def known_of(problem: Problem, ask: Ask) -> tuple[Known, ...]:
     return merge(block.values if block else problem.values, ask.given)
 
 
-def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...] = ()) -> Answer:
-    """The answer to one question of a problem, whose model was loaded."""
+# Where a document says what several questions share.
+_SHARED = "go in a mapping: at({...})", "go in 'values' of a model or in 'symbols'"
+
+
+def answer_of(
+    problem: Problem, ask: Ask, model: Model | None, extra: tuple[tuple[str, str], ...] = (),
+    shared: Collection[str] | None = None,
+) -> Answer:  # fmt: skip
+    """The answer to one question of a problem, whose model was loaded.
+
+    Numbers given to it under a name that it has not are refused; those with a name of ``shared`` may be another's.
+    """
     from symcomm.model import ratio
 
     known = known_of(problem, ask)
@@ -260,18 +270,19 @@ def answer_of(problem: Problem, ask: Ask, model: Model | None, extra: tuple[tupl
         derivation = derive(asked, about, dict(ask.options), chosen, values, own)
         if ask.divided_by is not None:
             below = replace(ask.divided_by, given=merge(ask.given, ask.divided_by.given))
-            other = answer_of(problem, below, model, extra).derivation
+            other = answer_of(problem, below, model, extra, {item.name for item in below.given}).derivation
             compared = [field for field, _ in (*ask.conventions, *below.conventions)]
             derivation = ratio(derivation, other, compared=compared)
-        given = {item.name for item in ask.given}
         for item in ask.given:
-            try:
-                derivation.check_names([item.name], slips=given)
-            except ValuesError as error:
-                raise error.at(item.span) from None
+            if item.name not in problem.told:
+                try:
+                    derivation.check_names([item.name], slips=shared)
+                except ValuesError as error:
+                    error.hint = error.hint.replace(*_SHARED)
+                    raise error.at(item.span) from None
         check_units(derivation, known)
-        complete = derivation.values(**values)
-        quantity = derivation.at(**values) if all(name in complete for name in derivation.needs) else None
+        complete = derivation.values(values)
+        quantity = derivation.at(values) if all(name in complete for name in derivation.needs) else None
     except SymcommError as error:
         key = "strategy" if isinstance(error, StrategyError) else "given" if isinstance(error, ValuesError) else "ask"
         error.span = written_at(ask.section, error.span) or error.span

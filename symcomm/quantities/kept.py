@@ -73,12 +73,12 @@ class Unwritten(Derivation):
         """The same with its steps."""
         return self._write()
 
-    def at(self, /, **values: object) -> Quantity:
+    def at(self, several: Mapping[str, object] | None = None, /, **values: object) -> Quantity:
         """The exact quantity at given numbers, as ``Derivation.at`` has it."""
         try:
-            return self._by_symbols.at(**values, **self._degrees)
+            return self._by_symbols.at(several, **values, **self._degrees)
         except SymcommError:
-            return self.written.at(**values)  # says what is missing by the names of this question
+            return self.written.at(several, **values)  # says what is missing by the names of this question
 
 
 def _read(name: str) -> property:

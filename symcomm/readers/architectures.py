@@ -15,8 +15,18 @@ ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "relu": "relu", "relu2": "squared_relu", "tanh": "tanh",
 }  # fmt: skip
 
-# What the symbols of every blueprint mean, over the usual meanings.
+# What the symbols of every blueprint mean.
 MEANINGS = {
+    "N_layer": "number of layers",
+    "B": "batch size in sequences",
+    "L": "sequence length",
+    "D": "model dimension",
+    "n_H": "number of attention heads",
+    "n_kv": "number of key/value heads",
+    "H": "head dimension",
+    "F": "hidden dimension of the feed-forward block",
+    "V": "vocabulary size",
+    "E": "number of experts",
     "n_pos": "number of learned positions",
     "n_type": "number of token types",
     "n_label": "number of labels",

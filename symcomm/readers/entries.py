@@ -43,6 +43,15 @@ class Config:
         self.used.update(key.split("|"))
         return next((self.entries[one] for one in key.split("|") if self.entries.get(one) is not None), None)
 
+    def misspelt(self) -> list[str]:
+        """A note for each entry that nothing read, and that is nearly a key that was looked for and is not there."""
+        from difflib import get_close_matches
+
+        lacking = sorted(self.used - self.entries.keys())
+        other = [key for key in self.entries.keys() - self.used if not key.startswith("_")]
+        near = {key: get_close_matches(key, lacking, 1, 0.9) for key in other}
+        return [f"{key} is not read: did you mean '{found[0]}'?" for key, found in sorted(near.items()) if found]
+
     def span(self, key: str) -> Span | None:
         """Where a key stands with its value."""
         for number, line in enumerate(self.text.splitlines(), start=1):

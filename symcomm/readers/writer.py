@@ -90,6 +90,7 @@ class ModelWriter:
             parts = (self.ends(), *self.layers())
         fused = self.fused()
         self.told()
+        self.notes += config.misspelt()
         notes = (*record.notes, *dict.fromkeys(self.notes))
         return Blueprint(
             self.name, parts, values, MEANINGS, notes, one_axis=("V", "B"), dtype=self.number_format(), edges=edges,

@@ -78,7 +78,7 @@ def search(
     model.graph.check_flow("there is no time to search for")
     joblib = _libraries()
     tell = _watched(progress, monotonic() + seconds, seconds)
-    chosen = Accounting.of(**accounting) if isinstance(accounting, Mapping) else Accounting.of(accounting)
+    chosen = Accounting.given(accounting)
     check(devices, top, jobs, chosen)
     size, meaning = capacity_and_meaning(capacity, capacity_is or said(chosen), device)
     allowed, lists = read_sizes(model, batch, microbatches, sizes, buckets, call_overhead)

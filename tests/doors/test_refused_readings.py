@@ -3,7 +3,8 @@
 import pytest
 
 import symcomm as sc
-from symcomm.errors import ShapeError, StrategyError, ValuesError
+from symcomm.errors import AccountingError, ShapeError, StrategyError, ValuesError
+from symcomm.problems.problem import parse_problem
 
 HEAD = "Computation\tInput\tOutput\n"
 BLOCK = HEAD + "h = gelu(x W)\tx [B, D], W [D, F]\th [B, F]\ny = h V\th [B, F], V [F, D]\ty [B, D]\n"
@@ -64,7 +65,7 @@ def test_a_size_that_numbers_make_no_positive_whole_number_is_refused_at_every_d
             ask()
         assert error.value.message == message
         assert error.value.span.word.startswith("x [B")
-    assert str(model.flops().at(B=1, F=3, D=6, E=3)) == ("18 FLOP" if size == "D-E" else "12 FLOP")
+    assert str(model.flops().at({"B": 1, "F": 3, "D": 6, "E": 3})) == ("18 FLOP" if size == "D-E" else "12 FLOP")
 
 
 def test_slots_of_an_expert_are_an_average_and_need_not_divide():
@@ -144,3 +145,71 @@ def test_a_square_matrix_that_mixes_positions_is_asked_about(row, inputs, output
 def test_a_matrix_that_multiplies_a_vector_or_features_is_a_weight_still():
     assert str(sc.load(HEAD + "y = A x\tA [n, n], x [n]\ty [n]\n").parameters().expr) == "n**2"
     assert str(sc.load(HEAD + "y = x A\tx [B, D], A [D, D]\ty [B, D]\n").parameters().expr) == "D**2"
+
+
+def test_a_misspelt_key_of_a_configuration_is_told_with_the_near_name():
+    config = {"model_type": "llama", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
+              "num_attention_heads": 4, "num_key_value_head": 2, "vocab_size": 64, "pretraining_tp": 1}  # fmt: skip
+    said = [note for note in sc.load(config).notes if "is not read" in note]
+    assert said == ["num_key_value_head is not read: did you mean 'num_key_value_heads'?"]
+    config["num_key_value_heads"] = config.pop("num_key_value_head")
+    assert not any("is not read" in note for note in sc.load(config).notes)
+
+
+@pytest.mark.parametrize("strategy", [None, "data(4)"])
+def test_a_number_with_a_name_that_means_nothing_is_refused_unless_it_is_one_of_several_questions(strategy):
+    model = sc.load(BLOCK)
+    made = model.communication(strategy) if strategy else model.flops()
+    for _ in range(3):  # the second time a derivation with symbols for the degrees is asked
+        with pytest.raises(ValuesError, match="has no symbol 'q'") as error:
+            made.at(B=4, D=2, F=3, q=2)
+        assert "numbers of several questions go in a mapping: at({...})" in error.value.hint
+        assert made.at({"B": 4, "D": 2, "F": 3, "q": 2}) == made.at({"q": 2}, B=4, D=2, F=3) == made.at(B=4, D=2, F=3)
+        made = model.communication(strategy) if strategy else model.flops()
+    with pytest.raises(ValuesError, match="has no symbol 'd'") as error:
+        made.at({"B": 4, "d": 2, "F": 3})  # a slip is refused there, too
+    assert error.value.hint == "did you mean 'D'?"
+
+
+def test_a_letter_is_explained_by_what_is_said_or_by_its_role_and_never_by_guess():
+    classes = sc.load(HEAD + "y = x W\tx [n, D], W [D, C]\ty [n, C]\n", values={"C": 1000})
+    said = classes.communication("data(r)").notation
+    assert {name: said.meaning(name) for name in ("n", "D", "C", "r", "k", "m")} == {
+        "n": "batch size", "D": "", "C": "", "r": "number of ranks in the collective", "k": "", "m": "",
+    }  # fmt: skip
+    own = sc.load(HEAD + "y = x W\tx [n, D], W [D, C]\ty [n, C]\n", notation=sc.Notation(meanings={"C": "classes"}))
+    assert own.flops().notation.meaning("C") == "classes"
+
+
+def test_a_page_does_not_call_a_number_of_classes_the_capacity_of_an_expert():
+    table = "| Computation | Input | Output |\n|---|---|---|\n| y = x W | x [B, D], W [D, C] | y [B, C] |\n\n"
+    page = table + "```symcomm\nask: flops\ngiven: {B: 2, D: 3, C: 1000}\n```\n"
+    [answer] = sc.solve(parse_problem(page)).answers()
+    assert {given.symbol: given.meaning for given in answer.given} == {"B": "batch size", "D": "", "C": ""}
+
+
+def test_several_conventions_are_given_as_a_list_in_python_as_in_documents():
+    made = sc.load(BLOCK).communication("data(k)", accounting=["sent_per_rank", {"algorithm": "tree"}])
+    assert (made.accounting.communication, made.accounting.algorithm) == ("sent_per_rank", "tree")
+    with pytest.raises(AccountingError, match="communication is both sent_per_rank and all_links"):
+        sc.load(BLOCK).communication("data(k)", accounting=["sent_per_rank", "all_links"])
+
+
+@pytest.mark.parametrize(("value", "kind"), [(b"x", "bytes"), (["x"], "list"), (3, "int")])
+def test_a_convention_that_is_no_name_is_refused(value, kind):
+    with pytest.raises(AccountingError) as error:
+        sc.Accounting(flops=value)
+    assert told(error) == f"flops is of the type {kind}, but a convention is a name | such as 'fma2'"
+
+
+def test_a_question_that_needs_no_model_is_asked_in_one_call():
+    """5 buckets of 6.6 GB: five overheads of 2 ms and one transfer of 66 ms are left."""
+    assert str(sc.derive("buckets", s="33 GB", w="100 GB/s", o="2 ms").at(n_b=5)) == "0.076 s = 76 ms"
+    assert sc.derive("buckets", s="33 GB").needs == ("n_b", "o", "w")
+    with pytest.raises(ValuesError) as error:
+        sc.derive("flops")
+    assert told(error) == "flops needs a model | sc.load('config.json').flops()"
+    with pytest.raises(ValuesError, match="s is given in B/s, but it is in B"):
+        sc.derive("buckets", s="33 GB/s")
+    with pytest.raises(ValuesError, match="has no symbol 'S'"):
+        sc.derive("buckets", S="33 GB")

@@ -115,8 +115,16 @@ def test_a_value_given_with_a_question_may_not_contradict_that_of_its_model():
     assert "D is 4 here, but 3 in problem.md:7" in error.message
 
 
-def test_the_same_value_given_twice_and_a_value_nobody_needs_are_no_mistakes():
-    text = document(MODEL, "ask: flops\ngiven: {D: 3, unused: 9}", front="symbols: {B: {value: 2}}")
+def test_a_value_given_to_a_question_that_means_nothing_to_it_is_refused():
+    error = refusal(document(MODEL, "ask: flops\ngiven: {D: 3, unused: 9}", front="symbols: {B: {value: 2}}"))
+    assert "Forward FLOPs has no symbol 'unused'" in error.message
+    assert error.span.word == "9"
+    assert "numbers of several questions go in 'values' of a model or in 'symbols'" in error.hint
+
+
+def test_the_same_value_given_twice_and_a_value_of_the_document_that_nobody_needs_are_no_mistakes():
+    front = "symbols: {B: {value: 2}, unused: {value: 9}}"
+    text = document(MODEL, "ask: flops\ngiven: {D: 3}", front=front)
     [answer] = solve(parse_problem(text)).answers()
     assert answer.quantity is not None
     assert answer.quantity.value == 2 * 2 * 3 * 5

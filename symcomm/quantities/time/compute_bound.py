@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from functools import partial
@@ -99,15 +100,15 @@ class Conditional(Derivation):
 
     conditions: tuple[tuple[Form, str, bool], ...] = ()
 
-    def at(self, /, **values: object) -> Quantity:
+    def at(self, several: Mapping[str, object] | None = None, /, **values: object) -> Quantity:
         """The quantity at given numbers; raises ``ValuesError`` where the answer does not hold at them."""
-        known = self.values(**values)
+        known = self.values(several, **values)
         for form, text, equal in self.conditions:
             if {*forms.names(form)} <= known.keys():
                 found = forms.evaluate(form, known)
                 if found < 0 or (found == 0 and not equal):
                     raise ValuesError(text, hint="fewer ranks, more links or a faster network")
-        answer = super().at(**values)
+        answer = super().at(several, **values)
         if answer.value < 0:
             raise ValuesError(self.conditions[0][1], hint="fewer ranks, more links or a faster network")
         return answer
