@@ -29,7 +29,7 @@ def read_text(path: str | Path, what: str = "", limit: int = LARGEST) -> str:
     ``what`` says which file is wanted. Raises ``DocumentError`` for a file that is missing, too large, or not UTF-8.
     """
     path, hint = Path(path), f"give {what}" if what else ""
-    name = str(path) if len(str(path)) <= 200 else f"{str(path)[:200]}..."
+    name = _short(path)
     try:
         if path.is_dir():
             raise DocumentError(f"{name} is a folder, not a file", hint=hint)
@@ -48,7 +48,11 @@ def read_text(path: str | Path, what: str = "", limit: int = LARGEST) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise DocumentError(f"{name} is not UTF-8 text: byte {error.start} in line {line}", hint=hint) from None
+        wide = data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in data[:4]
+        kind = "UTF-16" if wide else "another encoding" if b"\x00" in data else "Latin-1"
+        what = f"{name} is not UTF-8 text: byte {error.start} in line {line}"
+        hint = f"it looks like {kind}: save as UTF-8" if kind != "another encoding" else hint
+        raise DocumentError(what, hint=hint) from None
     text = one_line_end(text)
     control = _CONTROL.search(text)
     if control:
@@ -62,7 +66,11 @@ def write_files(files: Mapping[str, bytes], folder: Path) -> list[Path]:
 
     Raises ``RenderError`` where the folder cannot be written; then nothing is left behind.
     """
-    if folder.exists() and not folder.is_dir():
+    try:
+        is_file = folder.exists() and not folder.is_dir()
+    except OSError as error:  # a name that is too long
+        raise RenderError(f"{_short(folder)} cannot be written: {error.strerror}", hint="name a folder") from None
+    if is_file:
         raise RenderError(f"{folder} cannot be written: it is a file", hint="name a folder")
     return _written([(folder / name, data) for name, data in files.items()], folder)
 
@@ -99,6 +107,11 @@ def temporary_folder() -> Iterator[Path]:
             raise
 
 
+def _short(path: Path) -> str:
+    """A path as an error names it."""
+    return str(path) if len(str(path)) <= 200 else f"{str(path)[:200]}..."
+
+
 def _written(files: list[tuple[Path, bytes]], told: Path) -> list[Path]:
     """Writes files; ``told`` is what an error names."""
     waiting: list[tuple[Path, Path]] = []
@@ -119,7 +132,7 @@ def _written(files: list[tuple[Path, bytes]], told: Path) -> list[Path]:
         for part, target in waiting:
             part.replace(target)
     except (OSError, ValueError) as error:
-        raise RenderError(f"{told} cannot be written: {getattr(error, 'strerror', None) or error}") from None
+        raise RenderError(f"{_short(told)} cannot be written: {getattr(error, 'strerror', None) or error}") from None
     finally:
         for part, _ in waiting:
             with contextlib.suppress(OSError):

@@ -60,7 +60,7 @@ def sweep(
         try:
             found = known_at(**fixed, **chosen)
         except ValuesError as error:
-            said = ", ".join(f"{name} = {value}" for name, value in chosen.items())
+            said = ", ".join(f"{name} = {_shown(value)}" for name, value in chosen.items())
             raise ValuesError(f"at {said}: {error.message}", hint=error.hint) from None
         other = otherwise(found)
         if other is not None:
@@ -90,3 +90,8 @@ def _listed(name: str, value: Any) -> list[object]:
     if not numbers:
         raise ValuesError(f"{name} has no values to sweep over")
     return numbers
+
+
+def _shown(value: object) -> str:
+    """A number as an error tells it; Python writes no whole number of more than 4,300 digits."""
+    return "..." if isinstance(value, int) and value.bit_length() > 400 else str(value)[:80]

@@ -124,11 +124,11 @@ def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
     (Fraction(1410000000, 1), Fraction(3, 1), Fraction(1, 500))
     """
     if type(value) is Fraction:
-        return value
+        return readable(value, name)
     if isinstance(value, bool):
         raise ValuesError(f"{name} is {value}: a number is needed")
     if isinstance(value, Rational):  # NumPy's integers, too
-        return Fraction(int(value.numerator), int(value.denominator))
+        return readable(Fraction(int(value.numerator), int(value.denominator)), name)
     if isinstance(value, Irrational):
         raise ValuesError(f"{name} is irrational, about {float(value.value):.6g}: an exact number is needed")
     if isinstance(value, (str, Quantity)):
@@ -141,6 +141,16 @@ def exact(value: object, name: str = "a value", unit: Unit = ONE) -> Fraction:
             f"{name} is the float {value!r}, which is not exact", hint=f'write "{value!r}" as text or a Fraction'
         )
     raise ValuesError(f"{name} is {type(value).__name__}: a number is needed")
+
+
+_BITS = 3322  # of 1,000 decimal digits
+
+
+def readable(value: Fraction, name: str) -> Fraction:
+    """A number as it is; raises ``ValuesError`` where it has more than 1,000 digits."""
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
+        raise ValuesError(f"{name} has more than 1,000 digits", hint="sizes, rates and times have a few")
+    return value
 
 
 def put(values: Mapping[str, Fraction], without: str = "") -> dict[Expr, Expr]:

@@ -169,6 +169,9 @@ class _Builder(Reader):
             raise ShapeError(f"{name.key} has no shape", name.span, "declare it in the Output column")
         if target.role == "activation":
             raise ShapeError(f"{target.name} is computed twice", name.span, "give the second one another name")
+        if any(target in op.inputs for op in self.ops):
+            raise ShapeError(f"{target.name} is read here, and a row below computes it", target.source,
+                             f"put the row of {target.name} above this one")  # fmt: skip
         self.target, self.formula = target, equation.formula
         value = self.tensor(equation.formula)
         self.settle(value, target, row.span)

@@ -132,7 +132,8 @@ def parse_config(text: str, file: str = "<config>") -> Config:
         span = Span(file, error.lineno, line, at, at + 1)
         raise ReaderError(f"this is no JSON: {error.msg}", span, "is the file cut off or a comma missing?") from None
     except (ValueError, RecursionError) as error:
-        raise ReaderError(f"{file}: this is no JSON: {str(error)[:100]}") from None
+        said = "a number has more than 4,300 digits" if "digits" in str(error) else str(error)[:100]
+        raise ReaderError(f"{file}: this is no JSON: {said}") from None
     if not isinstance(entries, dict):
         raise ReaderError(f"{file}: a configuration is a JSON object", hint='such as {"model_type": "bert", ...}')
     return Config(entries, file, text)

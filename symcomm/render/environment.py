@@ -7,10 +7,13 @@ value is escaped for the format unless it is ``Markup``, which only the printers
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from jinja2 import nodes
+from jinja2.visitor import NodeTransformer
 
 from symcomm.errors import RenderError, nearest
 from symcomm.printing import html_text, markdown_text, tex_text, typst_string
@@ -70,6 +73,66 @@ def _templates() -> Path:
 TEMPLATES = _templates()
 
 
+# What a string makes longer by as much as it is told.
+_WIDENING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs", "format", "format_map", "join", "replace"})
+_MOST = 1_000_000  # what a template may do: turns of its loops, and hundreds of characters
+
+
+def _length_of(operator: str, left: object, right: object) -> int:
+    """How long the result of an operation is, told from its operands before it is there."""
+    sizes = [len(x) if isinstance(x, Sized) else None for x in (left, right)]
+    numbers = [x for x in (left, right) if isinstance(x, int)]
+    if operator == "%" and isinstance(left, str):
+        return len(left) + 10 ** min(9, max((len(n) for n in re.findall(r"\d+", left)), default=0))
+    if operator == "**" and len(numbers) == 2:
+        return int(abs(numbers[0]).bit_length() * max(0, numbers[1]))
+    if operator == "*":
+        sized = [n for n in sizes if n is not None]
+        return sized[0] * max(0, *numbers) if sized and numbers else sum(abs(n).bit_length() for n in numbers)
+    return sum(n for n in sizes if n is not None)
+
+
+class Work:
+    """What is left of what a template may do while a page is made; raises ``OverflowError`` where it does more."""
+
+    def __init__(self) -> None:
+        self.left = _MOST
+
+    def spend(self, much: int) -> None:
+        """Takes away what is done next."""
+        self.left -= much
+        if self.left < 0:
+            raise OverflowError("this takes too long, or makes too much: fewer turns of loops, or shorter texts")
+
+    def counted(self, items: Iterable[object]) -> Iterator[object]:
+        """What a loop runs over, each turn counted."""
+        for item in items:
+            self.spend(1)
+            yield item
+
+    def joined(self, parts: Sequence[object]) -> str:
+        """Texts one behind the other, as ``~`` writes them."""
+        from jinja2.runtime import markup_join
+
+        self.spend(sum(len(part) if isinstance(part, str) else 20 for part in parts) // 100)
+        return markup_join(parts)
+
+
+class _Counted(NodeTransformer):
+    """Has the loops and the joined texts of a template counted."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802  (the name of a node)
+        self.generic_visit(node)
+        if not node.recursive:
+            node.iter = nodes.Filter(node.iter, "counted", [], [], None, None, lineno=node.lineno)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802  (the name of a node)
+        self.generic_visit(node)
+        parts = nodes.List(node.nodes, lineno=node.lineno)
+        return nodes.Filter(parts, "joined", [], [], None, None, lineno=node.lineno)
+
+
 @lru_cache(maxsize=16)  # a template is compiled once; one that changed is read again
 def environment(form: str, templates: Path | None) -> Environment:
     """The environment of one format; ``templates`` is a folder whose files come before ours of the same name."""
@@ -95,12 +158,22 @@ def environment(form: str, templates: Path | None) -> Environment:
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
             self.known: dict[tuple[type, str], bool] = {}
+            self.work = Work()
 
         def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
             about = type(obj), attr
             if about not in self.known:
                 self.known[about] = super().is_safe_attribute(obj, attr, value)
-            return self.known[about]
+            return self.known[about] and not (isinstance(obj, str) and attr in _WIDENING)
+
+        intercepted_binops = frozenset(["*", "**", "+", "%"])
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            self.work.spend(_length_of(operator, left, right) // 100)
+            return super().call_binop(context, operator, left, right)
+
+        def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+            return cast("nodes.Template", _Counted().visit(super()._parse(source, name, filename)))
 
     made = Sandbox(
         loader=ChoiceLoader([FileSystemLoader(templates), ours, named] if templates else [ours, named]),
@@ -118,6 +191,10 @@ def environment(form: str, templates: Path | None) -> Environment:
         keep_trailing_newline=True,
     )
     made.filters["cell"] = _cell
+    made.filters["counted"] = made.work.counted
+    made.filters["joined"] = made.work.joined
+    for widening in ("center", "format", "indent", "wordwrap"):
+        del made.filters[widening]
     # For the few places where Typst takes a string instead of content.
     made.filters["typst_string"] = lambda text: Markup(typst_string(str(text)))  # noqa: S704
     return made
@@ -143,6 +220,7 @@ def fill(form: str, name: str, templates: Path | None, context: dict[str, object
         made = environment(form, templates)
         if templates is not None and (templates / name).is_file():
             _check_blocks(made, (templates / name).read_text(encoding="utf-8"), name)
+        made.work.left = _MOST  # type: ignore[attr-defined]  # it is a sandbox of ours
         return made.get_template(name).render(context)
     except TemplateSyntaxError as error:
         raise RenderError(f"template {error.name or name}, line {error.lineno}: {error.message}") from error
@@ -155,8 +233,6 @@ def fill(form: str, name: str, templates: Path | None, context: dict[str, object
 
 def _check_blocks(made: Environment, text: str, name: str) -> None:
     """Raises ``RenderError`` for a block of a template that replaces nothing in the one it extends."""
-    from jinja2 import nodes
-
     tree = made.parse(text)
     parent = next((n.template.value for n in tree.find_all(nodes.Extends) if isinstance(n.template, nodes.Const)), "")
     if not parent or made.loader is None:

@@ -176,7 +176,8 @@ def _unknown(context: Context, part: Branch, stem: Stem, scripts: list[Script]) 
         return context.wrong(
             f"'{key}' is one member of the family {family}_{known}",
             part,
-            f"a row computes all members at once: write {family}_{known}",
+            f"a row computes all members at once: write {family}_{known}"
+            + (f", or Repeat({family}_{known}) in a row of its own" if "(" in key else ""),
         )
     hint = nearest(key, scope.known())
     if scope.kind == "tensor" and not hint.startswith("did you mean"):

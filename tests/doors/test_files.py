@@ -113,3 +113,19 @@ def test_a_signal_leaves_no_temporary_files(tmp_path: Path, sent: signal.Signals
         assert run.returncode == status
     assert not [*temporary.iterdir()]
     assert not [*out.glob(".*")]
+
+
+@pytest.mark.parametrize(("encoding", "kind"), [("utf-16", "UTF-16"), ("utf-16-be", "UTF-16"), ("latin-1", "Latin-1")])
+def test_a_file_in_another_encoding_is_told_how_to_save_it(encoding, kind, tmp_path):
+    path = tmp_path / "table.md"
+    path.write_bytes("| Computation | Input | Größe |\n".encode(encoding))
+    with pytest.raises(DocumentError, match="is not UTF-8 text: byte") as error:
+        read_text(path)
+    assert error.value.hint == f"it looks like {kind}: save as UTF-8"
+
+
+def test_a_name_of_300_letters_is_no_file(tmp_path):
+    for write in (lambda p: write_file(p, "text"), lambda p: write_files({"a": b"text"}, p)):
+        with pytest.raises(RenderError, match="cannot be written: File name too long"):
+            write(tmp_path / ("a" * 300))
+    assert [*tmp_path.iterdir()] == []

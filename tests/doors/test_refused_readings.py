@@ -3,7 +3,7 @@
 import pytest
 
 import symcomm as sc
-from symcomm.errors import AccountingError, ShapeError, StrategyError, ValuesError
+from symcomm.errors import AccountingError, ShapeError, StrategyError, SymcommError, ValuesError
 from symcomm.problems.problem import parse_problem
 
 HEAD = "Computation\tInput\tOutput\n"
@@ -183,7 +183,7 @@ def test_a_letter_is_explained_by_what_is_said_or_by_its_role_and_never_by_guess
 
 def test_a_page_does_not_call_a_number_of_classes_the_capacity_of_an_expert():
     table = "| Computation | Input | Output |\n|---|---|---|\n| y = x W | x [B, D], W [D, C] | y [B, C] |\n\n"
-    page = table + "```symcomm\nask: flops\ngiven: {B: 2, D: 3, C: 1000}\n```\n"
+    page = table + "```symcomm\nmodel: head\n```\n\n```symcomm\nask: flops\ngiven: {B: 2, D: 3, C: 1000}\n```\n"
     [answer] = sc.solve(parse_problem(page)).answers()
     assert {given.symbol: given.meaning for given in answer.given} == {"B": "batch size", "D": "", "C": ""}
 
@@ -213,3 +213,44 @@ def test_a_question_that_needs_no_model_is_asked_in_one_call():
         sc.derive("buckets", s="33 GB/s")
     with pytest.raises(ValuesError, match="has no symbol 'S'"):
         sc.derive("buckets", S="33 GB")
+
+
+HUGE = 10**5000
+
+
+@pytest.mark.parametrize("ask", [
+    lambda model: model.flops().at(B=HUGE, D=1, F=1),
+    lambda model: model.flops().at(B=-HUGE, D=1, F=1),
+    lambda model: model.at(B=HUGE),
+    lambda model: sc.load(BLOCK, values={"B": HUGE}),
+    lambda model: model.flops().sweep(B=[1, HUGE], D=1, F=1),
+])  # fmt: skip
+def test_a_number_of_thousands_of_digits_is_refused(ask):
+    with pytest.raises(ValuesError, match="B has more than 1,000 digits"):
+        ask(sc.load(BLOCK))
+
+
+def test_a_number_of_thousands_of_digits_is_refused_in_a_configuration():
+    with pytest.raises(SymcommError, match=r"this is no JSON: a number has more than 4,300 digits"):
+        sc.load('{"model_type": "llama", "hidden_size": ' + "9" * 5000 + "}")
+
+
+def test_a_product_of_long_numbers_is_written():
+    long = 10**999
+    assert str(sc.load(BLOCK).flops().at(B=long, D=long, F=long)).startswith("4 000 000")
+
+
+def test_rows_in_another_order_are_told_at_what_they_miss():
+    table = HEAD + "y = h V\th [B, F], V [F, D]\ty [B, D]\nh = x W\tx [B, D], W [D, F]\th [B, F]\n"
+    with pytest.raises(ShapeError) as error:
+        sc.load(table)
+    assert told(error) == "h is read here, and a row below computes it | put the row of h above this one"
+    assert (error.value.span.line, error.value.span.word) == (2, "h [B, F]")
+
+
+def test_a_member_of_a_family_with_an_index_of_its_own_hints_at_repeat():
+    row = r"S_i = Q_i K_{j(i)}^T, i = 1, \dots, n_h"
+    inputs = r"Q_i [B, L, H], K_j [B, L, H], i = 1, \dots, n_h, j = 1, \dots, n_{kv}"
+    with pytest.raises(SymcommError) as error:
+        sc.load(HEAD + f"{row}\t{inputs}\tS_i [B, L, L]\n")
+    assert error.value.hint == "a row computes all members at once: write K_j, or Repeat(K_j) in a row of its own"

@@ -445,6 +445,13 @@ def test_a_template_of_ones_own_replaces_ours(tmp_path: Path) -> None:
         ("<% include 'absent' %>", "absent"),
         ("<< ''.__class__.__mro__ >>", "unsafe"),
         ("<% for i in range(10 ** 9) %>x<% endfor %>", "Range too big"),
+        ("a\n<% for i in range(90000) %><% for j in range(90000) %><% endfor %><% endfor %>", "line 2: this takes"),
+        ("<< 'ab' * 10 ** 9 >>", "this takes too long, or makes too much"),
+        ("<< 10 ** (10 ** 9) >>", "this takes too long, or makes too much"),
+        ("<< '%999999999d' % 1 >>", "this takes too long, or makes too much"),
+        ("<< 'a'.ljust(10 ** 9) >>", "unsafe"),
+        ("<< 'a'|center(10 ** 9) >>", "No filter named 'center'"),
+        ("<% set a = 'a' * 99999 %>" + "<% set a = a ~ a %>" * 20, "this takes too long, or makes too much"),
     ],
 )
 def test_a_wrong_template_is_told_with_its_line(text: str, told: str, tmp_path: Path) -> None:
