@@ -314,7 +314,7 @@ class Derivation:
         from symcomm.sweep import sweep
 
         def known_at(**numbers: object) -> dict[str, Fraction]:
-            known = self._completed(numbers)
+            known = self._completed({}, numbers)
             if self.otherwise is None or self.otherwise(known) is None:
                 self._check_numbers(known, numbers)
                 self.holds(known)

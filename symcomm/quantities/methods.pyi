@@ -1,12 +1,12 @@
 # Written by tests/declared/generated.py from the declarations of the quantities.
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation
 from symcomm.parallel.strategy import Strategy
 
-_Accounting = str | Accounting | Mapping[str, str] | None
+_Accounting = str | Accounting | Mapping[str, str] | Sequence[str | Mapping[str, str]] | None
 
 class DerivedQuantities:
     def einsum(

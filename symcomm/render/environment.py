@@ -81,11 +81,11 @@ _MOST = 1_000_000  # what a template may do: turns of its loops, and hundreds of
 def _length_of(operator: str, left: object, right: object) -> int:
     """How long the result of an operation is, told from its operands before it is there."""
     sizes = [len(x) if isinstance(x, Sized) else None for x in (left, right)]
-    numbers = [x for x in (left, right) if isinstance(x, int)]
+    numbers: list[int] = [x for x in (left, right) if isinstance(x, int)]
     if operator == "%" and isinstance(left, str):
-        return len(left) + 10 ** min(9, max((len(n) for n in re.findall(r"\d+", left)), default=0))
+        return len(left) + int(10 ** min(9, max((len(n) for n in re.findall(r"\d+", left)), default=0)))
     if operator == "**" and len(numbers) == 2:
-        return int(abs(numbers[0]).bit_length() * max(0, numbers[1]))
+        return abs(numbers[0]).bit_length() * max(0, numbers[1])
     if operator == "*":
         sized = [n for n in sizes if n is not None]
         return sized[0] * max(0, *numbers) if sized and numbers else sum(abs(n).bit_length() for n in numbers)

@@ -38,10 +38,10 @@ def stub() -> str:
     """The types of the methods of a model, one for each quantity."""
     lines = [
         "# Written by tests/declared/generated.py from the declarations of the quantities.",
-        "from collections.abc import Mapping", "from typing import Literal", "",
+        "from collections.abc import Mapping, Sequence", "from typing import Literal", "",
         "from symcomm.accounting import Accounting", "from symcomm.derivation import Derivation",
         "from symcomm.parallel.strategy import Strategy", "",
-        "_Accounting = str | Accounting | Mapping[str, str] | None", "",
+        "_Accounting = str | Accounting | Mapping[str, str] | Sequence[str | Mapping[str, str]] | None", "",
         "class DerivedQuantities:",
     ]  # fmt: skip
     for declared in QUANTITIES.values():

@@ -185,7 +185,7 @@ def test_a_page_does_not_call_a_number_of_classes_the_capacity_of_an_expert():
     table = "| Computation | Input | Output |\n|---|---|---|\n| y = x W | x [B, D], W [D, C] | y [B, C] |\n\n"
     page = table + "```symcomm\nmodel: head\n```\n\n```symcomm\nask: flops\ngiven: {B: 2, D: 3, C: 1000}\n```\n"
     [answer] = sc.solve(parse_problem(page)).answers()
-    assert {given.symbol: given.meaning for given in answer.given} == {"B": "batch size", "D": "", "C": ""}
+    assert {given.name: given.meaning for given in answer.given} == {"B": "batch size", "D": "", "C": ""}
 
 
 def test_several_conventions_are_given_as_a_list_in_python_as_in_documents():
