@@ -127,6 +127,15 @@ class RenderError(SymcommError):
     """A document that could not be produced: a construct or a tool is missing."""
 
 
+def where_given(name: str, to: str = "") -> str:
+    """A hint that says at each door where a number is given; ``to`` is what takes it in Python.
+
+    >>> where_given("B", "model.")
+    'for instance model.at(B=8), --at B=8, or given: {B: 8} in a document'
+    """
+    return f"for instance {to}at({name}=8), --at {name}=8, or given: {{{name}: 8}} in a document"
+
+
 def nearest(word: str, known: list[str]) -> str:
     """A hint that names the known words nearest to ``word``; all of them where none is near.
 

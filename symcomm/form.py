@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from symcomm import notation
-from symcomm.errors import DerivationError, IrrationalError, ValuesError
+from symcomm.errors import DerivationError, IrrationalError, ValuesError, where_given
 from symcomm.records import dataclass
 from symcomm.units import ONE, Unit
 
@@ -400,7 +400,7 @@ def evaluate(form: Form, values: Mapping[str, Fraction]) -> Fraction:
                 return number
             case Sym(name):
                 if name not in values:
-                    raise ValuesError(f"no value is given for {name}")
+                    raise ValuesError(f"no value is given for {name}", hint=where_given(name))
                 found = values[name]
                 return found if type(found) is Fraction else Fraction(found)
             case Total(terms):

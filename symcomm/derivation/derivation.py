@@ -22,7 +22,7 @@ from symcomm.derivation.numbers import Numbers, worked_out
 from symcomm.derivation.relations import Relations, exact, rational
 from symcomm.derivation.steps import Condition, Exhibit, Step
 from symcomm.derivation.writing import written
-from symcomm.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest
+from symcomm.errors import AccountingError, DerivationError, IrrationalError, ValuesError, nearest, where_given
 from symcomm.identity import UndecidedError, identical
 from symcomm.irrational import Irrational
 from symcomm.notation import Notation
@@ -276,7 +276,7 @@ class Derivation:
         missing = [name for name in forms.names(result) if name not in known]
         if missing:
             raise ValuesError(
-                f"{self.title} needs a value for {', '.join(missing)}", hint=f"for instance {missing[0]}=8"
+                f"{self.title} needs a value for {', '.join(missing)}", hint=where_given(missing[0])
             )
         try:
             return Quantity(self.whole(forms.evaluate(result, known)), self.unit)

@@ -92,7 +92,7 @@ def _length_of(operator: str, left: object, right: object) -> int:
     return sum(n for n in sizes if n is not None)
 
 
-class Work:
+class TemplateBudget:
     """What is left of what a template may do while a page is made; raises ``OverflowError`` where it does more."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ def environment(form: str, templates: Path | None) -> Environment:
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
             self.known: dict[tuple[type, str], bool] = {}
-            self.work = Work()
+            self.work = TemplateBudget()
 
         def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
             about = type(obj), attr

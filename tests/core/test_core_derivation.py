@@ -104,7 +104,10 @@ def test_a_missing_value_is_named() -> None:
     d = derivation(Step("V", product(Sym("N_layer"), Sym("D")), ONE, WHY))
     with pytest.raises(ValuesError) as caught:
         d.at(D=3)
-    assert str(caught.value) == "volume needs a value for N_layer\nhint: for instance N_layer=8"
+    assert str(caught.value) == (
+        "volume needs a value for N_layer\nhint: for instance at(N_layer=8), --at N_layer=8, "
+        "or given: {N_layer: 8} in a document"
+    )
 
 
 def test_a_value_that_the_relation_implies_need_not_be_given() -> None:

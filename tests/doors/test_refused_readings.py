@@ -254,3 +254,14 @@ def test_a_member_of_a_family_with_an_index_of_its_own_hints_at_repeat():
     with pytest.raises(SymcommError) as error:
         sc.load(HEAD + f"{row}\t{inputs}\tS_i [B, L, L]\n")
     assert error.value.hint == "a row computes all members at once: write K_j, or Repeat(K_j) in a row of its own"
+
+
+def test_a_number_that_is_missing_is_asked_for_with_where_to_give_it():
+    model = sc.load(BLOCK)
+    with pytest.raises(ValuesError) as error:
+        model.flops().at(D=3)
+    assert error.value.message == "Forward FLOPs needs a value for B, F"
+    assert error.value.hint == "for instance at(B=8), --at B=8, or given: {B: 8} in a document"
+    with pytest.raises(ValuesError, match="no value is given for D, F, B") as error:
+        model.peak_memory()
+    assert error.value.hint == "for instance model.at(D=8), --at D=8, or given: {D: 8} in a document"

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from fractions import Fraction
 from itertools import chain
 
-from symcomm.errors import StrategyError, ValuesError
+from symcomm.errors import StrategyError, ValuesError, where_given
 from symcomm.form import Form, Ratio, Sym, evaluate, names, num
 from symcomm.parallel.strategy import PipelineCut
 from symcomm.program import pipeline
@@ -142,7 +142,7 @@ def whole(form: Form, values: Mapping[str, Fraction], what: str) -> int:
     missing = [n for n in names(form) if n not in values]
     if missing:
         raise ValuesError(f"no value is given for {missing[0]}: the schedule of a pipeline is followed step by step",
-                          hint=f"for instance {missing[0]}=8")  # fmt: skip
+                          hint=where_given(missing[0], "model."))  # fmt: skip
     found = evaluate(form, values)
     if found.denominator != 1 or found < 1:
         raise ValuesError(f"{what} = {found}: a whole number is needed")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 
-from symcomm.errors import ValuesError
+from symcomm.errors import ValuesError, where_given
 from symcomm.form import Form, num, product
 from symcomm.parallel.strategy import resolve
 from symcomm.program.alive import Amounts, Fold, Free, Instant, Instruction, Keep, OpRun, Place, size_names
@@ -125,7 +125,7 @@ class StepProgram:
         if missing:
             raise ValuesError(
                 f"which op is the peak depends on the sizes: no value is given for {', '.join(missing)}",
-                hint=f"for instance {missing[0]}=8",
+                hint=where_given(missing[0], "model."),
             )
 
     def snapshot(self, instant: Instant, when: str = "", beside: str = "") -> Snapshot:
