@@ -47,6 +47,7 @@ CALLS = {
     "break_even": (("n + 3", "2*n"), {"over": "n", "given": {"n": 1}, "title": ""}),
     "broadcast": (("serial",), {"accounting": None, "size": "4 GB"}),
     "crossover": (("n + 3", "2*n"), {"over": "n", "between": (1, 9), "compared": (), "given": {"n": 1}}),
+    "derive": (("buckets",), {"accounting": None, "s": "4 GB"}),
     "device": (("H100-SXM",), {"among": None}),
     "devices": (("/nowhere.yaml",), {}),
     "fit": (
