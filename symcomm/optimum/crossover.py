@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from symcomm import form as forms
 from symcomm.accounting import field_of
-from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact
+from symcomm.derivation import Condition, Derivation, Exhibit, Reason, Step, exact
 from symcomm.derivation.tables import Short
 from symcomm.errors import ValuesError
 from symcomm.form import Num
 from symcomm.optimum.cost import Formula, derived, used
+from symcomm.optimum.dimension import worth
+from symcomm.optimum.equality import holding
 from symcomm.optimum.pair import Pair, comparable, differences
 from symcomm.optimum.sign_changes import Crossing, bisect, changes, points, real_changes, signs_between
 from symcomm.patience import patience
@@ -97,6 +99,7 @@ def _crossovers(
     crossings: tuple[Crossing, ...] = ()
     less: tuple[int, ...] = ()
     notes: list[str] = []
+    where: Condition | None = None
     exhibits: tuple[Exhibit, ...] = ()
     if not missing:
         sign = pair.sign(known)
@@ -116,6 +119,7 @@ def _crossovers(
     if solved is not None and (missing or len(crossings) == 1):
         steps += pair.solved(solved)
         if missing:
+            where = holding(worth(pair.difference), pair.variable, worth(solved), known)
             notes.append(pair.sides(solved))
     elif crossings:
         steps += _bracketed(pair, crossings)
@@ -126,6 +130,7 @@ def _crossovers(
         f"Crossover of {pair.titles[0]} and {pair.titles[1]} over {over}", accounting, tuple(steps),
         tuple(dict.fromkeys(f for f in (*a.touched, *b.touched) if field_of(f) not in said)), pair.relations, exhibits,
         tuple(known.items()), pair.notation, (*said.values(), *notes),
+        (where,) if where else (),
     )  # fmt: skip
     return Crossovers(over, (low, high), crossings, less, derivation)
 

@@ -14,6 +14,7 @@ from symcomm.form import Form, Sym, Total, negative
 from symcomm.notation import Notation, amount, symbol
 from symcomm.optimum.cost import closed, units_of
 from symcomm.optimum.dimension import counted, with_units, worth
+from symcomm.optimum.equality import coefficients, sure_root
 from symcomm.optimum.sign_changes import sign_of
 from symcomm.records import dataclass
 from symcomm.units import ONE, Unit
@@ -150,40 +151,11 @@ class Pair:
         """The difference with numbers put in."""
         return forms.settled(worth(self.difference).xreplace(put(given)))
 
-    def polynomial(self) -> list[Expr] | None:
-        """The coefficients of the difference's numerator, highest power first; None where it is no polynomial."""
-        import sympy as sp
-
-        x = self.variable
-        if not self.difference.is_rational_function(x):
-            return None
-        top, _ = sp.fraction(sp.together(self.difference))
-        top = sp.expand(top)
-        if not top.is_polynomial(x):
-            return None
-        found: list[Expr] = sp.Poly(top, x).all_coeffs()
-        while len(found) > 1 and found[-1] == 0:  # a factor x has no positive root
-            found.pop()
-        return found
-
     def solution(self) -> Expr | None:
         """The positive solution as an expression, where it has one form for all values."""
-        import sympy as sp
-
-        found = self.polynomial()
-        if found is None:
-            return None
-        if len(found) == 2:
-            root = _readable(sp.together(-found[1] / found[0]))
-            return None if root.is_nonpositive else root
-        if len(found) == 3:
-            p, q, r = found
-            if (p.is_positive and r.is_negative) or (p.is_negative and r.is_positive):
-                # Roots of different signs: exactly one is positive.
-                if p.is_negative:
-                    p, q, r = -p, -q, -r
-                return (-q + sp.sqrt(sp.expand(q**2 - 4 * p * r))) / (2 * p)
-        return None
+        root = sure_root(self.difference, self.variable)
+        root = root and _readable(root)
+        return None if root is None or root.is_nonpositive else root
 
     def solved(self, root: Expr) -> list[Step]:
         """The steps that name the solution."""
@@ -212,8 +184,7 @@ class Pair:
 
     def sides(self, root: Expr) -> str:
         """Which cost is less on which side of a symbolic solution."""
-        coefficients = self.polynomial() or []
-        slope = coefficients[0] if coefficients else None
+        slope = (coefficients(self.difference, self.variable) or [None])[0]
         first, second = self.titles
         if slope is not None and slope.is_positive:
             return f"Below the crossover {first} is less, above it {second}."

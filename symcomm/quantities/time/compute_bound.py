@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields as dataclass_fields
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
@@ -17,11 +17,10 @@ from symcomm.parallel.strategy import Strategy
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption
 from symcomm.quantities.time import mesh_terms, time
-from symcomm.quantities.time.inequality import solve
+from symcomm.quantities.time.inequality import Bound, solve
 from symcomm.quantities.time.mesh_terms import PHASES, MeshTerms
 from symcomm.quantities.time.terms import SECOND
 from symcomm.quantities.witnesses import over as quotient
-from symcomm.records import dataclass
 from symcomm.setting import Setting, Work
 from symcomm.units import ONE, Quantity
 
@@ -90,28 +89,22 @@ def derive(
     made = time.with_rates(terms.setting.derivation(title, work.steps, fields, exhibits, notes), terms.writer)
     if not open_ones:
         return made
-    conditions = tuple((forms.from_expr(b.gap), b.refusal, b.equal) for b in open_ones if b.gap is not None)
-    return Conditional(**{f.name: getattr(made, f.name) for f in dataclass_fields(made)}, conditions=conditions)
+    return replace(made, checks=(*made.checks, partial(_enough, open_ones, forms.from_expr(made.expr))))
 
 
-@dataclass(frozen=True)
-class Conditional(Derivation):
-    """A derivation whose answer holds where some forms are positive: (form, what is said where not, zero allowed)."""
+def _enough(bounds: Sequence[Bound], answer: Form, known: Mapping[str, Fraction]) -> None:
+    """Raises ``ValuesError`` where numbers that are given later leave no value that is enough."""
 
-    conditions: tuple[tuple[Form, str, bool], ...] = ()
+    def value(form: Form) -> Fraction | None:
+        return forms.evaluate(form, known) if {*forms.names(form)} <= known.keys() else None
 
-    def at(self, several: Mapping[str, object] | None = None, /, **values: object) -> Quantity:
-        """The quantity at given numbers; raises ``ValuesError`` where the answer does not hold at them."""
-        known = self.values(several, **values)
-        for form, text, equal in self.conditions:
-            if {*forms.names(form)} <= known.keys():
-                found = forms.evaluate(form, known)
-                if found < 0 or (found == 0 and not equal):
-                    raise ValuesError(text, hint="fewer ranks, more links or a faster network")
-        answer = super().at(several, **values)
-        if answer.value < 0:
-            raise ValuesError(self.conditions[0][1], hint="fewer ranks, more links or a faster network")
-        return answer
+    for bound in bounds:
+        gap = None if bound.gap is None else value(forms.from_expr(bound.gap))
+        if gap is not None and (gap < 0 or (gap == 0 and not bound.equal)):
+            raise ValuesError(bound.refusal, hint="fewer ranks, more links or a faster network")
+    least = value(answer)
+    if least is not None and least < 0:
+        raise ValuesError(bounds[0].refusal, hint="fewer ranks, more links or a faster network")
 
 
 def _whole(work: Work, answer: Form, name: str, kind: str) -> None:

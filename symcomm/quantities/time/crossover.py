@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from symcomm import form as forms
-from symcomm.derivation import Condition, Derivation, Numbers, Relations, put, worked_out
+from symcomm.derivation import Derivation, Numbers, Relations, worked_out
 from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form, Ratio, Sym, Total, product
+from symcomm.optimum.equality import holding, positive_root, rises
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.time import time
@@ -40,6 +40,8 @@ def derive(
 
     The value of ``over`` itself, where it is given, is not used. Raises ``ValuesError`` where the terms never meet.
     """
+    from sympy.core.function import AppliedUndef
+
     pair = [part.strip() for part in between.split(",")]
     if len(pair) != 2 or pair[0] == pair[1] or not {*pair} <= {*time.TERMS}:
         raise ValuesError(f"'{between[:60]}' are no two terms", hint="write for instance between: network, compute")
@@ -58,7 +60,8 @@ def derive(
     name = f"{over.replace('^', '')}^*"
     known = {**setting.values, **dict(writer.machine.given)}
     rate = _rate_form(writer, terms, over, worth, pair)
-    grows = _grows(worth[pair[0]] - worth[pair[1]], x, known)
+    gap = worth[pair[0]] - worth[pair[1]]
+    grows = rises(gap, x, known)
     text = f"The value at which the {pair[0]} term and the {pair[1]} term are equal"
     if grows is not None:
         text += f"; {'above' if grows else 'below'} it the {pair[0]} term is the larger one"
@@ -76,7 +79,10 @@ def derive(
         work.define(name, form, unit, "solve", text, witness=meet)
         solved = work.known[name]
     else:
-        solved = solve(worth[pair[0]], worth[pair[1]], x, known, pair)
+        if any(x in worked.free_symbols for worked in gap.atoms(AppliedUndef)):
+            raise ValuesError(f"how many experts are read depends on {over}: no formula says where the two terms meet",
+                              hint="experts_read: every_expert counts them all")  # fmt: skip
+        solved = positive_root(gap, x, known, pair)
         work.steps = time.ending(work, first, second)
         work.define(name, forms.from_expr(_by_rates(solved, writer)), ONE, "solve", text, witness=meet)
     if not _meet(worth[pair[0]], worth[pair[1]], x, solved, known):
@@ -84,25 +90,11 @@ def derive(
     fields = [field for field in time.telling(work.steps, fields) if field != "time"]
     made = setting.derivation(f"Where {pair[0]} and {pair[1]} meet", work.steps, fields)
     made = time.with_rates(made, writer)
-    where = _where(solved, known)
+    where = holding(gap, x, solved, known)
     if where is not None:
         said = f"Where {where} does not hold, the {pair[0]} term and the {pair[1]} term meet at no {over}."
         made = replace(made, where=(*made.where, where), notes=(*made.notes, said))
     return replace(made, given=tuple((n, v) for n, v in made.given if n != over))
-
-
-def _where(solved: Expr, known: Mapping[str, Fraction]) -> Condition | None:
-    """The condition under which a solution is positive, as two sums of positive terms; None where it always is."""
-    import sympy as sp
-
-    top, bottom = sp.fraction(sp.together(solved))
-    signed = sp.Mul(*(factor for factor in sp.Mul.make_args(sp.factor_terms(top * bottom)) if not factor.is_positive))
-    numbers = signed.subs(put(known, ""))
-    if numbers.is_number or numbers.is_positive:
-        return None
-    terms = sp.Add.make_args(sp.expand(signed))
-    more, less = (sp.Add(*(t * sign for t in terms if t.could_extract_minus_sign() == (sign < 0))) for sign in (1, -1))
-    return Condition(forms.from_expr(sp.factor_terms(more)), ">", forms.from_expr(sp.factor_terms(less)))
 
 
 def _rate_form(
@@ -136,41 +128,6 @@ def _rate_form(
             top = product(forms.from_expr(forms.value(machine.peak) / rate), amount)
         return Ratio(top, below), symbol.unit
     return None
-
-
-def solve(left: Expr, right: Expr, x: Expr, known: Mapping[str, Fraction], names: Sequence[str] = ()) -> Expr:
-    """The one positive value of ``x`` at which two expressions are equal; ``names`` are those of the two, for errors.
-
-    Raises ``ValuesError`` where there is none, or several.
-    """
-    from sympy.core.function import AppliedUndef
-
-    if any(x in worked.free_symbols for worked in (left - right).atoms(AppliedUndef)):
-        raise ValuesError(f"how many experts are read depends on {x.name}: no formula says where the two terms meet",
-                          hint="experts_read: every_expert counts them all")  # fmt: skip
-    found = [s for s in _roots(left - right, x) if not (s.is_negative or s.is_zero)]
-    at = put(known, x.name)
-    positive = [s for s in found if not (number := s.subs(at)).is_number or number > 0]
-    if not positive:
-        always = (left - right).subs(at).subs(x, 1)
-        known_all = bool(names) and always.is_number
-        longer = f": the {names[1 if always < 0 else 0]} term is longer at every one" if known_all else ""
-        raise ValuesError(f"the two terms are equal for no positive {x.name}{longer}")
-    if len(positive) > 1:
-        raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}")
-    return positive[0]
-
-
-@lru_cache(maxsize=1024)  # other numbers do not change where it is
-def _roots(gap: Expr, x: Expr) -> tuple[Expr, ...]:
-    import sympy as sp
-
-    top = sp.numer(sp.together(gap))
-    poly = sp.Poly(top, x) if top.is_polynomial(x) else None
-    if poly is not None and poly.degree() == 1:
-        slope, constant = poly.all_coeffs()
-        return (sp.cancel(-constant / slope),)
-    return tuple(sp.solve(sp.expand(top), x))
 
 
 def _meet(left: Expr, right: Expr, x: Expr, solved: Expr, known: Mapping[str, Fraction]) -> bool:
@@ -207,18 +164,3 @@ def _by_rates(solved: Expr, writer: TimeWriter) -> Expr:
         return solved
     parts = sp.collect(sp.expand(bottom), rates, evaluate=False)
     return top / sp.Add(*(sp.factor_terms(inside) * rate for rate, inside in parts.items()))
-
-
-def _grows(difference: Expr, x: Expr, known: Mapping[str, Fraction]) -> bool | None:
-    """Whether the difference goes from below zero to above where it vanishes; None where that depends on numbers."""
-    import sympy as sp
-
-    at = put(known, x.name)
-    slope = sp.diff(sp.numer(sp.together(difference.subs(at))), x)
-    bottom = sp.denom(sp.together(difference.subs(at)))
-    sign = sp.factor(slope) / bottom
-    if sign.is_positive:
-        return True
-    if sign.is_negative:
-        return False
-    return None

@@ -15,13 +15,14 @@ from symcomm.derivation import Derivation, Exhibit, Numbers, Reason, Step, Witne
 from symcomm.errors import StrategyError, SymcommError, ValuesError, nearest
 from symcomm.form import Form, Largest, Ratio, Sym, Total, num
 from symcomm.optimum.cost import closed, written
+from symcomm.optimum.equality import positive_root
 from symcomm.optimum.minimum import maximise, minimise
 from symcomm.optimum.witnesses import no_better_beside
 from symcomm.optimum.writing import continued
 from symcomm.parallel.strategy import Strategy, degree
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, Links, MeshPhase, NetworkRates, StrategyOption, Whole
-from symcomm.quantities.time import crossover, inequality, mesh_terms, time
+from symcomm.quantities.time import inequality, mesh_terms, time
 from symcomm.quantities.time.compute_bound import NUMBERS, variable
 from symcomm.quantities.time.links import by_axis, new_symbols
 from symcomm.quantities.time.mesh_terms import PHASES, MeshTerms
@@ -251,7 +252,7 @@ def _where_equal(asked: _Split, terms: MeshTerms, cost: Derivation) -> Derivatio
     ways = [1 if s.is_nonnegative else -1 if s.is_nonpositive else 0 for s in slopes]
     if sorted(ways) != [-1, 1]:
         raise ValuesError("how the communication times change with the split cannot be told", hint="numbers: whole")
-    root = _one_root(first - second, x, dict(cost.given))
+    root = positive_root(first - second, x, dict(cost.given))
     names = [f.name for f in terms.sent.values() if isinstance(f, Sym)]
     rising, falling = names if ways[0] > 0 else names[::-1]
     text = f"`{rising}` rises with `{x.name}` and `{falling}` falls: the longer of them is least where both are equal."
@@ -264,17 +265,6 @@ def _where_equal(asked: _Split, terms: MeshTerms, cost: Derivation) -> Derivatio
 @lru_cache(maxsize=1024)
 def _slope(expr: Expr, x: Expr) -> Expr:
     return sp.factor_terms(inequality.cancelled(sp.diff(expr, x)))
-
-
-def _one_root(gap: Expr, x: Expr, known: dict[str, Fraction]) -> Expr:
-    """Where a gap that only rises or falls is closed; of two roots of different signs the positive one."""
-    top = sp.factor_terms(sp.expand(sp.numer(sp.together(gap)))).as_independent(x, as_Add=False)[1]
-    if top.is_polynomial(x) and sp.degree(top, x) == 2:
-        p, q, r = sp.Poly(top, x).all_coeffs()
-        p, q, r = (-p, -q, -r) if p.is_negative else (p, q, r)
-        if p.is_positive and r.is_negative:
-            return (-q + sp.sqrt(sp.expand(q**2 - 4 * p * r))) / (2 * p) if q != 0 else sp.sqrt(-r / p)
-    return crossover.solve(gap, sp.Integer(0), x, known)
 
 
 def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
@@ -290,7 +280,7 @@ def _at_the_edge(asked: _Split, terms: MeshTerms) -> Derivation:
     fields = [field for field in terms.fields if field != "traffic"]
     title = f"Best real `{x.name}`: least compute-bound `{over}` of {PHASES[asked.phase][1]}"
     cost = time.with_rates(asked.setting.derivation(title, terms.work.steps, fields), terms.writer)
-    root = crossover.solve(gaps[0], sp.Integer(0), x, dict(cost.given))
+    root = positive_root(gaps[0], x, dict(cost.given))
     text = f"`{over}^*` rises with `{x.name}`; with less than this, the communication grows faster than computing."
     gap = forms.from_expr(gaps[0])
 
