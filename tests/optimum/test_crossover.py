@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 from itertools import pairwise
 
 import pytest
+import sympy as sp
 
 import symcomm as sc
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Reason, Step
 from symcomm.errors import AccountingError, ValuesError
 from symcomm.form import Ceiling, Form, Power, Product, Ratio, Sym, Total, num, product
+from symcomm.notation import amount
 from symcomm.optimum.crossover import crossover, crossovers, envelope
+from symcomm.optimum.equality import holding, sure_root
 from symcomm.optimum.sign_changes import Crossing
 from symcomm.problems.deriving import no_model
 from symcomm.units import ONE, Unit
@@ -252,3 +256,47 @@ def test_the_envelope_of_rounded_costs_misses_no_number_where_the_least_changes(
     assert [(int(s.low), s.best) for s in found] == tried
     assert len(tried) > 10
     assert all(b.low == a.high + 1 for a, b in pairwise(found))
+
+
+# -- the condition of a crossing in symbols ------------------------------------------------------------
+
+
+def test_a_crossing_in_symbols_says_where_it_is_one_and_refuses_other_numbers():
+    made = sc.crossover("a + n", "b n", over="n")  # a = (b - 1) n
+    assert made.notes[-1] == "This holds where `b` > 1."
+    assert made.at(a=4, b=3).value == 2
+    for b in (1, "1/2"):
+        with pytest.raises(ValuesError, match="the closed form holds where b > 1"):
+            made.at(a=4, b=b)
+    assert sc.crossover("a + n", "3 n", over="n").where == ()
+    assert sc.crossover("o n + a", "s/n", over="n").where == ()  # a parabola with roots of different signs
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_condition_of_a_line_is_where_its_root_is_positive(seed):
+    """The root of p x + q with drawn signs, by hand, is positive exactly where the condition holds."""
+    rng = random.Random(seed)
+    a, b, c, d, x = (amount(name) for name in "abcdx")
+    p, q = (rng.choice((1, -1)) * one + rng.choice((1, -1)) * other for one, other in ((a, b), (c, d)))
+    gap = p * x + q
+    solved = sure_root(gap, x)
+    condition = holding(gap, x, solved, {})
+    for _ in range(20):
+        at = {s: rng.randint(1, 9) for s in (a, b, c, d)}
+        slope, rest = p.subs(at), q.subs(at)
+        if slope == 0 or rest == 0:
+            continue
+        kept = condition is None or condition.holds({s.name: Fraction(n) for s, n in at.items()})
+        assert solved.subs(at) == -rest / slope
+        assert kept == (-rest / slope > 0) or (condition is None and solved.is_negative)
+
+
+def test_a_sure_root_is_the_positive_one_of_a_parabola():
+    a, b, c, x = (amount(name) for name in "abcx")
+    for gap in (a * x**2 + b * x - c, c - b * x - a * x**2, a * x - c / x, a + b / x - c / x**2):
+        found = sure_root(gap, x)
+        at = {a: 2, b: 3, c: 5}
+        assert found.subs(at) > 0
+        assert sp.simplify(gap.subs(at).subs(x, found.subs(at))) == 0
+    assert sure_root(a * x**2 - b * x + c, x) is None  # both roots have one sign
+    assert sure_root(sp.log(x) - a, x) is None
