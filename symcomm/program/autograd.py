@@ -8,7 +8,7 @@ Weights, and tables that never change (rotations, causal masks), are not activat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,16 @@ from symcomm.graph.axis_roles import whole_indices
 from symcomm.graph.graph import Graph, Op, Tensor
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
-from symcomm.program.rewrites.recomputation import has_scores
+from symcomm.program.instructions import Program
+from symcomm.program.rewrites.recomputation import RECOMPUTED, has_scores, recomputed_ops, run_again
 from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr
 
 
+Key = tuple[str, str, tuple[str, ...]]  # a storage: whose it is, what stands beside that, what of the mesh cuts it
+TENSORS = ("input", "activation")
 LOG_SUM_EXP = "log-sum-exp of its rows"
 # What a function keeps besides operands, by the words of ``MapKind.eager``.
 PARTS = {"row": "statistics of its rows", "copy": "intermediate values of {kind}", "one": "a number"}
@@ -55,9 +58,24 @@ class Saved:
     makers: frozenset[str] = frozenset()
 
     @property
-    def key(self) -> tuple[str, str, tuple[str, ...]]:
-        """The storage: whose it is, what stands beside that, and the axes of the mesh that cut it."""
+    def key(self) -> Key:
+        """The storage that it is."""
         return self.tensor, self.beside, self.part
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor, and nothing that stands beside one."""
+        return self.what in TENSORS
+
+
+def saved(made: Program, region: str) -> tuple[Saved, ...]:
+    """What one rank keeps of a repetition of a region from its forward to its backward pass, in a program."""
+    part = made.region(region)
+    forward = replace(part.graph, ops=tuple(op for op in part.graph.ops if op.phase == "forward"))
+    layers = any(one.times for one in made.graph.regions if one.name == region) or len(made.graph.regions) < 2
+    how = RECOMPUTED[made.accounting.recomputation] if layers else "none"
+    facts = Autograd(part.plan, made.accounting, "fp16", forward)
+    return facts.kept(recomputed_ops(forward, how), run_again(forward, how, made.frozen))
 
 
 def cut_meshes(layout: Layout) -> tuple[str, ...]:
@@ -103,6 +121,7 @@ class Autograd:
     accounting: Accounting
     dtype: str
     forward: Graph
+    by_step: dict[int, list[Saved]] = field(default_factory=dict)
 
     @property
     def eager(self) -> bool:
@@ -119,35 +138,54 @@ class Autograd:
     def inner(self) -> frozenset[str]:
         return self.forward.scores if self.kernels else frozenset()
 
-    def kept(self, again: frozenset[str] = frozenset()) -> tuple[Saved, ...]:
-        """Every storage that is kept, in the order of the table, where the results ``again`` are computed again."""
-        found: dict[tuple[str, str, tuple[str, ...]], Saved] = {}
-        for item in (source for _, read in self.reads for source in self.sources(read, again)):
+    def kept(self, dropped: frozenset[str] = frozenset(), runs: frozenset[str] = frozenset()) -> tuple[Saved, ...]:
+        """Every storage that is kept, in the order of the table, where results are ``dropped``, and what makes them
+        ``runs`` again, with the calls that bring its operands.
+        """
+        found: dict[Key, Saved] = {}
+        for item in (source for _, read in self.reads for source in self.sources(read, dropped, runs)):
             known = found.get(item.key)
             readers = dict.fromkeys((*known.readers, *item.readers)) if known is not None else item.readers
             found[item.key] = replace(known or item, readers=tuple(readers))
         order = {op.output: n for n, op in enumerate(self.plan.graph.ops)}
         return tuple(sorted(found.values(), key=lambda s: (order.get(s.tensor, -1), s.tensor)))
 
-    def sources(self, item: Saved, again: frozenset[str]) -> Iterator[Saved]:
-        """What is kept so that a storage is there: itself, or what it is computed again from."""
-        graph, inner = self.plan.graph, again if item.what == LOG_SUM_EXP else again | self.inner
+    def sources(
+        self, item: Saved, dropped: frozenset[str] = frozenset(), runs: frozenset[str] = frozenset()
+    ) -> Iterator[Saved]:
+        """What is kept so that a storage is there: itself, or what it is computed again from, or gathered."""
         if item.makers:
-            yield from () if item.makers <= inner else (item,)
+            gone = dropped if item.what == LOG_SUM_EXP or item.is_tensor else dropped | self.inner
+            yield from () if item.makers <= gone else (item,)
             return
-        found: dict[str, None] = {}
-        queue = [item.known]
-        seen: set[str] = set()
+        graph, copies = self.plan.graph, self.copies
+        found: dict[tuple[str, Layout], None] = {}
+        queue, seen = [(item.known, self.plan.placements.get(item.known, ()))], set[str]()
         while queue:
-            one = queue.pop(0)
-            made = graph.producers.get(one)
-            if one in inner and made is not None and one not in seen:
-                queue += [n for n in made.inputs if graph.tensors[n].role in ("input", "activation")]
-            elif one not in seen:
-                found[one] = None
-            seen.add(one)
-        for name in found:
-            yield item if name == item.known else self.stored(name, self.plan.placements.get(name, ()), *item.readers)
+            stored, layout = queue.pop(0)
+            name, made = stored.partition(" @ ")[0], graph.producers.get(stored.partition(" @ ")[0])
+            if stored in seen:
+                continue
+            seen.add(stored)
+            if made is not None and name in dropped:
+                operands = [(n, self.plan.placements.get(n, ())) for n in made.inputs]
+            elif made is not None and name in self.inner:  # the kernel reads what its forward pass has read
+                step = self.plan.computed[name]
+                operands = list(zip(step.reads, step.layouts, strict=True))
+            elif copies.get(stored, "") in runs:
+                operands = [(name, self.plan.placements.get(name, ()))]
+            else:
+                found[stored, layout] = None
+                continue
+            queue += [one for one in operands if graph.tensors[one[0].partition(" @ ")[0]].role in TENSORS]
+        for stored, layout in found:
+            yield item if stored == item.known else self.stored(stored, layout, *item.readers)
+
+    @cached_property
+    def copies(self) -> dict[str, str]:
+        """The gathered copies of the forward pass, each with the op that it is gathered for."""
+        steps = (s for s in self.plan.steps if isinstance(s, Collective) and s.phase == "forward")
+        return {step.stored: step.op for step in steps if " @ " in step.stored}
 
     @cached_property
     def reads(self) -> tuple[tuple[int, Saved], ...]:
@@ -156,15 +194,22 @@ class Autograd:
         found: list[tuple[int, Saved]] = []
         for at, step in enumerate(self.plan.steps):
             if isinstance(step, Collective):
-                if step.phase == "backward" and self.plan.graph.tensors[step.tensor.split(" @ ")[0]].role != "gradient":
-                    read = () if step.tensor in fresh else self.tensor(step.tensor, step.before, self.label(step.op))
-                    found += [(at, item) for item in read]
+                if step.phase == "backward":
+                    found += [(at, item) for item in self.read_by(step) if step.tensor not in fresh]
                     fresh.add(step.stored)
             elif step.op.phase == "backward" and step.op.kind != "update":
                 fresh.add(step.op.output)
-                found += [(at, item) for item in self.of_step(step, fresh)]
-        first = next((at for at, _ in found), 0)
-        return (*found, *((first, item) for op in self.kernels for item in self.of_kernel(op)))
+                found += [(at, item) for item in self.read_by(step) if item.known not in fresh]
+        return tuple(found)
+
+    def read_by(self, step: Collective | Compute) -> list[Saved]:
+        """What a step of the backward pass reads of the forward pass, or of a copy that is gathered again."""
+        if isinstance(step, Collective):
+            return [*self.tensor(step.tensor, step.before, self.label(step.op))]
+        if id(step) not in self.by_step:
+            backward = step.op.phase == "backward" and step.op.kind != "update"
+            self.by_step[id(step)] = [*self.of_step(step)] if backward else []
+        return self.by_step[id(step)]
 
     def of_kernel(self, softmax: Op) -> Iterator[Saved]:
         """A fused attention computes the scores again from a number a row, and reads its own result.
@@ -176,7 +221,7 @@ class Autograd:
         dtype = self.dtype if self.dtype == "fp64" else "fp32"
         yield self.beside(softmax, LOG_SUM_EXP, LOG_SUM_EXP, elements, dtype, reader)
         for op in graph.ops:
-            if op.phase == "forward" and graph.scores & {*op.inputs} and op.output not in graph.scores:
+            if graph.kernels.get(op.output) == graph.kernels[softmax.output] and op.output not in graph.scores:
                 layout = self.plan.placements.get(op.output, ())
                 yield replace(self.stored(op.output, layout, reader), makers=frozenset([op.output]))
 
@@ -185,9 +230,13 @@ class Autograd:
         made = graph.tensors.get(graph.producers[op].output) if op in graph.producers else None
         return (made.of if made is not None else op).split("·")[0]
 
-    def of_step(self, step: Compute, fresh: set[str]) -> Iterator[Saved]:
+    def of_step(self, step: Compute) -> Iterator[Saved]:
         graph, op = self.plan.graph, step.op
         reader = graph.tensors[op.output].of.split("·")[0]
+        launch = graph.kernels.get(op.output, "").replace(" backward", " forward")
+        for softmax in self.kernels if launch else ():
+            if graph.kernels[softmax.output] == launch:
+                yield from self.of_kernel(softmax)
         forward = self.forward_of(op)
         if forward is not None:
             yield from self.parts(forward, reader)
@@ -196,7 +245,7 @@ class Autograd:
             if tensor.role == "statistic":
                 yield from self.statistics(step, name, layout, reader)
                 continue
-            if tensor.role in ("gradient", "weight") or stored in fresh:
+            if tensor.role in ("gradient", "weight"):
                 continue
             if tensor.role == "constant":  # of a constant only the part that is read has to be there
                 layout = tuple((mesh, indices.index(i)) for mesh, i in step.cuts if i in indices)
@@ -204,14 +253,14 @@ class Autograd:
             if normed is not None:  # the library's function has the gain, too: it keeps the same whoever needs it
                 yield from self.parts(normed, reader)
             lookup = self.eager and op.attribute("lookup") and not tensor.virtual
-            routed = self.routed(step, name, reader) if lookup else None
+            routed = self.routed(step, name, layout, reader) if lookup else None
             if routed is not None:
                 yield routed
-                if routed.beside:  # what adds the results up keeps the order of tokens
-                    route = next(n for n in graph.producers[name].inputs if graph.tensors[n].virtual)
-                    yield from self.constant(graph.tensors[route], layout, reader)
                 if not routed.beside:
                     continue
+                # what adds the results up keeps the order of tokens
+                route = next(n for n in graph.producers[name].inputs if graph.tensors[n].virtual)
+                yield from self.constant(graph.tensors[route], layout, reader)
             yield from self.tensor(self.known(op, name, stored), layout, reader)
 
     def operands(self, step: Compute) -> list[tuple[str, str, Layout, tuple[int, ...]]]:
@@ -276,7 +325,7 @@ class Autograd:
         fused = MAP[made.kind].fused_gain or not self.eager
         return made if of_weight and pointwise and fused else None
 
-    def routed(self, step: Compute, name: str, reader: str) -> Saved | None:
+    def routed(self, step: Compute, name: str, layout: Layout, reader: str) -> Saved | None:
         """What eager PyTorch keeps of the experts' results, in the order of tokens: unweighted for the gradient of
         the router, which reads no more; weighted because ``index_add`` keeps what it adds.
         """
@@ -291,7 +340,8 @@ class Autograd:
         what, beside = ("activation", "") if of_gates else ("results weighted by the router", "weighted")
         readers = graph.consumers[graph.tensors[op.output].of]
         made = frozenset(o.output for o in readers if not of_gates and o.phase == "forward" and name in o.inputs)
-        return Saved(name, what, elements, self.dtype, graph.producers[name].row, (reader,), False, (), name, beside,
+        root, part = (storage(graph, name, self.accounting), cut_meshes(layout)) if of_gates else (name, ())
+        return Saved(root, what, elements, self.dtype, graph.producers[name].row, (reader,), False, part, name, beside,
                      made)  # fmt: skip
 
     def parts(self, forward: Op, reader: str) -> Iterator[Saved]:
@@ -322,7 +372,7 @@ class Autograd:
         if tensor.role == "constant":
             yield from self.constant(tensor, layout, reader)
         elif tensor.role not in ("weight", "gradient"):
-            yield self.stored(name, layout, reader)
+            yield self.stored(stored, layout, reader)
 
     def constant(self, tensor: Tensor, layout: Layout, reader: str) -> Iterator[Saved]:
         """A random mask is kept, and of a one-hot tensor its indices; what never changes is no activation."""
@@ -350,9 +400,9 @@ class Autograd:
             yield replace(item, makers=uses)
 
     def stored(self, name: str, layout: Layout, *readers: str) -> Saved:
-        """The storage of an activation or an input."""
+        """The storage of an activation or an input, or of a copy that is gathered of it."""
         graph = self.plan.graph
-        root = storage(graph, name, self.accounting)
+        root = storage(graph, name.partition(" @ ")[0], self.accounting)
         tensor = graph.tensors[root]
         what = "input" if tensor.role == "input" else "activation"
         dtype, part = tensor.dtype or self.dtype, cut_meshes(layout)

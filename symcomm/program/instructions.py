@@ -133,6 +133,11 @@ class Program:
         graph = self.graph if alone else self.graph.region(name)
         return replace(self, plan=replace(self.plan, graph=graph, steps=steps))
 
+    def away(self, region: str) -> frozenset[tuple[str, Expr]]:
+        """The tensors of a region, with their sizes, that are on the host between its forward and backward pass."""
+        sends = (t.work for t in self.turns if t.region.name == region and t.phase == "forward")
+        return frozenset((w.tensor, w.elements) for w in sends if isinstance(w, Send) and w.meshes == HOST)
+
     @property
     def early(self) -> tuple[tuple[Turn, Collective], ...]:
         """The gathers of a model whose weights are one unit; its gradients are reduced when all are there."""

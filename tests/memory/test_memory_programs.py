@@ -17,7 +17,7 @@ from symcomm.parallel.strategy import parse_strategy
 from symcomm.program.alive import Fold, Free, Instruction, Keep, OpRun
 from symcomm.program.loops import Loop
 from symcomm.program.program import ONE_RANK
-from symcomm.quantities.memory.lifetimes import GRADIENT, PASSING, SAVED
+from symcomm.program.storage import GRADIENT, PASSING, SAVED
 from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.state_memory import recipe_of
 from symcomm.quantities.memory.step_program import StepProgram

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from symcomm.form import Form, Ratio, Sym, Total, num
-from symcomm.graph.graph import Region, Tensor
-from symcomm.parallel.placement import Collective, Layout, place
+from symcomm.dtypes import element_bytes
+from symcomm.form import Form, Num, Ratio, Sym, Total, num, product
+from symcomm.graph.graph import Region, Tensor, bare
+from symcomm.parallel.placement import Collective, Compute, Layout, place
 from symcomm.parallel.strategy import Placed, Strategy
 from symcomm.program.alive import Free, Instruction, Keep, OpRun
+from symcomm.program.autograd import cut_meshes
 from symcomm.program.instructions import Program, Turn
 from symcomm.program.loops import Loop
+from symcomm.program.rewrites.accumulation import summed
+from symcomm.program.storage import COPY, GRADIENT, PASSING, SAVED, Life, Line, made_by
 from symcomm.quantities.memory.activation_memory import bytes_of
-from symcomm.quantities.memory.lifetimes import PASSING, Lifetimes, bytes_of_weight
-from symcomm.quantities.memory.recomputed_steps import made_by
+from symcomm.quantities.memory.saved import autograd
 from symcomm.quantities.memory.state_memory import Recipe
 from symcomm.records import dataclass
 from symcomm.setting import Setting
+
+if TYPE_CHECKING:
+    from sympy import Expr
 
 PHASES = {"F": "forward", "D": "backward", "B": "input gradient", "W": "weight gradient"}
 
@@ -64,23 +71,40 @@ class RegionPasses:
     alone: bool
     shared: frozenset[str] = frozenset()
     tied: frozenset[str] = frozenset()
-    lines: dict[tuple[str, bool, bool], Lifetimes] = field(default_factory=dict)
+    lines: dict[tuple[str, bool, bool], Line] = field(default_factory=dict)
 
-    def timeline(self, recomputation: str, there: bool = False, split: bool = False) -> Lifetimes:
+    def timeline(self, recomputation: str, there: bool = False, split: bool = False) -> Line:
         """The timeline of one layer; ``there`` says that its weights have gradients already, ``split`` that these are
         made apart.
         """
         key = (recomputation, there, split)
         if key not in self.lines:
             run, weights = self.run, frozenset(w.name for w in self.setting.graph.weights)
-            self.lines[key] = Lifetimes(
-                self.setting, self.made, self.rules, run.recipe, recomputation, run.tables,
-                weights if there else self.tied, split, run.unreduced,
+            self.lines[key] = Line(
+                autograd(self.setting, self.made.plan), self.made, self.measure, self.rests, recomputation, run.tables,
+                weights if there else frozenset(), split, run.unreduced, self.shared, self.tied,
             )  # fmt: skip
         return self.lines[key]
 
+    def measure(self, elements: Expr, dtype: str) -> Form:
+        """The bytes of some numbers in a format, or in that of gradients that are kept."""
+        byte = element_bytes("fp8").unit
+        wide = Num(Fraction(self.run.recipe.gradient), byte) if dtype == GRADIENT else element_bytes(dtype)
+        return product(self.setting.written(elements), wide)
+
+    def rests(self, weight: str) -> tuple[str, ...]:
+        """The mesh axes along which the gradient of a weight is cut when it is kept."""
+        graph = self.setting.graph
+        whole = self.run.unreduced
+        return cut_meshes(summed(self.made.plan, weight) if whole else
+                          place(self.made.graph.tensors[weight], graph, self.rules, "gradient"))  # fmt: skip
+
+    def bytes_of_weight(self, weight: Tensor, layout: Iterable[tuple[str, int]], width: int | Fraction) -> Form:
+        elements = self.line.autograd.cut(self.setting.graph.elements(weight.name), cut_meshes(tuple(layout)))
+        return product(self.setting.written(elements), Num(Fraction(width), element_bytes("fp8").unit))
+
     @property
-    def line(self) -> Lifetimes:
+    def line(self) -> Line:
         return self.timeline("none" if self.grouped else self.recomputation)
 
     @property
@@ -116,7 +140,7 @@ class RegionPasses:
         """The bytes of each weight, or of its gradient or state, on one rank."""
         graph, rules = self.setting.graph, self.rules
         return [
-            bytes_of_weight(self.setting, self.run.strategy, w, (m for m, _ in place(w, graph, rules, role)), width)
+            self.bytes_of_weight(w, place(w, graph, rules, role), width)
             for w in (self.weights if role == "weight" else self.trained) if width
         ]  # fmt: skip
 
@@ -127,19 +151,24 @@ class RegionPasses:
             tensor = self.made.tensor(call)
             whole[tensor.of or tensor.name] = call.before if tensor.of else call.after
         return [
-            bytes_of_weight(self.setting, self.run.strategy, w, self.line.part(whole[w.name]), width)
+            self.bytes_of_weight(w, whole[w.name], width)
             for w in self.weights if w.name in whole
         ]  # fmt: skip
 
     @property
     def given(self) -> list[Form]:
         """Token ids and labels that a repetition reads; the program holds them before and after that, too."""
-        return [bytes_of(self.setting, item) for item in self.line.given]
+        return [bytes_of(self.setting, item) for item in self.line.given.values()]
+
+    @property
+    def shared_sizes(self) -> list[Form]:
+        """What is kept once for all repetitions, of what each of them reads."""
+        return [bytes_of(self.setting, item) for item in self.line.kept if item.tensor in self.line.shared]
 
     @property
     def opening(self) -> frozenset[str]:
         """What is kept of the layer that opens a group; whatever else a layer of a group has is made again."""
-        return frozenset(self.timeline("full").roots)
+        return self.timeline("full").roots
 
     def forward(self) -> tuple[Instruction, ...]:
         """The forward pass of all repetitions: one that opens a group keeps its input, one inside of it does not."""
@@ -185,7 +214,7 @@ class RegionPasses:
         return (Loop("layer", self.count, body, ("last", "first") if reverse else ("last",), reverse),)
 
     def passing(
-        self, line: Lifetimes, kind: str, own: Collection[str] | None = None, there: Collection[str] = (),
+        self, line: Line, kind: str, own: Collection[str] | None = None, there: Collection[str] = (),
         closed: bool = False,
     ) -> tuple[Instruction, ...]:  # fmt: skip
         """One layer's pass; ``again`` is its forward pass in a group, without what no gradient needs."""
@@ -193,19 +222,67 @@ class RegionPasses:
                  "B": (line.start, line.middle), "W": (line.middle, len(line.steps))}  # fmt: skip
         steps = range(*parts[kind])
         if kind != "again":
-            return line.instructions(steps, self.shown(line, PHASES[kind]), own, closed=closed)
+            over = line.handed.values() if kind in "DW" else ()
+            found = instructions(line, steps, self.shown(line, PHASES[kind]), own, closed=closed)
+            return (*found, *(Free(GRADIENT, size) for size in over))
         needed, phase = self.timeline("full").again, self.shown(line, "backward", " again")
-        cached = line.copies if line.setting.accounting.weight_copies == "kept_in_context" else frozenset[str]()
-        return line.instructions(
-            steps, lambda at: phase(at) if made_by(line.steps[at].work) in needed else None, own, {*there, *cached}
-        )
+        cached = line.copies if line.autograd.accounting.weight_copies == "kept_in_context" else frozenset[str]()
+        made = [made_by(turn) for turn in line.steps]
+        return instructions(line, steps, lambda at: phase(at) if made[at] in needed else None, own, {*there, *cached})
 
-    def shown(self, line: Lifetimes, phase: str, again: str = "") -> Callable[[int], OpRun]:
+    def shown(self, line: Line, phase: str, again: str = "") -> Callable[[int], OpRun]:
         """The steps of a timeline as a reader knows them, with the table rows that they belong to."""
         targets = {op.row: op.output.split("·")[0] for op in self.setting.graph.ops}
         rows, row = list[str](), ""
         for turn in line.steps:
-            op = line.graph.producers.get(turn.work.op) if isinstance(turn.work, Collective) else turn.work.op
+            op = line.graph.producers.get(made_by(turn))
             row = targets.get(op.row, row) if op is not None else row
             rows.append(row)
-        return lambda at: OpRun(phase, line.shown(at) + again, rows[at], self.number, at)
+        return lambda at: OpRun(phase, shown(line, at) + again, rows[at], self.number, at)
+
+
+def instructions(
+    line: Line, steps: range, run: Callable[[int], OpRun | None], own: Collection[str] | None = None,
+    there: Collection[str] = (), closed: bool = False,
+) -> tuple[Instruction, ...]:  # fmt: skip
+    """What some steps of a line keep and free, and the steps themselves as ``run`` has them.
+
+    What is kept for backward is called a temporary where it is not in ``own``; what is ``there`` already is not kept
+    again. Where the steps are ``closed``, nothing but what is kept is left.
+    """
+    end = steps[-1] if steps and (closed or steps[-1] == len(line.steps) - 1) else -1
+    stays = (GRADIENT, COPY, SAVED) if closed else (GRADIENT, COPY)
+    counted = [life for life in line.lives if line.counts(life)]
+    found: list[Instruction] = []
+
+    def piece(life: Life) -> tuple[str, Form]:
+        other = life.kind == SAVED and own is not None and life.root not in own
+        return PASSING if other else life.kind, life.size
+
+    for at in steps:
+        found += [Keep(*piece(life)) for life in counted if max(life.born, 0) == at and life.root not in there]
+        for inside, gone in line.inside(at):
+            one = run(at)
+            found += [*(Free(*piece(life)) for life in gone), *(Keep(PASSING, size) for size in inside)]
+            found += [one] if one is not None else []
+            found += [*(Free(PASSING, size) for size in inside), *(Keep(*piece(life)) for life in gone)]
+        ends = [life for life in counted if (life.dies == at and life.kind not in (GRADIENT, COPY))
+                or (at == end and life.born <= at <= life.dies and life.kind not in stays)]  # fmt: skip
+        found += [Free(*piece(life)) for life in ends]
+    return tuple(found)
+
+
+def shown(line: Line, at: int) -> str:
+    """What a step does, for a reader: the tensor it makes, or the collective."""
+    graph, turn = line.graph, line.steps[at]
+    step, again = turn.work, " again" if turn.phase == "recompute" else ""
+    if not isinstance(step, Compute):
+        base = graph.tensors[step.tensor.split(" @ ")[0]]
+        if base.role == "statistic":
+            return f"the {step.kind} of `{base.name}`{again}"
+        name = bare((base.of or base.name).split("·")[0])
+        of = f"the gradient of `{name}`" if base.of else f"`{name}`"
+        return f"the {step.kind} of {of}{again}"
+    made = graph.tensors[step.op.output]
+    name = bare((made.of or made.name).split("·")[0])
+    return f"the gradient of `{name}`" if made.of else f"`{name}`{again}"

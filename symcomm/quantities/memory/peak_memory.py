@@ -20,11 +20,11 @@ from symcomm.program.program import ONE_RANK
 from symcomm.program.rewrites.halves import norm_weights
 from symcomm.program.rewrites.offloading import on_host
 from symcomm.program.schedules import USUAL_SCHEDULE, find
+from symcomm.program.storage import COPY, PASSING, SAVED
 from symcomm.quantities.declared import Meaning, Reads
 from symcomm.quantities.memory.allocated_memory import block
 from symcomm.quantities.memory.asked import LAYERS_AGAIN, placed, training
 from symcomm.quantities.memory.capacity import in_bytes
-from symcomm.quantities.memory.lifetimes import COPY, PASSING, SAVED
 from symcomm.quantities.memory.passes import StepOptions
 from symcomm.quantities.memory.saved import conventions
 from symcomm.quantities.memory.stage_memory import StageMemory, accumulated, snapshots, whole

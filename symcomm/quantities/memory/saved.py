@@ -16,7 +16,7 @@ from symcomm.parallel.placement import Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.autograd import Autograd, Saved
 from symcomm.program.program import program
-from symcomm.program.rewrites.recomputation import recomputed_ops
+from symcomm.program.rewrites.recomputation import recomputed_ops, run_again
 from symcomm.setting import Setting
 from symcomm.text.formula import parse_answer
 
@@ -59,7 +59,9 @@ def saved_regions(
     for region, part in zip(setting.regions, setting.parts, strict=True):
         again = recomputation if alone or region.times else "none"
         facts = autograd(part, made.region(region.name).plan)
-        found.append((part, facts.kept(recomputed_ops(part.graph, again))))
+        kept = facts.kept(recomputed_ops(part.graph, again), run_again(part.graph, again))
+        away = made.away(region.name)
+        found.append((part, tuple(item for item in kept if (item.tensor, item.elements) not in away)))
     return found
 
 

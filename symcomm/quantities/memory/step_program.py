@@ -10,10 +10,10 @@ from symcomm.errors import ValuesError, where_given
 from symcomm.form import Form, num, product
 from symcomm.parallel.strategy import resolve
 from symcomm.program.alive import Amounts, Fold, Free, Instant, Instruction, Keep, OpRun, Place, size_names
-from symcomm.program.autograd import storage
+from symcomm.program.autograd import cut_meshes, storage
 from symcomm.program.loops import Loop
 from symcomm.program.program import program, unstaged
-from symcomm.quantities.memory.lifetimes import GRADIENT, PASSING, SAVED
+from symcomm.program.storage import GRADIENT, PASSING, SAVED
 from symcomm.quantities.memory.passes import RegionPasses, StepOptions
 from symcomm.quantities.memory.saved import held_outside
 from symcomm.records import dataclass
@@ -76,7 +76,7 @@ class StepProgram:
         part = self.parts[n]
         graph = part.setting.graph
         layout = part.line.plan.placements.get(found, ())
-        size = part.line.size(graph.tensors[found], part.line.part(layout))
+        size = part.line.size((found, "", cut_meshes(layout)))
         return n, storage(graph, found, self.setting.accounting), size
 
     def often(self, part: RegionPasses) -> Form:
@@ -141,14 +141,14 @@ class StepProgram:
         """The forward pass through some parts."""
         yield from self.given(mine)
         for n in mine:
-            yield from (Keep(SAVED, size) for size in self.parts[n].line.shared_sizes)
+            yield from (Keep(SAVED, size) for size in self.parts[n].shared_sizes)
             yield from self.parts[n].forward()
 
     def backward(self, mine: Sequence[int], kind: str = "D", there: bool = False) -> Iterator[Instruction]:
         """The backward pass through some parts, or its ``kind`` B or W; ``there`` says that they have gradients."""
         for n in reversed(mine):
             yield from self.parts[n].backward(kind, there)
-            yield from () if kind == "B" else (Free(SAVED, size) for size in self.parts[n].line.shared_sizes)
+            yield from () if kind == "B" else (Free(SAVED, size) for size in self.parts[n].shared_sizes)
         yield from () if kind == "B" else (Free(one.kind, one.size, one.times) for one in self.given(mine))
 
     def given(self, mine: Sequence[int]) -> list[Keep]:
@@ -161,7 +161,7 @@ class StepProgram:
         yield from (Free(one.kind, one.size, one.times) for one in self.gathered)
         if run.unreduced:  # until now gradients were whole
             for part in self.parts:
-                yield from (Free(GRADIENT, s.size, self.often(part)) for s in part.line.storages if s.kind == GRADIENT)
+                yield from (Free(GRADIENT, s.size, self.often(part)) for s in part.line.lives if s.kind == GRADIENT)
             yield from self.all(GRADIENT, "gradient")
         for part in self.parts:
             states = part.pieces("state", recipe.state) if run.step == "first" else []
@@ -191,7 +191,7 @@ class StepProgram:
         found = [*self.outside]
         for home, root, size in self.held:
             line, n = self.parts[home].line, run.part
-            told = root in {item.tensor for item in line.given}
+            told = root in {item.tensor for item in line.given.values()}
             counted = (home == n and line.alive(root, run.at)) or (home < n and root in line.roots) or told
             made = home < n or (home == n and line.born(root) <= run.at) or root not in line.graph.producers
             if run.phase == "optimizer" or (not counted and (made or run.phase == "backward")):
