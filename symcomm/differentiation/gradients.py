@@ -306,6 +306,8 @@ def _map(op: Op, operands: Sequence[Form]) -> Form:
         import sympy as sp
 
         return _scaled(op.attribute("scale", sp.Integer(1)), known["dy"])
+    if op.attribute("number") is not None:
+        known["c"] = forms.from_expr(op.attribute("number"))
     if record.along and "u" in known:
         softmax = MAP["softmax"].expression
         if expression.has(*softmax.atoms(AlongSum)):
@@ -359,8 +361,9 @@ def tensor_form(expression: Expr, known: dict[str, Form]) -> Form:
             return Called("rotate", (go(e.args[0]),))
         if isinstance(e, sp.Heaviside):
             return Called("greater", (go(e.args[0]), num(0)))
-        if isinstance(e, sp.Max):
-            return forms.Largest(tuple(go(a) for a in sorted(e.args, key=lambda a: bool(a.is_Number))))
+        if isinstance(e, (sp.Max, sp.Min)):
+            kind = forms.Largest if isinstance(e, sp.Max) else forms.Smallest
+            return kind(tuple(go(a) for a in sorted(e.args, key=lambda a: bool(a.is_Number))))
         return Called(type(e).__name__.lower(), tuple(go(a) for a in e.args))
 
     def product(e: Any) -> Form:

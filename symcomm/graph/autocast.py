@@ -38,6 +38,7 @@ _RULES = (
     AutocastRule("sum", "wide", "first"),
     AutocastRule("mean", "first", "first"),
     AutocastRule("softmax", "wide", "first"),
+    AutocastRule("sinksoftmax", "wide", "first"),
     AutocastRule("layernorm", "wide", "first"),
     AutocastRule("rmsnorm", "wide", "first"),
     AutocastRule("exp", "wide", "first"),

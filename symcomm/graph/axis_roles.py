@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from symcomm.errors import StrategyError
 from symcomm.form import evaluate, from_expr, names
-from symcomm.graph.graph import Axis, Graph, Op, Tensor, bare
+from symcomm.graph.graph import SOFTMAXES, Axis, Graph, Op, Tensor, bare
 from symcomm.graph.ops import MAP
 from symcomm.records import dataclass
 
@@ -69,7 +69,7 @@ class _Uses:
                         self.positions.setdefault(axis, op)
         for index in whole_indices(op):
             kind = self.features if op.kind in MAP else self.positions
-            kind = self.mixed if op.kind in ("softmax", "convolution") else kind
+            kind = self.mixed if op.kind in (*SOFTMAXES, "convolution") else kind
             kind.setdefault(axes[index], op)
         for j, indices in enumerate(op.indices):
             shared = {i for k, ix in enumerate(op.indices) if k != j and not weights[k] for i in ix} & {*indices}

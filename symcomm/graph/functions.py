@@ -65,6 +65,23 @@ def _max(reader: Reader, node: tree.FunctionCall) -> Value:
     raise FormulaError("the larger one of two tensors", node.span, r"read is \max(0, x), which is relu(x)")
 
 
+def _min(reader: Reader, node: tree.FunctionCall) -> Value:
+    reader.expect(node, 2)
+    for one, other in (node.arguments, reversed(node.arguments)):
+        number = reader.scalar(one)
+        if number is not None and number.is_number:
+            return reader.map("at_most", reader.tensor(other), node.span, number=number)
+    raise FormulaError("the smaller one of two tensors", node.span, r"read is \min(x, 7), with a number")
+
+
+def _clamp(reader: Reader, node: tree.FunctionCall) -> Value:
+    reader.expect(node, 1)
+    number = reader.scalar(node.subscript) if node.subscript is not None else None
+    if number is None or not number.is_number or not number.is_positive:
+        raise FormulaError("clamp says how far from 0 its result is at most", node.span, "clamp_{7}(x)")
+    return reader.map("clamp", reader.tensor(node.arguments[0]), node.span, number=number)
+
+
 def _rope(reader: Reader, node: tree.FunctionCall) -> Value:
     reader.expect(node, 1)
     value = reader.tensor(node.arguments[0])
@@ -538,6 +555,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "conv", ("conv", "convolution", "conv1d", "conv2d", "conv3d"), "slides a kernel over the last axes", _conv
     ),
     Function("max", ("max",), "of 0 and a tensor: relu", _max),
+    Function("min", ("min",), "of a number and a tensor: at most so much", _min),
+    Function("clamp", ("clamp",), "between -c and c as `clamp_c`", _clamp, below=True),
     Function("mean", ("mean",), "the mean over all axes", _mean),
     Function("sum", ("sum",), "the sum over all axes", _sum),
     Function(

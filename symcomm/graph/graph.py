@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Role = Literal["input", "weight", "activation", "gradient", "constant", "statistic"]
 Phase = Literal["forward", "backward"]
+SOFTMAXES = frozenset({"softmax", "sinksoftmax"})  # maps whose result may weigh the values of an attention
 
 
 @dataclass(frozen=True)
@@ -337,7 +338,7 @@ class Graph:
         found = set()
         for op in self.ops:
             along = op.attribute("along", ())
-            if op.kind != "softmax" or not isinstance(along, tuple):
+            if op.kind not in SOFTMAXES or not isinstance(along, tuple):
                 continue
             names = self.tensors[op.inputs[0]].axes
             keys = op.indices[0].index(along[0])
@@ -354,7 +355,7 @@ class Graph:
         """
         pairs: dict[str, set[tuple[str, str]]] = {}
         for op in self.ops:
-            if op.kind == "softmax" and op.phase == "forward" and (pair := self._attends(op)) is not None:
+            if op.kind in SOFTMAXES and op.phase == "forward" and (pair := self._attends(op)) is not None:
                 pairs.setdefault(op.region, set()).add(pair)
 
         def has(name: str, region: str) -> bool:

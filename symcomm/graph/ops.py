@@ -223,6 +223,15 @@ MAPS: tuple[MapKind, ...] = (
         along=True,
     ),
     MapKind(
+        "sinksoftmax",
+        ("sinksoftmax", "sink_softmax"),
+        lambda: _exp() / (AlongSum(_exp()) + sp.exp(-AlongMax(u))),
+        lambda: y * (dy - AlongSum(dy * y)),
+        along=True,
+        source="Xiao et al., arXiv 2309.17453, eq. 2",
+        eager=("y", "row", "row:int64"),  # the library's result has a column for the sink, and it takes the maxima off
+    ),
+    MapKind(
         "layernorm",
         ("layernorm", "ln"),
         lambda: _centred() / _spread(),
@@ -267,6 +276,13 @@ MAPS: tuple[MapKind, ...] = (
     MapKind("scale", (), lambda: u * c, lambda: dy * c, linear=True),  # c is the scale of the op, a number
     MapKind("shift", (), lambda: u + c, lambda: dy),  # c is the number of the op
     MapKind("minus", (), lambda: c - u, lambda: -dy),
+    MapKind("at_most", (), lambda: sp.Min(u, c), lambda: dy * sp.Heaviside(c - u, 1)),
+    MapKind(
+        "clamp",
+        (),
+        lambda: sp.Max(sp.Min(u, c), -c),
+        lambda: dy * sp.Heaviside(c - u, 1) * sp.Heaviside(c + u, 1),
+    ),
     MapKind("mask", (), lambda: u + t, lambda: dy, linear=False, operands=("t",)),
 )
 # What hand-written versions of a function keep in eager PyTorch: exp(u - max), its sums, the places of the maxima.
@@ -312,7 +328,7 @@ def operations(kind: str, backward: bool = False) -> tuple[int, int]:
         args = [a for a in e.args if not (a.is_Number and a in (1, -1))] if e.is_Mul else list(e.args)
         if isinstance(e, Rotate):
             cost = 0  # a change of places; its sign is folded into the addition
-        elif e.is_Add or e.is_Mul or isinstance(e, sp.Max):
+        elif e.is_Add or e.is_Mul or isinstance(e, (sp.Max, sp.Min)):
             # x - a is one subtraction and x / a one division: the sign and the reciprocal cost nothing more.
             cost = max(0, len(args) - 1)
         elif e.is_Pow and e.args[1] == -1:

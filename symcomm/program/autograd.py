@@ -18,7 +18,7 @@ from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.dtypes import row_dtype
 from symcomm.graph.axis_roles import whole_indices
-from symcomm.graph.graph import Graph, Op, Tensor
+from symcomm.graph.graph import SOFTMAXES, Graph, Op, Tensor
 from symcomm.graph.ops import BY_HAND, MAP
 from symcomm.parallel.placement import PARTIAL, Collective, Compute, Layout, Plan
 from symcomm.program.instructions import Program
@@ -132,7 +132,7 @@ class Autograd:
         """The softmax of each attention that is one kernel."""
         if self.accounting.softmax != "fused":
             return []
-        return [op for op in self.forward.ops if op.kind == "softmax" and op.output in self.forward.scores]
+        return [op for op in self.forward.ops if op.kind in SOFTMAXES and op.output in self.forward.scores]
 
     @cached_property
     def inner(self) -> frozenset[str]:

@@ -141,6 +141,7 @@ class Architecture:
     head_bias: bool = False
     router_bias: bool = False  # and the experts
     sinks: bool = False
+    clipped: tuple[str, int] | None = None  # the key of how far experts let gate and up go, and its usual value
     head_norm: Literal["", "each", "all"] = ""  # queries and keys are normalised: each head, or all heads at once
     grouped: str = "num_key_value_heads"  # the key of the key/value heads; empty where each query head has its own
     head_dim: int | None = None  # without the key head_dim; None is hidden_size over heads
@@ -310,7 +311,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture(
             "gpt_oss", "GptOss", {**_ROUTED, **_EXPERTS, "F_E": "intermediate_size"},
             qkv_bias=_BIASED, out_bias=_BIASED, router_bias=True,
-            sinks=True, head_dim=64, window=Window(128, _all_but_each, "", 2), notes=(_SWIGLU,), sdpa=False,
+            sinks=True, clipped=("swiglu_limit", 7), head_dim=64, window=Window(128, _all_but_each, "", 2),
+            notes=(_SWIGLU,), sdpa=False,
             source="arXiv 2508.10925",
         ),
         Architecture("deepseek_v2", "DeepseekV2", {**_COMMON, **_LATENT}, mixer="latent", qkv_bias=_BIAS,

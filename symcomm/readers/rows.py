@@ -170,9 +170,11 @@ def attention(rows: Rows, source: str, target: str, a: Attention) -> None:
 def scores(rows: Rows, formula: str, inputs: tuple[str, ...], values: str, size: str, a: Attention) -> None:
     """The rows of the softmax and of its product with the values."""
     p, z, mark = (f"{letter}^{a.mark}_i" if a.mark else f"{letter}_i" for letter in ("P", "Z", "A"))
-    added = " + b_i^S" if a.sinks else f" + {a.positions.split(' [')[0]}" if a.positions else ""
+    added = " - b_i^S" if a.sinks else f" + {a.positions.split(' [')[0]}" if a.positions else ""
     function = "softmax" if not a.causal else f"causalsoftmax_{{{a.window}}}" if a.window else "causalsoftmax"
     softmax = f"{function}({formula}{added})"
+    if a.sinks:  # softmax does not change where a number is taken off all scores: then the sink is 0
+        softmax = f"sink{softmax}" if not a.causal else f"sinksoftmax({softmax.replace('causalsoftmax', 'mask')})"
     sink = r"b_i^S \in \mathbb{R}" if a.sinks else a.positions
     rows.add(f"{p} = {softmax}, {_heads('i', 'n_H')}", *inputs, sink, to=f"{p} [B, L, {a.keys}]")
     if a.dropout:
@@ -230,10 +232,11 @@ def gated_mlp(
     linear(rows, target, w, f"down{mark}", f"{size}, D", STREAM, f"down{mark}" if bias else "")
 
 
-def experts(rows: Rows, source: str, target: str, act: str, biased: bool, shared: str) -> None:
+def experts(rows: Rows, source: str, target: str, act: str, biased: bool, shared: str, limit: str = "") -> None:
     """Routed experts of gated blocks; every expert takes an equal share of the tokens and none is dropped.
 
-    ``biased`` experts and routers have biases. ``shared`` experts take every token; ``gated`` ones are weighted by a
+    With a ``limit`` the gate is at most so much, and what it multiplies is at most so far from 0, plus 1. ``biased``
+    experts and routers have biases. ``shared`` experts take every token; ``gated`` ones are weighted by a
     number for each token.
     """
     share = r"\frac{n_{top} L}{E}"
@@ -247,13 +250,15 @@ def experts(rows: Rows, source: str, target: str, act: str, biased: bool, shared
         size = shape.split(", ")[1]
         added, declared = (f" + b_e^{{{name}}}", f"b_e^{{{name}}} [{size}]") if biased else ("", "")
         formula = f"{of} W_e^{{{name}}}{added}"
-        formula = f"{function}({formula})" if function else formula
+        formula = function.format(formula) if "{" in function else f"{function}({formula})" if function else formula
         rows.add(
             f"{to} = {formula}, {each}", of, f"W_e^{{{name}}} [{shape}]", declared, to=f"{to} [B, {share}, {size}]"
         )
 
-    product("G_e", "X_e", "gate", "D, F_E", act)
-    product("J_e", "X_e", "up", "D, F_E")
+    clipped = rf"{act}(\min({{}}, {limit}))", rf"1 + clamp_{{{{{limit}}}}}({{}})"
+    gate, up = clipped if limit else (act, "")
+    product("G_e", "X_e", "gate", "D, F_E", gate)
+    product("J_e", "X_e", "up", "D, F_E", up)
     rows.add(rf"I_e = G_e \odot J_e, {each}", "G_e", "J_e", to=f"I_e [B, {share}, F_E]")
     product("Y_e", "I_e", "down", "F_E, D")
     routed = "q" if shared else target

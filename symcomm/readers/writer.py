@@ -432,7 +432,17 @@ class ModelWriter:
             shared = shared if many else ""
             if many:
                 values["F_S"] = many * values["F_E"]
-        experts(rows, source, "d", self.activation, record.router_bias, shared)
+        limit = ""
+        if record.clipped is not None:
+            key, usual = record.clipped
+            said = config.get(key) or usual
+            if isinstance(said, bool) or not isinstance(said, (int, float)) or said <= 0:
+                config.fail(f"{key} is {shown(said)}", key, "how far from 0 a gate may be, such as 7.0")
+            limit = f"{said:g}"
+            self.notes.append("the gates of experts are quick_gelu of what is cut at the limit, as the library has it; "
+                              "its router's softmax is over the experts that are chosen, read here as over all")
+        activation = "quick_gelu" if limit else self.activation
+        experts(rows, source, "d", activation, record.router_bias, shared, limit)
         self.notes.append(
             "every expert takes an equal share of the tokens, n_top L/E of each sequence, and none is dropped"
         )
@@ -450,7 +460,7 @@ class ModelWriter:
             latent_attention(rows, source, target, ranked, bias)
             return
         if record.sinks:
-            self.notes.append("the sink of each head is read as a bias of its scores")
+            self.notes.append("the sink of each head is taken off its scores: beside them it is a score of 0")
         causal = (causal or config.flag("is_decoder", False)) and not config.flag("use_bidirectional_attention", False)
         alibi = record.model_type == "falcon" and config.flag("alibi", False)
         if alibi:

@@ -209,6 +209,11 @@ def _softmax(op: Spelled) -> str:
     return f"torch.softmax({op.operands[0].text}, dim={_dimension(op)})"
 
 
+def _sinksoftmax(op: Spelled) -> str:
+    _last(op)
+    return _helper("sink_softmax")(op)
+
+
 def _last(op: Spelled) -> None:
     if _dimension(op) != -1:
         raise RenderError(f"{op.kind} along another axis than the last is not written in PyTorch yet")
@@ -284,8 +289,11 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "scale": lambda op: _scaled(op, op.operands[0].text, op.attributes["scale"]),
     "shift": lambda op: f"{called(op.operands[0].text)} + {called(op.number(op.attributes['number']))}",
     "minus": lambda op: f"{op.number(op.attributes['number'])} - {called(op.operands[0].text)}",
+    "at_most": lambda op: f"torch.clamp({op.operands[0].text}, max={op.number(op.attributes['number'])})",
+    "clamp": lambda op: "torch.clamp({0}, -{1}, {1})".format(op.operands[0].text, op.number(op.attributes["number"])),
     "mask": lambda op: _elementwise(op, "+"),
     "softmax": _softmax,
+    "sinksoftmax": _sinksoftmax,
     "layernorm": _layernorm,
     "rmsnorm": _rmsnorm,
     "rope": _rope,
@@ -324,6 +332,11 @@ HELPERS: Mapping[str, str] = {
     "quick_gelu": '''def quick_gelu(u):
     """GELU by a sigmoid."""
     return u * torch.sigmoid(1.702 * u)
+''',
+    "sink_softmax": '''def sink_softmax(u):
+    """Softmax over the last axis and one score more, 0, whose weight is left out."""
+    u = torch.cat([u, u.new_zeros(()).expand(*u.shape[:-1], 1)], dim=-1)
+    return torch.softmax(u - u.max(dim=-1, keepdim=True).values, dim=-1)[..., :-1]
 ''',
     "rms_norm": '''def rms_norm(u):
     """The last axis divided by its root mean square."""

@@ -86,6 +86,12 @@ def test_an_outer_product_of_vectors_and_the_larger_of_two_tensors_are_refused()
     with pytest.raises(FormulaError, match="the larger one of two tensors") as larger:
         costs("y = max(x, u)\tx [B, D], u [B, D]\ty [B, D]")
     assert larger.value.hint == r"read is \max(0, x), which is relu(x)"
+    with pytest.raises(FormulaError, match="the smaller one of two tensors") as smaller:
+        costs("y = min(x, u)\tx [B, D], u [B, D]\ty [B, D]")
+    assert smaller.value.hint == r"read is \min(x, 7), with a number"
+    with pytest.raises(FormulaError, match="clamp says how far from 0 its result is at most") as nothing:
+        costs("y = clamp(x)\tx [B, D]\ty [B, D]")
+    assert nothing.value.hint == "clamp_{7}(x)"
     with pytest.raises(ShapeError, match=r"shapes do not fit: x and c \(L against 2\)"):
         costs("y = x + c\tx [B, L, D], c [2, D]\ty [B, L, D]")
 

@@ -456,3 +456,37 @@ def test_queries_keys_and_values_of_one_product_are_views_of_one_storage(n: dict
     model = tables.load(tables.table(*rows), dtype="fp32")
     derived = model.activation_memory(accounting={"saved": "pytorch", "softmax": "fused"}).at(**n).value
     assert derived == kept_bytes(run, (w, out))
+
+
+# -- gpt_oss, as transformers has it ----------------------------------------------------------------------
+
+GPT_OSS: dict[str, dict[str, int]] = {
+    "one layer": {"B": 2, "L": 16, "D": 64, "n_H": 4, "n_kv": 2, "H": 16, "F_E": 48, "E": 4, "n_top": 2, "V": 100,
+                  "N_layer": 1},
+    "both kinds of layers": {"B": 3, "L": 20, "D": 48, "n_H": 6, "n_kv": 3, "H": 8, "F_E": 40, "E": 8, "n_top": 3,
+                             "V": 90, "N_layer": 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes", GPT_OSS)
+def test_gpt_oss_keeps_the_bytes_of_transformers_but_for_its_rotations_and_its_routers_softmax(sizes: str) -> None:
+    """Rotations never change; the softmax over the chosen experts is read as over all, as a note tells."""
+    transformers = pytest.importorskip("transformers")
+    n = GPT_OSS[sizes]
+    entries = {
+        "hidden_size": n["D"], "intermediate_size": n["F_E"], "num_hidden_layers": n["N_layer"],
+        "num_attention_heads": n["n_H"], "num_key_value_heads": n["n_kv"], "head_dim": n["H"], "vocab_size": n["V"],
+        "num_local_experts": n["E"], "num_experts_per_tok": n["n_top"],
+    }  # fmt: skip
+    said = {"attn_implementation": "eager", "experts_implementation": "eager", "use_cache": False}
+    module = transformers.GptOssForCausalLM(transformers.GptOssConfig(**entries, **said)).train()
+    for weight in module.parameters():
+        nn.init.normal_(weight, std=0.02)
+    tokens = torch.randint(0, n["V"], (n["B"], n["L"]))
+    measured = kept_bytes(lambda: module(input_ids=tokens), module.parameters())
+    model = read({"model_type": "gpt_oss", **entries})
+    assert model.parameters().at().value == numel(module)
+    rotations = 2 * 4 * n["L"] * n["H"] // 2
+    softmax = 4 * n["B"] * n["L"] * (n["E"] - n["n_top"]) * n["N_layer"]
+    derived = model.activation_memory(accounting="pytorch").at(B=n["B"], L=n["L"]).value
+    assert derived == measured - rotations + softmax

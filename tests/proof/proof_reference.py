@@ -115,6 +115,7 @@ _KNOWN: dict[Any, Callable[..., Any]] = {
     sp.Pow: _power,
     sp.Max: _fold(np.maximum),
     sp.Min: _fold(np.minimum),
+    sp.Min: _fold(np.minimum),
     sp.exp: np.exp,
     sp.log: np.log,
     sp.tanh: np.tanh,

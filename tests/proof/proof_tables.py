@@ -407,6 +407,8 @@ for _name in ("mean", "sum"):
         rf"$\ell = {_name}(b)$ ; - ; $\ell \in R$",
     )
 
+_shape("min", r"$a = \min(x W^1, 2)$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = a W^2 ; W^2 [F,D] ; y [B,L,D]")
+
 # Maps that no table can spell as a function of one operand.
 SPECIAL: dict[str, str] = {
     "scale": table(
@@ -421,6 +423,10 @@ SPECIAL: dict[str, str] = {
     "minus": table(
         r"$z = \sigma(x W^1)$ ; x [B,L,D], W^1 [D,F] ; z [B,L,F]",
         r"$y = ((1 - z) \odot z) W^2$ ; W^2 [F,D] ; y [B,L,D]",
+    ),
+    "at_most": SHAPES["min"].table,
+    "clamp": table(
+        r"$a = clamp_{2}(x W^1)$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = a W^2 ; W^2 [F,D] ; y [B,L,D]"
     ),
     "mask": SHAPES["mask"].table,
 }

@@ -47,6 +47,7 @@ DEFINED: dict[str, Row] = {
     "tanh": each(math.tanh),
     "exp": each(math.exp),
     "softmax": softmax,
+    "sinksoftmax": lambda u: softmax(np.append(u, 0.0))[:-1],
     "layernorm": lambda u: (u - np.mean(u)) / np.sqrt(np.var(u) + EPSILON_VALUE),
     "rmsnorm": lambda u: u / np.sqrt(np.dot(u, u) / len(u) + EPSILON_VALUE),
     "rope": rope,
@@ -54,6 +55,8 @@ DEFINED: dict[str, Row] = {
     "scale": lambda u: 3 * u,
     "shift": lambda u: u + 3,
     "minus": lambda u: 3 - u,
+    "at_most": each(lambda x: x if x < 3 else 3.0),
+    "clamp": each(lambda x: math.copysign(min(abs(x), 3), x)),
     "mask": lambda u, t: np.where(t < 0, u + t, u),
 }
 ROWS, LENGTH = 3, 6
@@ -61,6 +64,7 @@ ROWS, LENGTH = 3, 6
 
 NUMBERS: dict[str, tuple[tuple[str, int], ...]] = {
     "scale": (("scale", 3),), "shift": (("number", 3),), "minus": (("number", 3),),
+    "at_most": (("number", 3),), "clamp": (("number", 3),),
 }  # fmt: skip
 
 
@@ -101,6 +105,8 @@ COUNTED = {
     "tanh": (1, 0),
     "scale": (1, 0),
     "minus": (1, 0),  # 1 - z is one subtraction
+    "at_most": (1, 0),  # a comparison
+    "clamp": (2, 0),
     "softmax": (5, 0),  # the largest, a subtraction, an exponential, the sum, a division
     "rmsnorm": (3, 3),  # a square, its sum, a division; a row: the mean's division, epsilon, a root
     "layernorm": (5, 4),  # the sum, a subtraction, a square, its sum, a division; two divisions, epsilon, a root

@@ -64,6 +64,33 @@ def test_the_flops_of_a_family_are_those_that_pytorch_counts(name: str) -> None:
     assert small(name).flops().at(B=2, L=16).value == FLOPS[name]
 
 
+GPT_OSS: dict[str, Any] = {
+    "model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 1, "vocab_size": 100,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+}  # fmt: skip
+
+
+def test_gpt_oss_keeps_what_pytorch_keeps_but_for_what_is_named() -> None:
+    """PyTorch keeps 255,104 bytes, 1,024 of them rotations; its router's softmax is over the chosen experts only."""
+    derived = sc.load(GPT_OSS, dtype="fp32", loss=False).activation_memory(accounting="pytorch").at(B=2, L=16)
+    assert derived.value == 255_104 - 2 * 4 * 16 * 8 + 4 * 2 * 16 * (4 - 2)
+
+
+def test_the_gates_of_gpt_oss_keep_seven_numbers_where_a_plain_one_keeps_four() -> None:
+    """The operands of both limits, the limited gate, its sigmoid, gate, up + 1 and their product."""
+    kept = sc.load(GPT_OSS, dtype="fp32", loss=False).activation_memory(accounting="pytorch").at(B=2, L=16).value
+    wider = sc.load({**GPT_OSS, "intermediate_size": 49}, dtype="fp32", loss=False)
+    more = wider.activation_memory(accounting="pytorch").at(B=2, L=16).value - kept
+    assert more == 4 * 7 * (2 * 16 * 2)
+
+
+def test_a_limit_of_gates_that_is_no_number_above_0_is_refused() -> None:
+    said = refusal({**GPT_OSS, "swiglu_limit": -1})
+    assert "swiglu_limit is -1" in str(said)
+    assert said.hint == "how far from 0 a gate may be, such as 7.0"
+
+
 ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("flops", {"scope": "training"}),
     ("state_memory", {"strategy": "fsdp(2)"}),

@@ -11,7 +11,7 @@ from symcomm.errors import ValuesError, nearest
 from symcomm.form import Form
 from symcomm.graph.drafts import size_form
 from symcomm.graph.gradient import differentiable
-from symcomm.graph.graph import Graph
+from symcomm.graph.graph import SOFTMAXES, Graph
 from symcomm.parallel.placement import Plan
 from symcomm.parallel.strategy import Strategy
 from symcomm.program.autograd import Autograd, Saved
@@ -74,7 +74,7 @@ def conventions(
         found.append("recomputation")
     if any(not graph.repeat and differentiable(graph) != differentiable(graph, frozenset()) for graph in graphs):
         found.append("input_gradient")
-    if any(op.kind == "softmax" for graph in graphs for op in graph.ops):
+    if any(op.kind in SOFTMAXES for graph in graphs for op in graph.ops):
         found.append("softmax")
     if accounting.attention != "causal_half" and any(graph.windows for graph in graphs):
         found.append("attention")
