@@ -430,3 +430,35 @@ def test_a_gathered_gradient_may_be_added_to_others():
     model = replace(load_model(read_problem(path), ""), values=sizes)
     one, two = (model.derive("peak_memory", strategy=s, **EAGER).at().value for s in (None, "tensor(2) + sequence"))
     assert one / 2 < two < one
+
+
+@pytest.mark.parametrize(("recomputation", "strategy"), [("none", ""), ("full", ""), ("none", "fsdp(2)")])
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_peak_of_any_number_of_layers_is_one_formula(recomputation, strategy, ends):
+    """It says from two layers on what is derived for each number of them by itself."""
+    sizes = {"T": 24, "D": 4, "F": 40}
+    layer = tables.table("a = x W ; x [T,D], W [D,F] ; a [T,F]", "u = relu(a) ; a [T,F] ; u [T,F]",
+                         "y = u U ; U [F,D] ; y [T,D]")  # fmt: skip
+    model = models.whole(models.TOY_ENDS, layer, sizes) if ends else tables.load(layer, repeat="N_layer", values=sizes)
+    asked = {"recipe": "fp32_sgd", "recomputation": recomputation, **({"strategy": strategy} if strategy else {})}
+    made = model.peak_memory(**asked)
+    assert str(made.where[0]) == "N_layer >= 2"
+    for count in (2, 3, 4, 7, 50, 1000):
+        by_itself = model.at(N_layer=count).peak_memory(**asked)
+        assert made.at(N_layer=count).value == by_itself.at().value, count
+    with pytest.raises(ValuesError, match="N_layer"):
+        made.at(N_layer=1)
+
+
+def test_with_more_layers_the_peak_may_be_somewhere_else():
+    """Few layers are largest while the head works on 200 words for each token; each further one keeps T D numbers by
+    then, but D^2 by the end, when it has a gradient instead: the second line is steeper by D^2 - T D.
+    """
+    ends = tables.table("x = q A ; q [T,D], A [D,D] ; x [T,D]", "h = x ; x [T,D] ; h [T,D]",
+                        "y = h C ; C [D,V] ; y [T,V]")  # fmt: skip
+    model = models.whole(ends, models.TOY_LAYER, {"T": 10, "D": 20, "V": 200})
+    made = model.peak_memory(recipe="fp32_sgd")
+    first, second = sorted((made.at(N_layer=n + 1).value - made.at(N_layer=n).value) / 4 for n in (2, 500))
+    assert (first, second - first) == (20**2 + 10 * 20, 20**2 - 10 * 20)
+    for count in (2, 10, 11, 12, 20, 30, 100):
+        assert made.at(N_layer=count).value == model.at(N_layer=count).peak_memory(recipe="fp32_sgd").at().value

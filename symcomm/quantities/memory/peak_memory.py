@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import sympy as sp
 
 from symcomm import form as forms
-from symcomm.derivation import Derivation, Exhibit, Reason, Step, exact, rational
+from symcomm.derivation import Condition, Derivation, Exhibit, Reason, Step, exact, rational
 from symcomm.errors import StrategyError, ValuesError
-from symcomm.form import Form, Num, Sym, Total, evaluate
+from symcomm.form import Form, Largest, Num, Sym, Total, evaluate, num
 from symcomm.graph.autocast import copies_of_weights
 from symcomm.parallel.strategy import PipelineCut, Size, degree
 from symcomm.program.closed_forms import chunks_of
@@ -94,8 +95,8 @@ def derive(
     """The most bytes alive at once on one rank in a training step, and the op during which they are.
 
     Gradients come into being in the backward pass and are dropped after the update. Which op is the peak depends on
-    the sizes, so all of them must be known. Raises ``ValuesError`` and ``StrategyError`` for what is not known or does
-    not fit.
+    the sizes, so all of them must be known; only the number of layers need not be, for one microbatch. Raises
+    ``ValuesError`` and ``StrategyError`` for what is not known or does not fit.
 
     ``recomputation`` is that of ``activation_memory``: of a model of several parts, the layers that are repeated are
     computed again and what stands before and behind them is not. ``every`` computes groups of so many layers again,
@@ -123,31 +124,47 @@ def derive(
         tables == "per_layer",
         0 if every is None else _number(every, "every", 1),
     )
-    found = follow(setting, run, schedule, stage, chunks, microbatches)
-    if step == "backward":
-        found = [snapshot for snapshot in found if snapshot.phase not in ("forward", "optimizer")]
     values = setting.graph.relations.complete(setting.values)
-    worth = [_worth(snapshot, values, rounding) for snapshot in found]
-    totals = [sum(w.values(), Fraction(0)) for w in worth]
-    top = max(range(len(found)), key=lambda n: totals[n])
-    peak = found[top]
-    work = Work(setting, *(strategy.forms if strategy else ()), *(size for _, size in peak.alive), *peak.held)
-    where = f"{_where(peak)}, while it makes {peak.op}" if peak.phase != "optimizer" else "update by the optimizer"
-    where += f" ({peak.when})" if peak.when else ""
-    if peak.phase == "optimizer" and run.copies:
-        where += f", in {peak.op.removeprefix('the ')}"
+
+    def followed(layers: int | None = None) -> tuple[list[Snapshot], list[dict[str, Fraction]], list[Fraction]]:
+        known = values if layers is None else {**values, name: Fraction(layers)}
+        found = follow(replace(setting, values=known), run, schedule, stage, chunks, microbatches)
+        if step == "backward":
+            found = [snapshot for snapshot in found if snapshot.phase not in ("forward", "optimizer")]
+        worth = [_worth(snapshot, known, rounding) for snapshot in found]
+        return found, worth, [sum(w.values(), Fraction(0)) for w in worth]
+
+    counts = {region.times for region in setting.regions if region.times} - values.keys()
+    linear = len(counts) == 1 and rounding == "none" and not (run.every or _in_microbatches(run, microbatches))
+    name = next(iter(counts), "")
+    found, worth, totals = followed(2 if linear else None)
+    tops = [max(range(len(found)), key=lambda n: totals[n])]
+    if linear:  # each instant is a line over the layers: two counts say which of them are ever the highest
+        tops = _highest(totals, [b - a for a, b in zip(totals, followed(3)[2], strict=True)])
+    pieces = [form for n in tops for form in (*(size for _, size in found[n].alive), *found[n].held)]
+    work = Work(setting, *(strategy.forms if strategy else ()), *pieces)
+    if linear:
+        lines: list[Form] = []
+        for n in tops:
+            alive = sp.Add(*(_alive(found[n], kind, worth[n]) for kind in KINDS if worth[n].get(kind)))
+            form, text = _in_bytes(setting, alive), f"What is alive in the {_during(found[n], run)}."
+            lines.append(work.define("M_peak" if len(tops) == 1 else "M", form, BYTE, "alive", text))
+        if len(lines) > 1:
+            work.define("M_peak", Largest(tuple(lines)), BYTE, "most", f"Which is more depends on `{name}`.",
+                        witness=lambda numbers: max(followed(int(numbers[name]))[2]))  # fmt: skip
     terms: list[Form] = []
-    for kind, letter in KINDS.items():
-        if worth[top].get(kind):
-            form = in_bytes(sp.factor_terms(setting.graph.relations.gather(sp.expand(_alive(peak, kind, worth[top])))))
+    for kind, letter in KINDS.items() if not linear else ():
+        if worth[tops[0]].get(kind):
+            form = _in_bytes(setting, _alive(found[tops[0]], kind, worth[tops[0]]))
             text = _SAID.get(kind, f"The {kind} that are alive at the peak.")
             work.steps.append(Step(_free(work, letter), form, BYTE, Reason("alive", text)))
             work.known[work.steps[-1].name] = forms.value(form)
             terms.append(Sym(work.steps[-1].name))
-    total = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else Num(Fraction(0), BYTE)
-    work.define("M_peak", total, BYTE, "add", f"The peak is in the {where}.",
-                witness=lambda numbers: max(totals))  # fmt: skip
-    exhibit = _exhibit(found, worth, totals, top)
+    if not linear:
+        total = Total(tuple(terms)) if len(terms) > 1 else terms[0] if terms else Num(Fraction(0), BYTE)
+        work.define("M_peak", total, BYTE, "add", f"The peak is in the {_during(found[tops[0]], run)}.",
+                    witness=lambda numbers: max(totals))  # fmt: skip
+    exhibits = [] if linear else [_exhibit(found, worth, totals, tops[0])]
     title = "Peak memory" + (f" under {strategy.name}" if strategy else "")
     notes: list[str] = []
     if (again != "none" or run.every) and len(setting.parts) > 1:
@@ -168,7 +185,33 @@ def derive(
     touched += ["norm_gradients"] if apart and norm_weights(setting.graph) else []
     if sharded_gradients(strategy) and (microbatches is not None or (strategy and strategy.pipeline)):
         touched.append("accumulation")
-    return setting.derivation(title, work.steps, touched, [exhibit], notes)
+    made = setting.derivation(title, work.steps, touched, exhibits, notes)
+    return replace(made, where=(Condition(Sym(name), ">=", num(2)),)) if linear else made
+
+
+def _highest(start: list[Fraction], slopes: list[Fraction]) -> list[int]:
+    """Which of some lines are the highest anywhere from their start on.
+
+    >>> _highest([Fraction(8), Fraction(5), Fraction(4)], [Fraction(0), Fraction(1), Fraction(3)])
+    [0, 2]
+    """
+    found = [max(range(len(start)), key=lambda n: (start[n], slopes[n]))]
+    while steeper := [n for n in range(len(start)) if slopes[n] > slopes[found[-1]]]:
+        top = found[-1]
+        meets = {n: (start[top] - start[n]) / (slopes[n] - slopes[top]) for n in steeper}
+        found.append(min(steeper, key=lambda n: (meets[n], -slopes[n])))
+    return found
+
+
+def _in_bytes(setting: Setting, alive: Expr) -> Form:
+    return in_bytes(sp.factor_terms(setting.graph.relations.gather(sp.expand(alive))))
+
+
+def _during(peak: Snapshot, run: StepOptions) -> str:
+    """The op during which a snapshot is taken, for a reader."""
+    where = f"{_where(peak)}, while it makes {peak.op}" if peak.phase != "optimizer" else "update by the optimizer"
+    where += f" ({peak.when})" if peak.when else ""
+    return where + (f", in {peak.op.removeprefix('the ')}" if peak.phase == "optimizer" and run.copies else "")
 
 
 def follow(
