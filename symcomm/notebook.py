@@ -41,8 +41,8 @@ def summary(model: Shown) -> str:
     """What a model is, in a line: its regions with how often each stands, its ops and its parameters.
 
     >>> from symcomm.model import load
-    >>> summary(load("Computation\\tInput\\tOutput\\ny = xW\\tx [B, D], W [D, F]\\ty [B, F]\\n", repeat="N"))
-    'N × layer; 1 op, D·F·N parameters'
+    >>> summary(load("Computation\\tInput\\tOutput\\ny = xW\\tx [B, D], W [D, D]\\ty [B, D]\\n", repeat="N"))
+    'N × layer; 1 op, D²·N parameters'
     """
     ops = sum(op.phase == "forward" for op in model.graph.ops)
     counted = f"{ops} op{'s' if ops != 1 else ''}"

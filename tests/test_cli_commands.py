@@ -129,8 +129,9 @@ def test_names_with_markup_are_escaped_in_every_drawing(table: str, tmp_path: Pa
 
 
 def test_show_reads_a_bare_table_and_the_repetition_from_the_command_line(table: str):
+    Path(table).write_text(TABLE.replace("K", "D"), encoding="utf-8")  # a layer that can follow itself
     made = json.loads(run("show", table, "--repeat", "N", "--to", "json").output)
-    assert (made["repeat"], made["totals"]["parameters"]["expression"]) == ("N", "D*K*N")
+    assert (made["repeat"], made["totals"]["parameters"]["expression"]) == ("N", "D**2*N")
 
 
 def test_show_asks_which_table_is_meant_where_there_are_several(tmp_path: Path):

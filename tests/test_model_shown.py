@@ -16,7 +16,8 @@ from symcomm.cli import main
 from symcomm.errors import SymcommError
 
 TABLE = "Computation\tInput\tOutput\ny = relu(xW)\tx [B, D], W [D, F]\ty [B, F]\n"
-BACK = "Computation\tInput\tOutput\ny = relu(xW)\tx [B, F], W [F, D]\ty [B, D]\n"
+SQUARE = TABLE.replace("F", "D")  # a layer that can follow itself
+BACK = "Computation\tInput\tOutput\ny = relu(xW)\tx [B, D], W [D, D]\ty [B, D]\n"
 GPT2 = {
     "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 768, "n_layer": 12, "n_head": 12,
     "n_positions": 1024, "vocab_size": 50257,
@@ -42,10 +43,8 @@ def test_a_model_is_one_short_line(whole: sc.Model):
     ops = 6 + (6 + 8 + 3 + 4 + 3 + 2 + 5 + 2) + 7
     assert repr(whole) == f"<Model GPT2LMHeadModel: embedding, 12 × layer, head; {ops} ops, 124 439 808 parameters>"
     assert repr(sc.load(TABLE)) == "<Model layer: layer; 2 ops, D·F parameters>"
-    assert repr(sc.load(TABLE, repeat="N", values={"N": 3, "D": 4, "F": 5})).endswith(
-        "3 × layer; 2 ops, 60 parameters>"
-    )
-    assert repr(sc.load(TABLE, repeat="N").graph) == "<Graph layer: N × layer; 2 ops, 4 tensors>"
+    assert repr(sc.load(SQUARE, repeat="N", values={"N": 3, "D": 4})).endswith("3 × layer; 2 ops, 48 parameters>")
+    assert repr(sc.load(SQUARE, repeat="N").graph) == "<Graph layer: N × layer; 2 ops, 4 tensors>"
 
 
 def test_a_notebook_gets_the_layer_tables_and_the_drawing_as_markdown(whole: sc.Model):
@@ -82,16 +81,16 @@ def test_names_in_the_html_are_text():
 
 
 def test_the_text_has_a_frame_for_each_region_and_says_what_flows_between_them():
-    made = sc.model_of_parts([(sc.load(TABLE, name="up", repeat="N"), ""), (sc.load(BACK, name="down"), "")])
+    made = sc.model_of_parts([(sc.load(SQUARE, name="up", repeat="N"), ""), (sc.load(BACK, name="down"), "")])
     assert drawing.text(made.graph).splitlines() == [
         "╭─ up × N",
         "│ ○  x  input           B × D",
-        "│ ●  y  matrix product  B × F  W: D × F",
-        "│ ●  y  relu            B × F",
-        "╰─▶ y  B × F  to down",
+        "│ ●  y  matrix product  B × D  W: D × D",
+        "│ ●  y  relu            B × D  → x of the next up",
+        "╰─▶ y  B × D  to down",
         "╭─ down",
-        "│ ○  y  from up         B × F",
-        "│ ●  y  matrix product  B × D  W: F × D",
+        "│ ○  y  from up         B × D",
+        "│ ●  y  matrix product  B × D  W: D × D",
         "│ ●  y  relu            B × D",
         "╰─",
     ]

@@ -237,9 +237,17 @@ class _Follower:
         return len(self.graph.tensors[name].axes) > 1 and all(n == name or self.square(n) for n in op.inputs)
 
     def mixing(self, op: Op, name: str, axes: Mapping[int, str]) -> bool:
-        """Whether a square matrix adds up positions of the data, each with features: ``A X`` of a graph's nodes."""
+        """Whether a square matrix adds up positions of the data, each with features: ``A X`` of a graph's nodes.
+
+        What a weight makes is a feature, so that the matrix of a recurrence in columns, ``W x + U a``, is none.
+        """
+        if not (self.square(name) and is_outside(self.graph.tensors[name], self.graph)):
+            return False
+        made = {self.graph.axes[a].size for n, reading in self.read.items() if reading == "weight"
+                for a in self.graph.tensors[n].axes}  # fmt: skip
         others = [ix for n, ix in zip(op.inputs, op.indices, strict=True) if n != name and axes.keys() & {*ix}]
-        return self.square(name) and any(len(ix) > 1 and ix[-1] not in axes for ix in others)
+        rows = self.graph.axes[self.graph.tensors[name].axes[0]].size
+        return rows not in made and any(len(ix) > 1 and ix[-1] not in axes for ix in others)
 
     def leaves(self, name: str) -> list[str]:
         """The unknown tensors from outside that a tensor is made of."""

@@ -178,12 +178,12 @@ def language_model() -> tuple[Model, Model]:
 
 def states(name: str, strategy: str | None = None) -> Fraction:
     known = given(name)
-    return sum((m.state_memory(strategy, recipe="fp32_adam").at(**known).value for m in language_model()), Fraction(0))
+    return sum((m.state_memory(strategy, recipe="fp32_adam").at(known).value for m in language_model()), Fraction(0))
 
 
 @pytest.mark.parametrize("name", [n for n in GOLDEN if n.startswith("002.params")])
 def test_the_models_of_document_002_have_their_number_of_parameters(name):
-    total = sum(m.parameters().at(**given(name)).value for m in language_model())
+    total = sum(m.parameters().at(given(name)).value for m in language_model())
     assert total == int(GOLDEN[name]["value"])
 
 
@@ -199,7 +199,7 @@ def test_adam_s_states_are_sharded_and_weights_and_gradients_are_not(name):
 
 def test_sharding_over_two_ranks_leaves_three_times_the_weights_and_saves_one():
     whole, shared = states("002.shard.saved"), states("002.shard.saved", "zero-1(k)")
-    weights = 4 * sum(m.parameters().at(**given("002.shard.saved")).value for m in language_model())
+    weights = 4 * sum(m.parameters().at(given("002.shard.saved")).value for m in language_model())
     assert whole - shared == int(GOLDEN["002.shard.saved"]["value"])
     assert shared / weights == int(GOLDEN["002.shard.multiple"]["value"])
 
@@ -257,8 +257,8 @@ def test_bert_keeps_the_published_bytes_for_each_sample_at_the_backward_pass_of_
     parts = [tables.load(tables.BERT_LAYER, repeat="N_layer", dtype="fp32")]
     parts += [tables.load(table, dtype="fp32") for table in (tables.BERT_EMBEDDINGS, tables.BERT_HEAD)]
     kept = [part.activation_memory(accounting=fused) for part in parts]
-    one, two = (sum(d.at(B=n, **sizes).value for d in kept) for n in (1, 2))
-    logits = parts[2].tensor_size("z").at(B=1, **sizes).value
+    one, two = (sum(d.at({"B": n, **sizes}).value for d in kept) for n in (1, 2))
+    logits = parts[2].tensor_size("z").at({"B": 1, **sizes}).value
     assert two - one + 3 * logits == int(GOLDEN["003.mem.slope_predicted"]["value"])
 
 

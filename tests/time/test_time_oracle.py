@@ -112,12 +112,12 @@ def test_overlapping_is_never_slower_than_one_op_after_the_other_and_that_never_
     rates = {"peak": 10**12, "memory": 10**11, "network": 10**10}
     at = {"N": 4, "B": 8, "L": 16, "D": 64, "F": 256, "k": 4}
     overlap, per_op, serial = (
-        block().step_time(strategy, accounting=choice, **rates).at(**at).value
+        block().step_time(strategy, accounting=choice, **rates).at(at).value
         for choice in ("overlap", "per_op", "serial")
     )
     assert overlap <= per_op <= serial
     exposed, hidden, network = (
-        block().step_time(strategy, of=of, **rates).at(**at).value if strategy else 0
+        block().step_time(strategy, of=of, **rates).at(at).value if strategy else 0
         for of in ("exposed", "hidden", "network")
     )
     assert 0 <= exposed <= network

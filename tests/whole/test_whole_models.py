@@ -10,17 +10,13 @@ from zlib import crc32
 import pytest
 import whole_records as runs
 
-from symcomm.errors import StrategyError
 from symcomm.quantities.communication.bucket_cap import gradient_sizes, partition
 from symcomm.setting import Setting
 
 SENDING = [r for r in runs.RECORDS if r["strategy"] not in ("single", "ep")]
 EXPERTS = [r for r in runs.RECORDS if r["strategy"] == "ep"]
-# Two or four ranks do not divide the vocabulary of these.
-UNEVEN = [r for r in runs.RECORDS if "/du/" in r["id"] and r["strategy"].startswith("dtensor")]
-SKIPPED = {r["id"] for r in UNEVEN} | {r["id"] for r in EXPERTS}
+SKIPPED = {r["id"] for r in EXPERTS}
 HOLDING = [r for r in runs.RECORDS if not r["strategy"].startswith("fsdp2") and r["id"] not in SKIPPED]
-KEEPING = [r for r in runs.RECORDS if r not in UNEVEN]
 
 
 def some(records: list[dict[str, Any]]) -> list[Any]:
@@ -89,7 +85,7 @@ def test_shards_of_rows_are_those_of_the_fullest_rank_and_their_mean_is_that_of_
     assert made == {"padded_shards": 8 * max(each), "mean_shard": 8 * Fraction(sum(each), len(each))}
 
 
-@pytest.mark.parametrize("record", some(KEEPING))
+@pytest.mark.parametrize("record", some(runs.RECORDS))
 def test_the_bytes_kept_for_backward_are_those_that_were_measured(record: dict[str, Any]) -> None:
     """Token ids, positions and labels are inputs: the run lists them apart, or keeps them in a form of its own.
 
@@ -107,13 +103,6 @@ def test_the_bytes_kept_for_backward_are_those_that_were_measured(record: dict[s
         theirs = Fraction(sum(every), len(every)) if record in EXPERTS else every[stage * tensor if stages else 0]
         more, why = runs.kept_otherwise(record, stage)
         assert made.at().value - runs.inputs(record, stage) + more == theirs, (stage, why)
-
-
-@pytest.mark.parametrize("record", UNEVEN, ids=lambda r: r["id"])
-def test_a_vocabulary_that_the_ranks_do_not_divide_is_refused_with_its_numbers(record: dict[str, Any]) -> None:
-    with pytest.raises(StrategyError, match=f"V = 61.*into {runs.degrees(record)[1]} parts") as caught:
-        runs.model(record).communication(runs.strategy(record) or "")
-    assert "61" in str(caught.value)
 
 
 def test_the_records_are_of_every_strategy_that_was_measured() -> None:
