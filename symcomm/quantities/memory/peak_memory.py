@@ -148,7 +148,9 @@ def derive(
         for n in tops:
             alive = sp.Add(*(_alive(found[n], kind, worth[n]) for kind in KINDS if worth[n].get(kind)))
             form, text = _in_bytes(setting, alive), f"What is alive in the {_during(found[n], run)}."
-            lines.append(work.define("M_peak" if len(tops) == 1 else "M", form, BYTE, "alive", text))
+            work.steps.append(Step(_free(work, "M_peak" if len(tops) == 1 else "M"), form, BYTE, Reason("alive", text)))
+            work.known[work.steps[-1].name] = forms.value(form)
+            lines.append(Sym(work.steps[-1].name))
         if len(lines) > 1:
             work.define("M_peak", Largest(tuple(lines)), BYTE, "most", f"Which is more depends on `{name}`.",
                         witness=lambda numbers: max(followed(int(numbers[name]))[2]))  # fmt: skip
