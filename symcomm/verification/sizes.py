@@ -78,6 +78,9 @@ def small_sizes(
     if broken:
         raise ValuesError(f"{broken[0]} is {known[broken[0]]}, which is no size of an axis")
     made = {n: int(v) for n, v in known.items() if n in symbols}
+    for length, rows, unused in graph.limits:
+        if {length, rows} <= made.keys() and rows not in given:
+            made[rows] = max(made[rows], made[length] + unused)  # a position has a row of its table
     for op in routes:
         chosen, there = (Integer(0) + size for size in (op.attribute("k"), graph.sizes(op.inputs[0])[-1]))
         k, every = (size.subs({s: made[s.name] for s in size.free_symbols}) for size in (chosen, there))

@@ -344,6 +344,13 @@ def test_verify_without_pytorch_ends_with_status_2_and_leaves_no_file(installed:
     assert not out.exists()
 
 
+def test_small_sizes_have_a_row_of_a_table_for_every_position():
+    for length in ({}, {"L": Fraction(10)}):
+        sizes = small_sizes(whole("gpt2").graph, length)
+        assert sizes["n_pos"] >= sizes["L"]
+        whole("gpt2").graph.check_sizes({name: Fraction(size) for name, size in sizes.items()})
+
+
 def test_small_sizes_of_a_mixture_leave_experts_out_and_a_token_goes_to_no_more_than_there_are():
     graph = configured("mixtral").graph
     sizes = small_sizes(graph, {})
