@@ -328,17 +328,28 @@ def peak_is_compared(case: RunCase) -> bool:
     """Whether the peak of a run is one that is derived: DTensor gathers and scatters through tensors of its own.
 
     So it does with the gradients of weights that are partial sums; sums of activations take the place of what they sum.
-    Of classes that are cut, ``loss_parallel`` makes the gradient in fewer ops than those of which the loss is made.
+    Of classes that are cut, ``loss_parallel`` makes the gradient in fewer ops than those of which the loss is made; of
+    a table whose rows are cut DTensor makes the gradient through one more tensor.
     """
     finished = {gradient_name(name) for name in case.weights}
     calls = [(c.kind, c.tensor.partition(" @ ")[0]) for c in case.plan.collectives]
     sums = all(kind == "all-reduce" and tensor not in finished for kind, tensor in calls)
-    return case.method.name in ("single", "ddp") or (case.method.name == "dtensor" and sums and not cut_classes(case))
+    return case.method.name in ("single", "ddp") or (
+        case.method.name == "dtensor" and sums and not cut_classes(case) and not cut_rows(case)
+    )
 
 
 def cut_classes(case: RunCase) -> bool:
     """Whether the classes of a loss are cut."""
     return any(isinstance(s, Compute) and s.op.kind == "crossentropy" and s.part != "whole" for s in case.plan.steps)
+
+
+def cut_rows(case: RunCase) -> bool:
+    """Whether the rows of a table of words are cut."""
+    steps = [s for s in case.plan.steps if isinstance(s, Compute) and s.op.attribute("lookup")]
+    roles = case.plan.graph.tensors
+    return any({i for _, i in s.cuts} & {*s.op.summed} and any(roles[n].role == "weight" for n in s.op.inputs)
+               for s in steps)  # fmt: skip
 
 
 def derived_peak(case: RunCase) -> Fraction:
