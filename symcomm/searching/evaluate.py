@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from symcomm.searching.structure import Core
 if TYPE_CHECKING:
     import numpy as np
 
-CHUNK = 2**17  # configurations evaluated together: a megabyte an array
+CHUNK = 2**18  # configurations evaluated together: two megabytes an array
 _BITS = 40  # of a number that is compared: 12 digits
 _MARGIN = 1 + 2.0 ** (2 - _BITS)  # what is larger by this much is larger when both are rounded
 _FEW = 2**10  # points that may as well be sorted
@@ -267,19 +267,22 @@ def summed(terms: Terms, columns: Mapping[str, Any]) -> Any:
     """
     names = {name: None for monomial in terms for name, _ in monomial}
     plan = _plan(Same(terms), tuple((name, _axes(columns[name])) for name in names))
-    powers: dict[Monomial, Any] = {}
+    return _added(plan, columns, {})
 
-    def factor(monomial: Monomial) -> Any:
-        if monomial not in powers:
-            powers[monomial] = reduce(mul, (columns[n] if p == 1 else columns[n] ** float(p) for n, p in monomial))
-        return powers[monomial]
 
-    def go(part: Plan) -> Any:
-        if isinstance(part, float):
-            return part
-        return reduce(add, [go(inner) * factor(key) if key else go(inner) for key, inner in part])
-
-    return go(plan)
+def _added(part: Plan, columns: Mapping[str, Any], powers: dict[Monomial, Any]) -> Any:
+    """A part of a plan; ``powers`` are those that were worked out."""
+    if isinstance(part, float):
+        return part
+    found: Any = None
+    for key, inner in part:
+        term = _added(inner, columns, powers)
+        if key:
+            if key not in powers:
+                powers[key] = reduce(mul, (columns[n] if p == 1 else columns[n] ** float(p) for n, p in key))
+            term = term * powers[key]
+        found = term if found is None else found + term
+    return found
 
 
 Plan = float | tuple[tuple[Monomial, "Plan"], ...]  # a number, or factors each with what it multiplies
@@ -319,37 +322,35 @@ def arrays(form: forms.Form, columns: Mapping[str, Any]) -> Any:
     """
     import numpy as np
 
-    def go(f: forms.Form) -> Any:
-        match f:
-            case forms.Sym(name):
-                return columns[name]
-            case forms.Power(base, exponent):
-                return go(base) ** go(exponent)
-            case forms.Root(inside):
-                return np.sqrt(go(inside))
-            # The quotient of two rounded logarithms may be 29.000...4: a binary exponent is exact.
-            case forms.Ceiling(forms.Logarithm(inside, 2)):
-                return ceil_log2(go(inside))
-            case forms.Floor(forms.Logarithm(inside, 2)):
-                return floor_log2(go(inside))
-            case forms.Ceiling(inside):
-                return np.ceil(go(inside))
-            case forms.Floor(inside):
-                return np.floor(go(inside))
-            case forms.BinaryOnes(inside):
-                return binary_ones(go(inside))
-            case forms.Largest():
-                return reduce(np.maximum, map(go, f.choices))
-            case forms.Smallest():
-                return reduce(np.minimum, map(go, f.choices))
-            case forms.Logarithm(inside, base):
-                return np.log(go(inside)) / (np.log(float(base)) if base else 1.0)
-            case forms.Applied(rule, arguments):
-                each = np.broadcast_arrays(*map(go, arguments))
-                return rule.numbers([a.ravel() for a in each]).reshape(each[0].shape)
-        raise TypeError(f"no array for {type(f).__name__}")
-
-    return go(form)
+    go = partial(arrays, columns=columns)  # a function inside that calls itself would keep its arrays
+    match form:
+        case forms.Sym(name):
+            return columns[name]
+        case forms.Power(base, exponent):
+            return go(base) ** go(exponent)
+        case forms.Root(inside):
+            return np.sqrt(go(inside))
+        # The quotient of two rounded logarithms may be 29.000...4: a binary exponent is exact.
+        case forms.Ceiling(forms.Logarithm(inside, 2)):
+            return ceil_log2(go(inside))
+        case forms.Floor(forms.Logarithm(inside, 2)):
+            return floor_log2(go(inside))
+        case forms.Ceiling(inside):
+            return np.ceil(go(inside))
+        case forms.Floor(inside):
+            return np.floor(go(inside))
+        case forms.BinaryOnes(inside):
+            return binary_ones(go(inside))
+        case forms.Largest():
+            return reduce(np.maximum, map(go, form.choices))
+        case forms.Smallest():
+            return reduce(np.minimum, map(go, form.choices))
+        case forms.Logarithm(inside, base):
+            return np.log(go(inside)) / (np.log(float(base)) if base else 1.0)
+        case forms.Applied(rule, arguments):
+            each = np.broadcast_arrays(*(go(a) for a in arguments))
+            return rule.numbers([a.ravel() for a in each]).reshape(each[0].shape)
+    raise TypeError(f"no array for {type(form).__name__}")
 
 
 def check_whole(core: Core, grid: Grid, names: tuple[tuple[str, str], ...]) -> None:

@@ -1,6 +1,8 @@
 """What a search tells: ties, what cannot be, buckets, sizes of the model, documents, and the same from any worker."""
 
+import gc
 import json
+import tracemalloc
 from fractions import Fraction
 
 import joblib
@@ -206,6 +208,34 @@ def test_what_has_no_value_is_refused_and_not_ranked():
     # One has a negative time and two an infinite one; 8/3 bytes are too many, 8/4 are just enough.
     assert (part.tried, part.fits, part.too_large, part.refused) == (4, 1, 1, ((0, (2,)),))
     assert part.top.index.tolist() == [3]
+
+
+def test_the_arrays_of_a_block_are_let_go_of_without_a_look_for_garbage():
+    from symcomm.collected import collect
+    from symcomm.form import Ceiling, Largest, Ratio, Sym, Total, num
+    from symcomm.searching.space import Grid
+    from symcomm.searching.structure import Core
+
+    k, m = Sym("k"), Sym("m")
+    whole = Largest((Ceiling(Ratio(k, m)), Total((k, num(3)))))  # nodes and sums, each with arrays of its own
+    steps = [("time", Total((whole, m))), ("memory", Total((whole, k)))]
+    core = Core(("k", "m"), collect(steps, ("time", "memory")), ())
+    grid = Grid(("data",), tuple((n,) for n in range(1, 301)), (("microbatches", tuple(range(1, 301))),))
+    task = evaluate.EvaluationTask(
+        0, core, (("data", "k"), ("microbatches", "m")), grid, 0, grid.size, Fraction(10**6), 9
+    )  # fmt: skip
+    evaluate.evaluate(task)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        part = evaluate.evaluate(task)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert part.tried == 90_000
+    assert held < 8 * part.tried / 4  # one array of the block has 8 bytes for each configuration
 
 
 # -- the same from any worker -----------------------------------------------------------------------------
