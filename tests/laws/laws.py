@@ -1,0 +1,285 @@
+"""The laws: each takes a model (and a strategy) and yields pairs that must be equal, with what is compared.
+
+A law knows no formula of a quantity: it asks the public methods twice, in two ways that must agree. What one of the two
+refuses is left out; ``Compared`` counts, so that a law that everything refuses is seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import symcomm as sc
+from symcomm.accounting import CONVENTIONS
+
+Pair = tuple[str, Fraction, Fraction]
+NOTHING_ELSE = {"memory": "1000000 PB/s", "network": "1000000 PB/s", "latency": "0 s"}  # only computing takes time
+RATES = {"peak": "1 TFLOP/s", "memory": "1 TB/s", "network": "1 GB/s", "latency": "1 us"}
+OF_RANKS: Mapping[str, Mapping[str, Any]] = {
+    "activation_memory": {}, "state_memory": {}, "peak_memory": {}, "step_time": RATES, "time": RATES,
+    "throughput": RATES, "communication": {},
+}  # fmt: skip
+RECOMPUTATIONS = {row.name: row.name.removesuffix("_recomputation") for row in CONVENTIONS if row.field == "recomputation"}
+RECOMPUTATIONS["activations_kept"] = "none"
+
+
+def worth(model: sc.Model, quantity: str, **options: Any) -> Fraction | None:
+    """The exact number of a quantity, or None where it is refused."""
+    try:
+        return Fraction(model.derive(quantity, **options).at().value)
+    except sc.SymcommError:
+        return None
+
+
+def pair(said: str, one: Fraction | None, other: Fraction | None) -> Iterator[Pair]:
+    """The two numbers, where neither is refused."""
+    if one is not None and other is not None:
+        yield said, one, other
+
+
+def total(parts: list[Fraction | None]) -> Fraction | None:
+    """Their sum, or None where one of them is refused."""
+    return None if None in parts else sum((part for part in parts if part is not None), Fraction(0))
+
+
+# -- laws of a model -----------------------------------------------------------------------------------------
+
+
+def passes_add_up(model: sc.Model) -> Iterator[Pair]:
+    """Forward and backward operations are those of training, however operations are counted."""
+    fields = ("flops", "operations", "attention", "input_gradient")
+    for said in ({}, *({row.field: row.name} for row in CONVENTIONS if row.field in fields)):
+        each = [worth(model, "flops", scope=scope, accounting=said) for scope in ("forward", "backward")]
+        yield from pair(f"passes {said}", total(each), worth(model, "flops", scope="training", accounting=said))
+
+
+def layers_are_alike(model: sc.Model) -> Iterator[Pair]:
+    """Each further layer adds what the layer costs by itself, to every quantity that counts all layers."""
+    counts = [region.times for region in model.graph.regions if region.times]
+    for times in counts:
+        if times in {name for row in model.graph.relations.equations for name in (row[0],)}:
+            continue
+        others = {name: 2 for name in counts if name != times}
+        asked = [("flops", {"scope": "forward"}), ("flops", {"scope": "training"}), ("parameters", {}),
+                 ("activation_memory", {}), ("state_memory", {}), ("cast_copies", {"dtype": "autocast-bf16"}),
+                 ("step_time", {**RATES, "accounting": {"time": "serial"}})]  # fmt: skip
+        for quantity, options in asked:
+            one, two, three = (worth(model.at(**others, **{times: n}), quantity, **options) for n in (2, 3, 4))
+            if one is not None and two is not None and three is not None:
+                yield f"{quantity} {options} of one more in {times}", two - one, three - two
+            parts = [region.name for region in model.graph.regions if region.times == times]
+            if len(parts) == 1 and len(model.graph.regions) > 1 and one is not None and two is not None:
+                alone = worth(model.part(parts[0]).at(**{times: 1}), quantity, **options)
+                if quantity in ("flops", "parameters", "state_memory"):
+                    yield from pair(f"{quantity} {options} of the part {parts[0]}", two - one, alone)
+
+
+def _weights(model: sc.Model) -> list[str]:
+    return [name for name, tensor in model.graph.tensors.items() if tensor.role == "weight"]
+
+
+def _shared(model: sc.Model) -> bool:
+    """Whether two parts have one weight, as a tied embedding and its head."""
+    parts = [model.part(region.name) for region in model.graph.regions]
+    return sum(len(_weights(part)) for part in parts) > len(_weights(model))
+
+
+def parts_add_up(model: sc.Model) -> Iterator[Pair]:
+    """The parts of a model have together what the whole has; shared weights are counted once."""
+    regions = model.graph.regions
+    shared = _shared(model)
+    for quantity, options in (("flops", {}), ("flops", {"scope": "training"}), ("parameters", {})):
+        if len(regions) < 2 or (quantity == "parameters" and shared):
+            continue
+        parts = [worth(model.part(region.name), quantity, **options) for region in regions]
+        yield from pair(f"parts {quantity} {options}", total(parts), worth(model, quantity, **options))
+
+
+def rows_add_up(model: sc.Model) -> Iterator[Pair]:
+    """The rows of a table have together what the table has."""
+    if len(model.graph.regions) != 1:
+        return
+    chosen = {"operations": "all_ops"}
+    rows = [op.output for op in model.graph.ops if "·" not in op.output]  # the others are steps inside a row
+    each = total([worth(model, "flops", op=row, accounting=chosen) for row in rows])
+    whole = worth(model.at(**{model.graph.repeat: 1}) if model.graph.repeat else model, "flops", accounting=chosen)
+    yield from pair("rows", each, whole)
+
+
+def work_is_counted_once(model: sc.Model) -> Iterator[Pair]:
+    """The operations of a step are those of recomputation's hardware FLOPs and of the numerator of HFU."""
+    for name, said in RECOMPUTATIONS.items():
+        chosen = {"recomputation": name}
+        flops = worth(model, "recomputation", recomputation=said, count="hardware_flops")
+        step = worth(model, "step_time", peak="1 FLOP/s", **NOTHING_ELSE, accounting=chosen)
+        used = worth(model, "throughput", of="hfu", peak="1 FLOP/s", step="1 s", accounting=chosen)
+        yield from pair(f"step time, {name}", step, flops)
+        yield from pair(f"HFU, {name}", used, flops)
+
+
+def symbols_then_numbers(model: sc.Model) -> Iterator[Pair]:
+    """A formula with numbers put in is what is derived from numbers."""
+    free = replace(model, values={})
+    known = model.graph.relations.complete(model.values)
+    for quantity, options in (("flops", {}), ("flops", {"scope": "training"}), ("parameters", {}),
+                              ("activation_memory", {}), ("state_memory", {}), ("traffic", {})):  # fmt: skip
+        try:
+            formula = free.derive(quantity, **options)
+            put_in = Fraction(formula.at(**{name: known[name] for name in formula.needs}).value)
+        except sc.SymcommError:
+            continue
+        yield from pair(f"{quantity} {options}", put_in, worth(model, quantity, **options))
+
+
+def units_multiply(model: sc.Model) -> Iterator[Pair]:
+    """Twice the bytes a number, twice the bytes; half the rate, twice the time; intensity is operations over bytes."""
+    for quantity in ("traffic", "state_memory"):
+        options: dict[str, Any] = {"recipe": {"weights": 2, "gradients": 2, "states": 12}}
+        twice: dict[str, Any] = {"recipe": {"weights": 4, "gradients": 4, "states": 24}}
+        options, twice = ({"dtype": "bf16"}, {"dtype": "fp32"}) if quantity == "traffic" else (options, twice)
+        single, double = (worth(model, quantity, **said) for said in (options, twice))
+        if quantity == "state_memory" or all(t.dtype is None for t in model.graph.tensors.values()):
+            yield from pair(f"{quantity} of wide numbers", None if single is None else 2 * single, double)
+    slow, fast = (worth(model, "step_time", peak=peak, **NOTHING_ELSE) for peak in ("1 GFLOP/s", "2 GFLOP/s"))
+    yield from pair("half the rate", slow, None if fast is None else 2 * fast)
+
+
+# -- laws of a model under a strategy ------------------------------------------------------------------------
+
+
+def recomputed_bytes(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """What recomputation sends again is the phase of that name in communication."""
+    for name in ("full_recomputation", "selective_recomputation"):
+        again = worth(model, "recomputation", strategy=strategy, count="bytes", recomputation=RECOMPUTATIONS[name])
+        sent = worth(model, "communication", strategy=strategy, phase="recompute", accounting={"recomputation": name})
+        yield from pair(name, again, sent)
+
+
+def option_is_convention(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """Recomputation as an option of a question is the convention of that name."""
+    for name, said in RECOMPUTATIONS.items():
+        for quantity in ("activation_memory", "peak_memory"):
+            chosen = worth(model, quantity, strategy=strategy, recomputation=said)
+            yield from pair(f"{quantity} {name}", chosen,
+                            worth(model, quantity, strategy=strategy, accounting={"recomputation": name}))  # fmt: skip
+
+
+def states_are_in_the_peak(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """Wider optimizer states raise the peak by what they raise the states' memory."""
+    recipes = [{"weights": 2, "gradients": 2, "states": wide} for wide in (8, 108)]
+    peaks = [worth(model, "peak_memory", strategy=strategy, recipe=recipe) for recipe in recipes]
+    states = [worth(model, "state_memory", strategy=strategy, recipe=recipe, of="states") for recipe in recipes]
+    if None not in (*peaks, *states):
+        yield "states", peaks[1] - peaks[0], states[1] - states[0]  # type: ignore[operator]  # neither is None
+
+
+def kinds_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """Weights, gradients and states are together all that is held between steps."""
+    parts = [worth(model, "state_memory", strategy=strategy, of=of) for of in ("weights", "gradients", "states")]
+    yield from pair("kinds of states", total(parts), worth(model, "state_memory", strategy=strategy))
+
+
+def sums_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """Phases and kinds of collectives have together the bytes of all."""
+    for counted in ("payload", "sent_per_rank"):
+        for again in ("activations_kept", "full_recomputation"):
+            said = {"communication": counted, "recomputation": again, "pipeline": "both_directions"}
+            whole = worth(model, "communication", strategy=strategy, accounting=said)
+            phases = ("forward", "recompute", "backward", "update")
+            each = [worth(model, "communication", strategy=strategy, phase=phase, accounting=said) for phase in phases]
+            yield from pair(f"phases, {counted}, {again}", total(each), whole)
+            kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send")
+            each = [worth(model, "communication", strategy=strategy, collective=kind, accounting=said) for kind in kinds]
+            present = [0 if one is None else one for one in each]
+            yield from pair(f"kinds, {counted}, {again}", sum(present, Fraction(0)), whole)
+
+
+def one_rank_changes_nothing(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """A mesh of one rank, given at once or later, is no mesh."""
+    one, later = strategy.replace("2)", "1)").replace("(2,", "(1,"), strategy.replace("2)", "k)").replace("(2,", "(k,")
+    later = later.replace("microbatches=k", "microbatches=1")
+    for quantity, options in OF_RANKS.items():
+        alone = Fraction(0) if quantity == "communication" else worth(model, quantity, **options)
+        yield from pair(f"{quantity} on one rank", worth(model, quantity, strategy=one, **options), alone)
+        try:
+            made = model.derive(quantity, strategy=later, **options)
+            put_in = Fraction(made.at(k=1).value)
+        except sc.SymcommError:
+            continue
+        yield from pair(f"{quantity} at k = 1", put_in, alone)
+
+
+def ranks_never_add_work(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """What a rank computes and holds never grows with the ranks; the pair is the larger number and the first."""
+    twice = strategy.replace("2)", "4)").replace("(2,", "(4,").replace("microbatches=4", "microbatches=2")
+    if "pipeline" in strategy:
+        return
+    asked: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("step_time", {"peak": "1 FLOP/s", **NOTHING_ELSE}), ("state_memory", {}), ("activation_memory", {}),
+    )  # fmt: skip
+    for quantity, options in asked:
+        few = worth(model, quantity, strategy=strategy, **options)
+        more = worth(model, quantity, strategy=twice, **options)
+        alone = worth(model, quantity, **options)
+        if few is not None and more is not None:
+            yield f"{quantity} on more ranks", max(few, more), few
+        if few is not None and alone is not None:
+            yield f"{quantity} on ranks", max(few, alone), alone
+
+
+def numbers_of_ranks(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """A degree put in later is a degree given at once."""
+    later = strategy.replace("2)", "k)").replace("microbatches=k", "microbatches=2").replace("(2,", "(k,")
+    for quantity, options in OF_RANKS.items():
+        try:
+            made = model.derive(quantity, strategy=later, **options)
+            put_in = Fraction(made.at(k=2).value)
+        except sc.SymcommError:
+            continue
+        yield from pair(f"{quantity} at k = 2", put_in, worth(model, quantity, strategy=strategy, **options))
+
+
+def stages_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
+    """The stages of a pipeline have together the weights, gradients and states of the model."""
+    if not strategy.startswith("pipeline(2,") or _shared(model):
+        return
+    each = [worth(model, "state_memory", strategy=strategy, stage=stage) for stage in (1, 2)]
+    yield from pair("stages", total(each), worth(model, "state_memory"))
+
+
+def names_mean_nothing(model: sc.Model) -> Iterator[Pair]:
+    """A table whose sizes have other names costs the same."""
+    if len(model.tables) != 1 or len(model.graph.regions) != 1:
+        return
+    text, sizes = model.tables[0], sorted(model.graph.relations.complete(model.values), key=len, reverse=True)
+    spelled = {size: f"{size[0]}_{{{size.partition('_')[2]}z}}" for size in sizes}
+    for size, new in spelled.items():
+        head, _, index = size.partition("_")
+        old = rf"{head}(?!_)" if not index else rf"{head}_(?:{index}|\{{{index}\}})"
+        text = re.sub(rf"(?<![A-Za-z\\^_])(?<!b{{){old}(?![\w^'(])", lambda _, new=new: new, text)
+    repeat = model.graph.repeat
+    try:
+        other = sc.load(text, repeat=repeat or "").at(
+            **{spelled.get(size, size).replace("{", "").replace("}", "") if size != repeat else size: number
+               for size, number in model.values.items()})  # fmt: skip
+    except sc.SymcommError:
+        return
+    for quantity, options in (("flops", {"scope": "training"}), ("parameters", {}), ("activation_memory", {}),
+                              ("communication", {"strategy": "tensor(2) + sequence"}),
+                              ("communication", {"strategy": "context(2)"})):  # fmt: skip
+        yield from pair(f"{quantity} {options}", worth(other, quantity, **options), worth(model, quantity, **options))
+
+
+OF_MODELS: Mapping[str, Callable[[sc.Model], Iterator[Pair]]] = {
+    law.__name__: law
+    for law in (passes_add_up, layers_are_alike, parts_add_up, rows_add_up, work_is_counted_once, symbols_then_numbers,
+                units_multiply, names_mean_nothing)
+}  # fmt: skip
+OF_STRATEGIES: Mapping[str, Callable[[sc.Model, str], Iterator[Pair]]] = {
+    law.__name__: law
+    for law in (recomputed_bytes, option_is_convention, states_are_in_the_peak, kinds_add_up, sums_add_up,
+                one_rank_changes_nothing, ranks_never_add_work, numbers_of_ranks, stages_add_up)
+}  # fmt: skip
