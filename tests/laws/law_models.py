@@ -1,4 +1,7 @@
-"""The models that every law is tried on: each family with and without head and loss, tables, and a printed module."""
+"""The models that every law is tried on: each family with and without head and loss, tables, and a printed module.
+
+A family attends as its library does; without a head it is tried with attention written out, too, where that differs.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import symcomm as sc
+from symcomm.readers.architectures import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]
 TABLES = ("convolution", "cross-attention", "encoder", "grouped-query-attention", "lora", "mixture-of-experts",
           "parallel-block", "swiglu", "two-matrix-ffn", "language-model")  # fmt: skip
 SMALL: dict[str, dict[str, Any]] = json.loads((ROOT / "tests" / "data" / "small_families.json").read_text())
 _SIZES = {"B": 4, "N": 4, "D": 16, "n_H": 4, "n_kv": 2, "R": 3}
+FUSED = {f"{row.prefix}Model" for row in ARCHITECTURES.values() if row.sdpa}  # attention is one kernel
 # The strategies of the registry, and how they are combined.
 STRATEGIES = (
     "data(2)", "fsdp(2)", "zero-1(2)", "zero-2(2)", "optimizer-sharded(2)", "hybrid-sharded(2, 2)", "tensor(2)",
@@ -35,7 +40,8 @@ def model_names() -> Iterator[str]:
     for name in SMALL:
         both = [name, _headless(name)]
         both += [f"{name} with loss"] if not name.startswith("ViT") else []
-        yield from (one for one in both if one not in USUAL and one != "Gemma3Model")  # the class has no text model
+        both += [f"{_headless(name)} eager"] if _headless(name) in FUSED else []
+        yield from (one for one in both if one not in USUAL and not one.startswith("Gemma3Model"))  # it has images
     yield from TABLES
     yield "printed BERT"
 
@@ -47,12 +53,13 @@ def model(name: str) -> sc.Model:
         made = sc.load(ROOT / "examples" / "layers" / f"{name}.md")
     elif name == "homework":
         made = sc.load(ROOT / "tests" / "data" / "homework2_table.tsv", repeat="N_layer")
-        return made.at(N_layer=3, B=4, L=8, D=16, n_h=4)
+        return made.at(N_layer=4, B=4, L=8, D=16, n_h=4)
     elif name == "printed BERT":
         made = sc.load(ROOT / "tests" / "data" / "bert_printed.txt")
     else:
-        family, _, loss = name.partition(" with ")
+        family, _, how = name.partition(" ")
         key = next(key for key in SMALL if family in (key, _headless(key)))
-        made = sc.load(SMALL[key], architecture=family, loss=bool(loss))
+        eager = {"attn_implementation": "eager"} if how == "eager" else {}
+        made = sc.load({**SMALL[key], **eager}, architecture=family, loss=how == "with loss")
     missing = made.flops("training").needs
     return made.at(**{size: _SIZES.get(size, 8) for size in missing})

@@ -22,8 +22,8 @@ OF_RANKS: Mapping[str, Mapping[str, Any]] = {
     "activation_memory": {}, "state_memory": {}, "peak_memory": {}, "step_time": RATES, "time": RATES,
     "throughput": RATES, "communication": {},
 }  # fmt: skip
-RECOMPUTATIONS = {row.name: row.name.removesuffix("_recomputation") for row in CONVENTIONS if row.field == "recomputation"}
-RECOMPUTATIONS["activations_kept"] = "none"
+AGAIN = [row.name for row in CONVENTIONS if row.field == "recomputation"]
+RECOMPUTATIONS = {name: name.removesuffix("_recomputation") for name in AGAIN} | {"activations_kept": "none"}
 
 
 def worth(model: sc.Model, quantity: str, **options: Any) -> Fraction | None:
@@ -57,24 +57,25 @@ def passes_add_up(model: sc.Model) -> Iterator[Pair]:
 
 
 def layers_are_alike(model: sc.Model) -> Iterator[Pair]:
-    """Each further layer adds what the layer costs by itself, to every quantity that counts all layers."""
-    counts = [region.times for region in model.graph.regions if region.times]
-    for times in counts:
-        if times in {name for row in model.graph.relations.equations for name in (row[0],)}:
-            continue
+    """Each further layer adds what the layer costs by itself, to all that counts layers: more than nothing."""
+    regions = model.graph.regions
+    counts = [region.times for region in regions if region.times]
+    asked = [("flops", {"scope": "forward"}), ("flops", {"scope": "training"}), ("parameters", {}),
+             ("activation_memory", {}), ("state_memory", {}), ("cast_copies", {"dtype": "autocast-bf16"}),
+             ("step_time", {**RATES, "accounting": {"time": "serial"}})]  # fmt: skip
+    by_themselves = ("flops", "parameters", "state_memory", "cast_copies")
+    for times in (one for one in counts if one not in dict(model.graph.relations.equations)):
         others = {name: 2 for name in counts if name != times}
-        asked = [("flops", {"scope": "forward"}), ("flops", {"scope": "training"}), ("parameters", {}),
-                 ("activation_memory", {}), ("state_memory", {}), ("cast_copies", {"dtype": "autocast-bf16"}),
-                 ("step_time", {**RATES, "accounting": {"time": "serial"}})]  # fmt: skip
+        parts = [region.name for region in regions if region.times == times]
         for quantity, options in asked:
             one, two, three = (worth(model.at(**others, **{times: n}), quantity, **options) for n in (2, 3, 4))
-            if one is not None and two is not None and three is not None:
-                yield f"{quantity} {options} of one more in {times}", two - one, three - two
-            parts = [region.name for region in model.graph.regions if region.times == times]
-            if len(parts) == 1 and len(model.graph.regions) > 1 and one is not None and two is not None:
+            if one is None or two is None or three is None:
+                continue
+            yield f"{quantity} {options} of one more in {times}", two - one, three - two
+            yield f"{quantity} {options}: more than nothing for one more in {times}", Fraction(two > one), Fraction(1)
+            if len(parts) == 1 < len(regions) and quantity in by_themselves:
                 alone = worth(model.part(parts[0]).at(**{times: 1}), quantity, **options)
-                if quantity in ("flops", "parameters", "state_memory"):
-                    yield from pair(f"{quantity} {options} of the part {parts[0]}", two - one, alone)
+                yield from pair(f"{quantity} {options} of the part {parts[0]}", two - one, alone)
 
 
 def _weights(model: sc.Model) -> list[str]:
@@ -147,6 +148,37 @@ def units_multiply(model: sc.Model) -> Iterator[Pair]:
     yield from pair("half the rate", slow, None if fast is None else 2 * fast)
 
 
+def stages_add_up(model: sc.Model) -> Iterator[Pair]:
+    """The stages of a pipeline have together the weights, gradients and states of the model."""
+    if not _shared(model):
+        pipeline = "pipeline(2, microbatches=2)"
+        each = [worth(model, "state_memory", strategy=pipeline, stage=stage) for stage in (1, 2)]
+        yield from pair("stages", total(each), worth(model, "state_memory"))
+
+
+def names_mean_nothing(model: sc.Model) -> Iterator[Pair]:
+    """A table whose sizes have other names costs the same."""
+    if len(model.tables) != 1 or len(model.graph.regions) != 1:
+        return
+    text, sizes = model.tables[0], sorted(model.graph.relations.complete(model.values), key=len, reverse=True)
+    spelled = {size: f"{size[0]}_{{{size.partition('_')[2]}z}}" for size in sizes}
+    for size, new in spelled.items():
+        head, _, index = size.partition("_")
+        old = rf"{head}(?!_)" if not index else rf"{head}_(?:{index}|\{{{index}\}})"
+        text = re.sub(rf"(?<![A-Za-z\\^_])(?<!b{{){old}(?![\w^'(])", lambda _, new=new: new, text)
+    repeat = model.graph.repeat
+    try:
+        other = sc.load(text, repeat=repeat or "").at(
+            **{spelled.get(size, size).replace("{", "").replace("}", "") if size != repeat else size: number
+               for size, number in model.values.items()})  # fmt: skip
+    except sc.SymcommError:
+        return
+    for quantity, options in (("flops", {"scope": "training"}), ("parameters", {}), ("activation_memory", {}),
+                              ("communication", {"strategy": "tensor(2) + sequence"}),
+                              ("communication", {"strategy": "context(2)"})):  # fmt: skip
+        yield from pair(f"{quantity} {options}", worth(other, quantity, **options), worth(model, quantity, **options))
+
+
 # -- laws of a model under a strategy ------------------------------------------------------------------------
 
 
@@ -192,9 +224,8 @@ def sums_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
             each = [worth(model, "communication", strategy=strategy, phase=phase, accounting=said) for phase in phases]
             yield from pair(f"phases, {counted}, {again}", total(each), whole)
             kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send")
-            each = [worth(model, "communication", strategy=strategy, collective=kind, accounting=said) for kind in kinds]
-            present = [0 if one is None else one for one in each]
-            yield from pair(f"kinds, {counted}, {again}", sum(present, Fraction(0)), whole)
+            each = [worth(model, "communication", strategy=strategy, collective=one, accounting=said) for one in kinds]
+            yield from pair(f"kinds, {counted}, {again}", sum((one or 0 for one in each), Fraction(0)), whole)
 
 
 def one_rank_changes_nothing(model: sc.Model, strategy: str) -> Iterator[Pair]:
@@ -242,44 +273,13 @@ def numbers_of_ranks(model: sc.Model, strategy: str) -> Iterator[Pair]:
         yield from pair(f"{quantity} at k = 2", put_in, worth(model, quantity, strategy=strategy, **options))
 
 
-def stages_add_up(model: sc.Model, strategy: str) -> Iterator[Pair]:
-    """The stages of a pipeline have together the weights, gradients and states of the model."""
-    if not strategy.startswith("pipeline(2,") or _shared(model):
-        return
-    each = [worth(model, "state_memory", strategy=strategy, stage=stage) for stage in (1, 2)]
-    yield from pair("stages", total(each), worth(model, "state_memory"))
-
-
-def names_mean_nothing(model: sc.Model) -> Iterator[Pair]:
-    """A table whose sizes have other names costs the same."""
-    if len(model.tables) != 1 or len(model.graph.regions) != 1:
-        return
-    text, sizes = model.tables[0], sorted(model.graph.relations.complete(model.values), key=len, reverse=True)
-    spelled = {size: f"{size[0]}_{{{size.partition('_')[2]}z}}" for size in sizes}
-    for size, new in spelled.items():
-        head, _, index = size.partition("_")
-        old = rf"{head}(?!_)" if not index else rf"{head}_(?:{index}|\{{{index}\}})"
-        text = re.sub(rf"(?<![A-Za-z\\^_])(?<!b{{){old}(?![\w^'(])", lambda _, new=new: new, text)
-    repeat = model.graph.repeat
-    try:
-        other = sc.load(text, repeat=repeat or "").at(
-            **{spelled.get(size, size).replace("{", "").replace("}", "") if size != repeat else size: number
-               for size, number in model.values.items()})  # fmt: skip
-    except sc.SymcommError:
-        return
-    for quantity, options in (("flops", {"scope": "training"}), ("parameters", {}), ("activation_memory", {}),
-                              ("communication", {"strategy": "tensor(2) + sequence"}),
-                              ("communication", {"strategy": "context(2)"})):  # fmt: skip
-        yield from pair(f"{quantity} {options}", worth(other, quantity, **options), worth(model, quantity, **options))
-
-
 OF_MODELS: Mapping[str, Callable[[sc.Model], Iterator[Pair]]] = {
     law.__name__: law
     for law in (passes_add_up, layers_are_alike, parts_add_up, rows_add_up, work_is_counted_once, symbols_then_numbers,
-                units_multiply, names_mean_nothing)
+                units_multiply, stages_add_up, names_mean_nothing)
 }  # fmt: skip
 OF_STRATEGIES: Mapping[str, Callable[[sc.Model, str], Iterator[Pair]]] = {
     law.__name__: law
     for law in (recomputed_bytes, option_is_convention, states_are_in_the_peak, kinds_add_up, sums_add_up,
-                one_rank_changes_nothing, ranks_never_add_work, numbers_of_ranks, stages_add_up)
+                one_rank_changes_nothing, ranks_never_add_work, numbers_of_ranks)
 }  # fmt: skip

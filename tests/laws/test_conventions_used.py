@@ -51,26 +51,25 @@ def said(case: tuple[str, Mapping[str, Any]]) -> str:
 
 
 def matrix(name: str, quantity: str, options: Mapping[str, Any]) -> tuple[set[str], set[str]]:
-    """The fields that change the number without being named, and those named that change nothing."""
-    whole = model(name)
-    usual = whole.derive(quantity, **options)
-    number = usual.at().value
+    """The fields that change the number without being named, and those named that no choice changes the formula of."""
+    usual = model(name).derive(quantity, **options)
+    number, formula = usual.at().value, usual.expr
     named = {convention.field for convention in usual.conventions}
-    unnamed, used, refused = set(), set(), set()
+    unnamed, used = set(), set()
     for row in CONVENTIONS:
         if row.name == getattr(sc.Accounting(), row.field):
             continue
         try:
-            made = whole.derive(quantity, accounting={row.field: row.name}, **options)
+            made = model(name).derive(quantity, accounting={row.field: row.name}, **options)
             other = made.at().value
         except sc.SymcommError:
-            refused.add(row.field)  # another answer is no longer possible: the choice matters
+            used.add(row.field)  # another answer is no longer possible: the choice matters
             continue
-        if other != number:
+        if made.expr != formula:
             used.add(row.field)
-            if row.field not in {convention.field for convention in made.conventions} | named:
-                unnamed.add(row.field)
-    return unnamed, named - used - refused
+        if other != number and row.field not in {convention.field for convention in made.conventions} | named:
+            unnamed.add(row.field)
+    return unnamed, named - used
 
 
 @pytest.mark.long
