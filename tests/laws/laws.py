@@ -61,7 +61,7 @@ def layers_are_alike(model: sc.Model) -> Iterator[Pair]:
     regions = model.graph.regions
     counts = [region.times for region in regions if region.times]
     asked = [("flops", {"scope": "forward"}), ("flops", {"scope": "training"}), ("parameters", {}),
-             ("activation_memory", {}), ("state_memory", {}), ("cast_copies", {"dtype": "autocast-bf16"}),
+             ("activation_memory", {}), ("state_memory", {}), ("cast_copies", {"dtype": "autocast(bf16)"}),
              ("step_time", {**RATES, "accounting": {"time": "serial"}})]  # fmt: skip
     by_themselves = ("flops", "parameters", "state_memory", "cast_copies")
     for times in (one for one in counts if one not in dict(model.graph.relations.equations)):
