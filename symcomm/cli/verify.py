@@ -28,6 +28,9 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 @click.option("--schedule", default="1f1b", show_default=True, help="Of a pipeline.")
 @click.option("--chunks", default=2, show_default=True, help="Of a rank, for schedules that have several.")
 @click.option("--algorithm", default="", help="Count what goes through sockets for its collectives, too: ring.")
+@click.option(
+    "--softmax", default="as_given", show_default=True, help="fused: attention as one kernel; library: written out."
+)
 @click.option("--limit", default=120.0, show_default=True, help="Seconds after which all processes are ended.")
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="Processes meet at a port of this machine instead of by a file."
@@ -42,8 +45,8 @@ GRID_START, GRID_END = "<!-- the grid, made by symcomm verify --grid -->", "<!--
 @click.option("-o", "--output", type=PATH, help="A file; of a page, the part between the marks.")
 def verify(
     files: tuple[Path, ...], name: str, repeat: str, batch: str, loss: bool | None, strategy: str, at: tuple[str, ...],
-    schedule: str, chunks: int, algorithm: str, limit: float, port: int | None, as_json: bool, grid: bool, asked: bool,
-    timed: bool, output: Path | None, resume: Path | None,
+    schedule: str, chunks: int, algorithm: str, softmax: str, limit: float, port: int | None, as_json: bool, grid: bool,
+    asked: bool, timed: bool, output: Path | None, resume: Path | None,
 ) -> None:  # fmt: skip
     """Run the model of a FILE in PyTorch processes and compare what is counted with what is derived.
 
@@ -85,7 +88,7 @@ def verify(
     from symcomm.verification.verify import verify as run
 
     one = run(models[0], strategy or None, values, schedule=schedule, chunks=chunks, limit=limit, port=port,
-              algorithm=algorithm)  # fmt: skip
+              algorithm=algorithm, softmax=softmax)  # fmt: skip
     write(json.dumps(one.json(), indent=2, ensure_ascii=False) if as_json else _text(one), output, files[0])
     _end(one.holds)
 

@@ -7,7 +7,7 @@ several that stand side by side wherever they stand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -43,6 +43,7 @@ class Spelled:
     helpers: set[str] = field(default_factory=set)
     space: Callable[[int], str] = str
     equal: Callable[[int, int, int], bool] = lambda a, b, c: False
+    attends: str = ""  # the function that does attention in one kernel
 
 
 def called(text: str) -> str:
@@ -256,6 +257,40 @@ def _crossentropy(op: Spelled) -> str:
             f'reduction="none").view_as({chosen.text})')  # fmt: skip
 
 
+def _attention(op: Spelled) -> str:
+    """The library's kernel: operands as batch, heads, positions and features; its result as the table has it."""
+    roles = op.attributes["roles"]
+
+    def seats(letters: Iterable[Letter]) -> list[list[Letter]]:
+        found = [sorted((x for x in letters if {*x} <= {*role}), key=lambda x: role.index(x[0])) for role in roles]
+        if sum(map(len, found)) < len([*letters]):
+            raise RenderError("an axis of heads and batch together is not written as one kernel")
+        return found
+
+    def seated(operand: Operand) -> str:
+        places = seats(operand.letters)
+        text = arranged(operand.text, operand.letters, tuple(x for some in places for x in some))
+        for at, some in enumerate(places):
+            text = text if len(some) == 1 else f"{called(text)}.unsqueeze({at})" if not some else (
+                f"{called(text)}.flatten({at}, {at + len(some) - 1})")  # fmt: skip
+        return text
+
+    options = [f"attn_mask={o.text}" for o in op.operands[3:]]
+    options += ["is_causal=True"] if op.attributes["causal"] else []
+    options += ["dropout_p=self.dropout if self.training else 0.0"] if op.attributes["dropout"] else []
+    scale = op.attributes["factor"]
+    options += [f"scale={'1.0' if scale == 1 else op.number(scale)}"] if scale is not None else []
+    options += ["enable_gqa=True"] if op.attributes["grouped"] else []
+    text = f"{op.attends}({', '.join([*map(seated, op.operands[:3]), *options])})"
+    places = seats(op.letters)
+    for at, some in reversed([*enumerate(places)]):
+        if not some:
+            text = f"{text}.squeeze({at})"
+        elif len(some) > 1:
+            text = f"{text}.unflatten({at}, ({', '.join(map(op.sizes, some))}))"
+    return arranged(text, tuple(x for some in places for x in some), op.letters)
+
+
 def _route(op: Spelled) -> str:
     op.helpers.add("route")
     return f"route({op.operands[0].text}, {op.number(op.attributes['k'])}, {op.sizes(op.letters[-1])})"
@@ -294,6 +329,7 @@ EMITTERS: Mapping[str, Callable[[Spelled], str]] = {
     "mask": lambda op: _elementwise(op, "+"),
     "softmax": _softmax,
     "sinksoftmax": _sinksoftmax,
+    "attention": _attention,
     "layernorm": _layernorm,
     "rmsnorm": _rmsnorm,
     "rope": _rope,

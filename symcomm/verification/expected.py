@@ -31,6 +31,7 @@ from symcomm.quantities.counting.flops import is_matrix_product
 from symcomm.quantities.counting.load import load
 from symcomm.records import dataclass
 from symcomm.setting import Setting
+from symcomm.verification.attention import NotOneKernelError, attentions, with_kernels
 from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
 from symcomm.verification.launch import RANK_LIMIT, VerificationError
 from symcomm.verification.methods import SCHEDULES, Method, batch_meshes, method, shard_rules
@@ -56,6 +57,7 @@ class RunCase:
     microbatches: int
     accounting: Accounting
     degrees: Mapping[str, Fraction]
+    written_out: str = ""  # why attention is, where it is derived as one kernel
 
     @property
     def graph(self) -> Graph:
@@ -113,13 +115,17 @@ class RunCase:
 
 
 def make_case(
-    model: Model, strategy: Strategy | str | None, values: Mapping[str, Fraction], schedule: str, chunks: int
-) -> RunCase:
-    """A case at small sizes; raises ``StrategyError`` for what PyTorch has no way to run."""
+    model: Model, strategy: Strategy | str | None, values: Mapping[str, Fraction], schedule: str, chunks: int,
+    softmax: str = "as_given",
+) -> RunCase:  # fmt: skip
+    """A case at small sizes; raises ``StrategyError`` for what PyTorch has no way to run.
+
+    Attention is one kernel where ``softmax`` says so, and PyTorch's kernel does what is written.
+    """
     strategy = parse_strategy(strategy) if isinstance(strategy, str) and strategy else strategy or ONE_RANK
     assert isinstance(strategy, Strategy)
-    written_out = replace(model.graph, fused=False)  # as the module that runs writes attention
-    model = replace(model, graph=batch_first(written_out))
+    graph = batch_first(model.graph)
+    model = replace(model, graph=replace(graph, fused=_asked_fused(graph, softmax)))
     missing = [n for form in strategy.forms for n in names(form) if n not in values]
     if missing:
         raise StrategyError(f"{missing[0]} of {strategy.name} has no number", hint=f"--at {missing[0]}=2")
@@ -161,7 +167,30 @@ def make_case(
     made = RunCase(model, strategy, used, sizes, mesh, schedule, stages, chunks, microbatches, accounting,
                    degrees)  # fmt: skip
     pipeline.check_divisible(model.graph, strategy, made.known)
+    why = _no_kernel(made)
+    if why:
+        made = replace(made, model=replace(model, graph=replace(model.graph, fused=False)), written_out=why)
     return made
+
+
+def _asked_fused(graph: Graph, softmax: str) -> bool:
+    """Whether attention is derived as one kernel; raises ``StrategyError`` for another softmax than is written."""
+    if softmax not in ("as_given", "library", "fused"):
+        raise StrategyError(f"the written module has no softmax '{softmax[:40]}'",
+                            hint=nearest(softmax, ["as_given", "library", "fused"]))  # fmt: skip
+    return bool(graph.scores) and (graph.fused if softmax == "as_given" else softmax == "fused")
+
+
+def _no_kernel(case: RunCase) -> str:
+    """Why the attention of a case is written out though it is derived as one kernel; empty where it is not."""
+    try:
+        kernels = attentions(case.graph)
+    except NotOneKernelError as error:
+        return error.message
+    placed = "dtensor" in case.method.name
+    if placed and not all(kernel.has_whole_heads(case.plan.cuts) for kernel in kernels):
+        return "a rank has no whole heads: scaled_dot_product_attention would see a part of the keys or queries"
+    return ""
 
 
 def batch_first(graph: Graph) -> Graph:
@@ -271,15 +300,18 @@ def homes(case: RunCase) -> list[int]:
 def derived_flops(case: RunCase) -> Fraction:
     """The operations of a rank; of a pipeline those of all its stages together.
 
-    They are those that the public quantity tells of the model, less what the strategy takes off one device.
+    They are those that public quantities tell of the model, less what the strategy takes off one device; scores that a
+    kernel makes again are among them.
     """
-    passes = [_public_flops(case, scope) for scope in ("forward", "backward")]
+    passes = [_public_flops(case, "flops", scope=scope) for scope in ("forward", "backward")]
+    if case.graph.fused:
+        passes.append(_public_flops(case, "recomputation", recomputation="none", count="flops"))
     return sum(passes) + _loaded_flops(case, case.inside) - _loaded_flops(case, ONE_RANK)
 
 
-def _public_flops(case: RunCase, scope: str) -> Fraction:
+def _public_flops(case: RunCase, quantity: str, **options: str) -> Fraction:
     model = replace(case.model, dtype="fp32", values=case.known)
-    return Fraction(model.derive("flops", scope=scope, accounting=case.accounting).at().value)
+    return Fraction(model.derive(quantity, **options, accounting=case.accounting).at().value)
 
 
 def _loaded_flops(case: RunCase, strategy: Strategy) -> Fraction:
@@ -329,8 +361,11 @@ def peak_is_compared(case: RunCase) -> bool:
 
     So it does with the gradients of weights that are partial sums; sums of activations take the place of what they sum.
     Of classes that are cut, ``loss_parallel`` makes the gradient in fewer ops than those of which the loss is made; of
-    a table whose rows are cut DTensor makes the gradient through one more tensor.
+    a table whose rows are cut DTensor makes the gradient through one more tensor. A kernel of attention makes its three
+    gradients at once, of which the derivation has one after the other.
     """
+    if case.graph.fused:
+        return False
     finished = {gradient_name(name) for name in case.weights}
     calls = [(c.kind, c.tensor.partition(" @ ")[0]) for c in case.plan.collectives]
     sums = all(kind == "all-reduce" and tensor not in finished for kind, tensor in calls)
@@ -512,7 +547,9 @@ def expected_calls(
 
 def _tables(case: RunCase) -> Fraction:
     """The elements of masks and rotations that the module holds."""
-    found = {n: op.region for op in case.graph.ops if op.kind in ("mask", "rope") for n in op.inputs[1:]}
+    ops = with_kernels(case.graph.ops, attentions(case.graph))
+    found = {n: op.region for op in ops if op.kind in ("mask", "rope") for n in op.inputs[1:]}
+    found |= {n: op.region for op in ops if op.kind == "attention" for n in op.inputs[3:]}  # of a window
     made = {n: region for n, region in found.items() if not case.graph.tensors[n].latex}
     return sum((case.number(case.graph.volume(n)) * case.times(region) for n, region in made.items()), Fraction(0))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import field
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from symcomm.errors import RenderError, nearest
 from symcomm.graph.graph import Graph, Op, Region, Tensor, bare
 from symcomm.records import dataclass
+from symcomm.verification.attention import NotOneKernelError, attentions, with_kernels
 from symcomm.verification.emitters import EMITTERS, HELPERS, Letter, Operand, Spelled, called
 
 _TAKEN = frozenset({"torch", "nn", "math", "F", "self", "sizes", "layer", "dropout", "EPSILON", "example", "model"})
@@ -74,6 +76,8 @@ class TorchModule:
 class Marks:
     """What is written around operands and results: nothing, where a module is to be read."""
 
+    attends = "F.scaled_dot_product_attention"
+
     def read(self, op: Op, name: str, text: str, before: list[str]) -> str:
         """An operand of an op; lines that must come first are added to ``before``."""
         return text
@@ -85,6 +89,8 @@ class Marks:
 
 class PlacedMarks(Marks):
     """A call around each operand and each result, through which a run moves tensors to their places."""
+
+    attends = "self.attend"  # on the parts of a rank
 
     def read(self, op: Op, name: str, text: str, before: list[str]) -> str:
         """``self.read(op, tensor, value)``."""
@@ -139,6 +145,10 @@ class _Writer:
 
         prefix = "self."
         self.printer = Printer()
+
+        self.ops = [*self.graph.ops]
+        with suppress(NotOneKernelError):  # then it is written out
+            self.ops = with_kernels(self.graph.ops, attentions(self.graph))
 
     # -- sizes and letters --------------------------------------------------------------------
 
@@ -205,7 +215,7 @@ class _Writer:
         bodies: list[str] = []
         taken = {"Model"}
         for region in regions:
-            ops = [op for op in self.graph.ops if len(regions) == 1 or op.region == region.name]
+            ops = [op for op in self.ops if len(regions) == 1 or op.region == region.name]
             if not ops:
                 continue
             words = re.findall(r"[A-Za-z0-9]+", region.name.encode("ascii", "replace").decode())
@@ -239,7 +249,7 @@ class _Writer:
         weights = [n for n in read if self.graph.tensors[n].role == "weight"]
         tables = [n for n in read if n in self.tables and self.tables[n][0] in ("mask", "cos", "sin")]
         arguments = [n for n in read if n not in weights and n not in self.tables]
-        outside = {n for op in self.graph.ops if op not in ops for n in op.inputs}
+        outside = {n for op in self.ops if op not in ops for n in op.inputs}
         carried = [out for out, _ in region.carried]
         results = [n for n in made if n in outside or n in carried or not self.graph.consumers.get(n)]
         results = [op.output for op in ops if op.output in results and not self.graph.tensors[op.output].virtual]
@@ -251,7 +261,7 @@ class _Writer:
             variables[n] = identifier(n, variables.values())
         body = self.forward_lines(ops, variables, attributes, results)
         state: list[str] = []
-        if any(self.made_of(n) == "dropout" for n in read):
+        if any("self.dropout" in line for line in body):
             state.append("self.dropout = 0.0")
         for n in weights:
             tensor = self.graph.tensors[n]
@@ -373,7 +383,7 @@ class _Writer:
         tensors = [self.graph.tensors[n] for n in op.inputs]
         groups = [self.parts(t, indices) for t, indices in zip(tensors, op.indices, strict=True)]
         out = self.parts(self.graph.tensors[op.output], op.output_indices)
-        for _ in range(8):
+        for _ in range(8 if op.kind != "attention" else 0):
             every = [g for some in (*groups, out) for g in some]
             split = {i for g in every for h in every if g != h and {*g} & {*h} for i in (*g, *h)}
             if not split:
@@ -399,7 +409,7 @@ class _Writer:
         return Spelled(
             op.kind, operands, tuple(out), dict(op.attributes),
             sizes=lambda letter: self.length(axes[i] for i in letter), number=self.number, constant=constant,
-            mean=len(operands) == 1 and not out and share == 1, helpers=self.helpers,
+            mean=len(operands) == 1 and not out and share == 1, helpers=self.helpers, attends=self.marks.attends,
             space=lambda i: self.length([axes[i]]),
             equal=lambda w, t, p: (self.graph.axes[axes[w]].size - self.graph.axes[axes[t]].size + 1
                                    - self.graph.axes[axes[p]].size).expand() == 0,

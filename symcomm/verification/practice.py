@@ -88,6 +88,7 @@ def practice(model: Model, edition: Edition = "solution") -> dict[str, str]:
 
     Raises ``RenderError`` or ``StrategyError`` where the model cannot have one of them.
     """
+    model = replace(model, graph=replace(model.graph, fused=False))  # the exercises write attention out
     graph = batch_first(model.graph)
     stacked = [region for region in graph.regions if region.times]
     if len(graph.regions) != 1 or not stacked or len(graph.carried) != 1:

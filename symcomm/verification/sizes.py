@@ -73,6 +73,9 @@ def small_sizes(
         else:
             turn = turn % 4 + 1
             found[name] = unit * (turn + 1)
+    for length, rows, unused in graph.limits:  # a table of positions reaches as far as the sequence
+        if rows in found and rows not in given:
+            found[rows] = max(found[rows], int(given.get(length, found.get(length, 1))) + unused)
     known = _completed(graph.relations, found, given, unit)
     broken = [n for n, v in known.items() if v.denominator != 1 or v < 1]
     if broken:

@@ -20,6 +20,7 @@ from symcomm.parallel.strategy import Strategy
 from symcomm.program.program import ONE_RANK
 from symcomm.program.schedules import USUAL_SCHEDULE, find
 from symcomm.records import dataclass
+from symcomm.verification.attention import attentions
 from symcomm.verification.conventions import CONVENTIONS
 from symcomm.verification.expected import (
     WIDTH,
@@ -157,6 +158,8 @@ def _places(case: RunCase, meshes: list[str]) -> dict[str, Any]:
             if made is not None and made.kind == "onehot":
                 name, said = made.inputs[0], [p if p != len(graph.tensors[name].axes) - 1 else None for p in said]
             reads.setdefault(step.op.output, {})[name] = said
+    for kernel in attentions(graph):
+        reads[kernel.op.output] = {o.name: reads[o.reader.output][o.name] for o in kernel.operands}
     passing = [
         graph.tensors[name].of
         for name, layout in plan.placements.items()
@@ -276,7 +279,7 @@ def _rows(case: RunCase, reports: list[dict[str, Any]]) -> list[ComparedRow]:
         flops, reasons = other, [*reasons, name] if other != flops else reasons
     rows = [
         ComparedRow(
-            "FLOPs" + (", all ranks" if together else ""),
+            ("hardware FLOPs" if case.graph.fused else "FLOPs") + (", all ranks" if together else ""),
             "FLOP",
             total * all_ranks,
             flops * all_ranks,
@@ -368,16 +371,17 @@ def _bytes(report: Mapping[str, Any]) -> list[tuple[str, str, str, int]]:
 def verify(
     model: Model, strategy: Strategy | str | None = None, values: Mapping[str, Fraction] | None = None, *,
     schedule: str = USUAL_SCHEDULE, chunks: int = 2, limit: float = TIME_LIMIT, port: int | None = None,
-    fault: Mapping[str, Any] | None = None, algorithm: str = "",
+    fault: Mapping[str, Any] | None = None, algorithm: str = "", softmax: str = "as_given",
 ) -> Verification:  # fmt: skip
     """Runs a model under a strategy in real processes and sets what they count beside what is derived.
 
     ``values`` are sizes and degrees; small numbers stand for those that are left out. Everything is in fp32 on the
-    CPU. With an ``algorithm`` the bytes that gloo's connections carry for its collectives are counted, too. ``fault``
-    makes a rank fail or hang, for tests. Raises ``StrategyError`` for what PyTorch has no way to run,
-    ``VerificationError`` where a process fails, hangs for ``limit`` seconds or cannot be started.
+    CPU. Attention runs as one kernel where it is derived so, or where ``softmax`` is "fused". With an ``algorithm`` the
+    bytes that gloo's connections carry for its collectives are counted, too. ``fault`` makes a rank fail or hang, for tests.
+    Raises ``StrategyError`` for what PyTorch has no way to run, ``VerificationError`` where a process fails, hangs for
+    ``limit`` seconds or cannot be started.
     """
-    prepared = prepare(model, strategy, values, schedule=schedule, chunks=chunks, algorithm=algorithm)
+    prepared = prepare(model, strategy, values, schedule=schedule, chunks=chunks, algorithm=algorithm, softmax=softmax)
     with Launcher() as launch:
         return prepared.compare(launch(prepared.spec, limit, port, fault))
 
@@ -393,6 +397,10 @@ def _notes(case: RunCase, reports: list[dict[str, Any]]) -> list[str]:
         why = "a product brings tokens to experts in the written module, and keeps other tensors"
         why = "a stage keeps those of several microbatches at once" if reports[0]["saved"] is None else why
         found.append(f"Saved bytes are not compared: {why}.")
+    if case.graph.fused and case.method.name in ("single", "ddp"):
+        found.append("The peak is not compared: the kernel of attention makes its three gradients at once.")
+    if case.written_out:
+        found.append(f"Attention is written out and derived so, not as one kernel: {case.written_out}.")
     own = {n: v for n, v in case.model.values.items() if n in case.sizes and v != case.sizes[n]}
     if own:
         at = ",".join(f"{name}={value}" for name, value in sorted(own.items()))
@@ -429,10 +437,10 @@ class Prepared:
 
 def prepare(
     model: Model, strategy: Strategy | str | None = None, values: Mapping[str, Fraction] | None = None, *,
-    schedule: str = USUAL_SCHEDULE, chunks: int = 2, algorithm: str = "",
+    schedule: str = USUAL_SCHEDULE, chunks: int = 2, algorithm: str = "", softmax: str = "as_given",
 ) -> Prepared:  # fmt: skip
     """A run that is ready to be started; raises ``StrategyError`` for what PyTorch has no way to run."""
-    case = make_case(model, strategy, values or {}, schedule, chunks)
+    case = make_case(model, strategy, values or {}, schedule, chunks, softmax)
     enough_memory(needed_memory(case.graph, case.known, case.ranks))
     spec = _spec(case, torch_module(case.graph, model.name, _marks(case)))
     return Prepared(case, spec | {"sockets": bool(_asked(case, algorithm))}, algorithm)

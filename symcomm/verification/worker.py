@@ -68,6 +68,14 @@ class Counter:
 
             placed = (DTensor,)
 
+        # PyTorch counts nothing for its kernel of attention on the CPU: two products forward, and five backward, as it
+        # makes the scores again.
+        attention = {
+            torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, *_, **__: 4 * _pairs(q, k),
+            torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward:
+                lambda g, q, k, *_, **__: 10 * _pairs(q, k),
+        }  # fmt: skip
+
         def group_of(arguments: Any) -> tuple[int, ...]:
             for one in tree_leaves(arguments):
                 if isinstance(one, str) and one in dist.distributed_c10d._world.pg_names.values():
@@ -99,8 +107,9 @@ class Counter:
                     return NotImplemented
                 found = func(*args, **kwargs)
                 packet = func._overloadpacket
-                if outer.on and packet in flop_registry:
-                    count = flop_registry[packet](*args, **kwargs, out_val=found)
+                counts = flop_registry.get(packet) or attention.get(packet)
+                if outer.on and counts is not None:
+                    count = counts(*args, **kwargs, out_val=found)
                     outer.flops[outer.phase] = outer.flops.get(outer.phase, 0) + int(count)
                 name = str(packet)
                 if name in kinds:
@@ -113,6 +122,11 @@ class Counter:
                 return found
 
         return CountingMode()
+
+
+def _pairs(query: Any, key: Any) -> int:
+    """The multiplications of one product over all queries and keys."""
+    return int(query.numel() * key.shape[-2])
 
 
 def _first_in(given: list[Any], made: list[Any]) -> int:
@@ -201,6 +215,17 @@ class Places:
             return tensor  # its gradient may stay a partial sum
         return self.moved(name, tensor, said)
 
+    def attend(self, *tensors: Any, **options: Any) -> Any:
+        """Attention on a rank's own heads, of which it has the whole sequence."""
+        import torch
+        from torch.distributed.tensor import DTensor
+
+        made = torch.nn.functional.scaled_dot_product_attention(*map(_local, tensors), **{
+            name: _local(value) for name, value in options.items()})  # fmt: skip
+        query = tensors[0]
+        placed = isinstance(query, DTensor)
+        return DTensor.from_local(made, query.device_mesh, query.placements, run_check=False) if placed else made
+
     def rest(self, name: str, tensor: Any) -> Any:
         said = self.rests.get(name)
         if said is None or not hasattr(tensor, "placements"):
@@ -271,10 +296,11 @@ class OneProcess:
                     self.groups.setdefault(tuple(mine.flatten().tolist()), "+".join(names[n] for n in some))
         self.counter = Counter(self.groups)
         self.optimizer: Any = None
-        self.placing(lambda _, op, name, tensor: tensor, lambda _, name, tensor: tensor)
+        attend = staticmethod(torch.nn.functional.scaled_dot_product_attention)
+        self.placing(lambda _, op, name, tensor: tensor, lambda _, name, tensor: tensor, attend)
 
-    def placing(self, read: Callable[..., Any], rest: Callable[..., Any]) -> None:
-        """What a placed module calls for each operand and each result."""
+    def placing(self, read: Callable[..., Any], rest: Callable[..., Any], attend: Any) -> None:
+        """What a placed module calls for each operand, each result and each attention in one kernel."""
         import torch
 
         for name in dir(self.module):
@@ -282,6 +308,7 @@ class OneProcess:
             if isinstance(made, type) and issubclass(made, torch.nn.Module):
                 setattr(made, "read", read)  # noqa: B010  (a written class has no such method of its own)
                 setattr(made, "rest", rest)  # noqa: B010
+                setattr(made, "attend", attend)  # noqa: B010
 
     def part(self, tensor: Any, meshes: list[str], dim: int = 0) -> Any:
         """This rank's part of a batch."""
@@ -447,7 +474,9 @@ class PlacedRun(OneProcess):
         if hasattr(self.module, "route"):
             self.module.route = _locally(self.module.route)
         self.placing(
-            lambda _, op, name, tensor: places.read(op, name, tensor), lambda _, name, tensor: places.rest(name, tensor)
+            lambda _, op, name, tensor: places.read(op, name, tensor),
+            lambda _, name, tensor: places.rest(name, tensor),
+            lambda _, *tensors, **options: places.attend(*tensors, **options),
         )
         for path, tensor in spec["parameters"].items():
             for owner, attribute in _owners(self.network, path):
