@@ -17,7 +17,7 @@ from symcomm.records import dataclass
 Loops = tuple[int, ...]
 
 
-class NotOneKernelError(SymcommError):
+class KernelError(SymcommError):
     """PyTorch's kernel does not do what an attention is written as."""
 
 
@@ -63,7 +63,7 @@ class AttentionKernel:
 def attentions(graph: Graph) -> tuple[AttentionKernel, ...]:
     """Every attention of a graph whose attention is one kernel, in the order of its rows.
 
-    Raises ``NotOneKernelError`` where PyTorch's kernel does not do what one of them is written as.
+    Raises ``KernelError`` where PyTorch's kernel does not do what one of them is written as.
     """
     if not graph.fused:
         return ()
@@ -84,7 +84,7 @@ def _attention(graph: Graph, ops: list[Op]) -> AttentionKernel:
     first, last, softmax = ops[0], ops[-1], next(op for op in ops if op.kind == "softmax")
     at = ops[-2].output
     if not all(op.kind == "contraction" and len(op.inputs) == 2 for op in (first, last)) or at not in last.inputs:
-        raise NotOneKernelError("its scores are no product of queries and keys")
+        raise KernelError("its scores are no product of queries and keys")
     along = softmax.attribute("along")
     assert isinstance(along, tuple)
     keys = first.output_indices[softmax.output_indices.index(along[0])]
@@ -101,11 +101,11 @@ def _attention(graph: Graph, ops: list[Op]) -> AttentionKernel:
     group = [i for i in query.loops if i not in (*shared, positions, *features)]
     if len(features) != 1 or len(own) != 1 or {*value.loops} != {*shared, keys, *own} or (
             batched & {axes[i] for i in group}):  # fmt: skip
-        raise NotOneKernelError("its heads of keys and values are not those of scaled_dot_product_attention")
+        raise KernelError("its heads of keys and values are not those of scaled_dot_product_attention")
     size = graph.axes[axes[features[0]]].size
     (wide,) = (a for a, i in zip(graph.tensors[value.name].axes, value.loops, strict=True) if i in own)
     if (graph.axes[wide].size - size).expand() != 0:
-        raise NotOneKernelError("its values have other features than its keys, for which PyTorch has no kernel on the CPU")
+        raise KernelError("its values have other features than its keys, for which the CPU has no kernel")
     batch, heads = ([i for i in shared if (axes[i] in batched) == is_batch] for is_batch in (True, False))
     window = mask if mask is not None and mask.attribute("positions") is not None else None
     roles = (tuple(batch), (*heads, *group), (positions, keys), (features[0], own[0]))
@@ -131,7 +131,7 @@ def _between(graph: Graph, ops: Sequence[Op]) -> tuple[sp.Expr, Op | None, bool]
     scale, mask, dropout = sp.sympify(ops[0].attribute("scale", 1)), None, False
     for before, op in pairwise(ops[:-1]):
         if op.inputs[0] != before.output or op.indices[0] != op.output_indices:
-            raise NotOneKernelError(f"{op.output} is no step between one product and the next")
+            raise KernelError(f"{op.output} is no step between one product and the next")
         if op.kind == "scale":
             scale *= op.attribute("scale")
         elif op.kind == "mask" and mask is None:
@@ -139,9 +139,9 @@ def _between(graph: Graph, ops: Sequence[Op]) -> tuple[sp.Expr, Op | None, bool]
         elif op.kind == "contraction" and len(op.inputs) == 2 and graph.tensors[op.inputs[1]].dtype == "bool":
             dropout = True
         elif op.kind == "add":
-            raise NotOneKernelError("what is added to its scores gets a gradient, which PyTorch's kernel on the CPU lacks")
+            raise KernelError("what is added to its scores gets a gradient, which PyTorch's CPU kernel lacks")
         elif op.kind != "softmax":
-            raise NotOneKernelError(f"its scores run through {op.kind}, which scaled_dot_product_attention does not have")
+            raise KernelError(f"its scores run through {op.kind}, which scaled_dot_product_attention does not have")
     return scale, mask, dropout
 
 

@@ -31,7 +31,7 @@ from symcomm.quantities.counting.flops import is_matrix_product
 from symcomm.quantities.counting.load import load
 from symcomm.records import dataclass
 from symcomm.setting import Setting
-from symcomm.verification.attention import NotOneKernelError, attentions, with_kernels
+from symcomm.verification.attention import KernelError, attentions, with_kernels
 from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
 from symcomm.verification.launch import RANK_LIMIT, VerificationError
 from symcomm.verification.methods import SCHEDULES, Method, batch_meshes, method, shard_rules
@@ -185,7 +185,7 @@ def _no_kernel(case: RunCase) -> str:
     """Why the attention of a case is written out though it is derived as one kernel; empty where it is not."""
     try:
         kernels = attentions(case.graph)
-    except NotOneKernelError as error:
+    except KernelError as error:
         return error.message
     placed = "dtensor" in case.method.name
     if placed and not all(kernel.has_whole_heads(case.plan.cuts) for kernel in kernels):

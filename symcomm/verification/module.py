@@ -17,7 +17,7 @@ from typing import Any
 from symcomm.errors import RenderError, nearest
 from symcomm.graph.graph import Graph, Op, Region, Tensor, bare
 from symcomm.records import dataclass
-from symcomm.verification.attention import NotOneKernelError, attentions, with_kernels
+from symcomm.verification.attention import KernelError, attentions, with_kernels
 from symcomm.verification.emitters import EMITTERS, HELPERS, Letter, Operand, Spelled, called
 
 _TAKEN = frozenset({"torch", "nn", "math", "F", "self", "sizes", "layer", "dropout", "EPSILON", "example", "model"})
@@ -147,7 +147,7 @@ class _Writer:
         self.printer = Printer()
 
         self.ops = [*self.graph.ops]
-        with suppress(NotOneKernelError):  # then it is written out
+        with suppress(KernelError):  # then it is written out
             self.ops = with_kernels(self.graph.ops, attentions(self.graph))
 
     # -- sizes and letters --------------------------------------------------------------------

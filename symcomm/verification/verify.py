@@ -377,9 +377,9 @@ def verify(
 
     ``values`` are sizes and degrees; small numbers stand for those that are left out. Everything is in fp32 on the
     CPU. Attention runs as one kernel where it is derived so, or where ``softmax`` is "fused". With an ``algorithm`` the
-    bytes that gloo's connections carry for its collectives are counted, too. ``fault`` makes a rank fail or hang, for tests.
-    Raises ``StrategyError`` for what PyTorch has no way to run, ``VerificationError`` where a process fails, hangs for
-    ``limit`` seconds or cannot be started.
+    bytes that gloo's connections carry for its collectives are counted, too. ``fault`` makes a rank fail or hang, for
+    tests. Raises ``StrategyError`` for what PyTorch has no way to run, ``VerificationError`` where a process fails,
+    hangs for ``limit`` seconds or cannot be started.
     """
     prepared = prepare(model, strategy, values, schedule=schedule, chunks=chunks, algorithm=algorithm, softmax=softmax)
     with Launcher() as launch:

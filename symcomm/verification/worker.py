@@ -70,7 +70,7 @@ class Counter:
 
         # PyTorch counts nothing for its kernel of attention on the CPU: two products forward, and five backward, as it
         # makes the scores again.
-        attention = {
+        attention: dict[Any, Callable[..., int]] = {
             torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, *_, **__: 4 * _pairs(q, k),
             torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward:
                 lambda g, q, k, *_, **__: 10 * _pairs(q, k),

@@ -25,6 +25,7 @@ from symcomm.verification import launch
 from symcomm.verification.conventions import CONVENTIONS, CallEntry, RunContext
 from symcomm.verification.emitters import EMITTERS
 from symcomm.verification.expected import (
+    RunCase,
     batch_first,
     context_of,
     derived_flops,
@@ -50,7 +51,8 @@ def lines(source: str, name: str) -> list[str]:
 
 
 def test_every_op_kind_has_an_emitter():
-    assert {kind.name for kind in MAPS} | {"contraction", "add", "convolution", "route", "onehot"} == {*EMITTERS}
+    others = {"contraction", "add", "convolution", "route", "onehot", "attention"}
+    assert {kind.name for kind in MAPS} | others == {*EMITTERS}
 
 
 @pytest.mark.parametrize("path", [HOMEWORK, *LAYERS], ids=lambda p: p.stem)
@@ -533,3 +535,73 @@ def test_show_writes_a_module(tmp_path: Path):
     assert result.exit_code == 0
     ast.parse(result.output)
     assert "SIZES = dict(" in result.output
+
+
+# -- attention as one kernel -------------------------------------------------------------------------------
+
+SCORES = """Computation\tInput\tOutput
+Q = xW^Q\tx [B, T, D], W^Q [D, D]\tQ [B, T, D]
+K = mW^K\tm [B, S, D], W^K [D, D]\tK [B, S, D]
+V = mW^V\tm [B, S, D], W^V [D, D]\tV [B, S, D]
+P = softmax(\\frac{Q K^T}{\\sqrt{D}})\tQ, K\tP [B, T, S]
+Z = P V\tP, V\tZ [B, T, D]
+"""
+
+
+def attention_line(case: RunCase) -> str:
+    """What is written for the attention of a case."""
+    [line] = [x for x in torch_module(case.graph).source.splitlines() if "scaled_dot_product_attention(" in x]
+    return line.partition("  #")[0].strip()
+
+
+def test_a_configuration_is_written_with_the_kernel_that_it_is_derived_with():
+    line = attention_line(make_case(whole("llama"), None, {}, "1f1b", 2))
+    assert line.startswith("Z_i = F.scaled_dot_product_attention(R_i")
+    assert "is_causal=True, enable_gqa=True" in line
+    assert "enable_gqa" not in attention_line(make_case(whole("gpt2"), None, {}, "1f1b", 2))
+    eager = torch_module(make_case(whole("llama"), None, {}, "1f1b", 2, "library").graph).source
+    assert "torch.softmax" in eager
+    assert "scaled_dot_product_attention" not in eager
+
+
+def test_a_table_is_written_with_a_kernel_where_that_is_asked():
+    assert "torch.softmax" in torch_module(make_case(load(SCORES), None, {}, "1f1b", 2).graph).source
+    line = attention_line(make_case(load(SCORES), None, {}, "1f1b", 2, "fused"))
+    one = "Z = F.scaled_dot_product_attention(Q.unsqueeze(1), K.unsqueeze(1), V.unsqueeze(1)).squeeze(1)"
+    assert line == one
+    unscaled = load(SCORES.replace("\\frac{Q K^T}{\\sqrt{D}}", "Q K^T"))
+    assert "scale=1.0" in attention_line(make_case(unscaled, None, {}, "1f1b", 2, "fused"))
+
+
+def test_scores_that_a_kernel_makes_again_are_hardware_flops():
+    known = {n: Fraction(v) for n, v in {"B": 2, "T": 3, "S": 5, "D": 4}.items()}
+    fused, plain = (make_case(load(SCORES), None, known, "1f1b", 2, how) for how in ("fused", "library"))
+    assert derived_flops(fused) - derived_flops(plain) == 2 * 2 * 3 * 5 * 4  # one product over all pairs
+    tensors = 4 * (2 * 3 * 4 + 2 * 5 * 4)  # x and m
+    kept = 4 * (2 * 3 * 4 + 2 * 2 * 5 * 4 + 2 * 3 * 4 + 2 * 3)  # Q, K and V, the result, a number a row
+    assert derived_saved(fused, fused.graph) == tensors + kept
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "why"),
+    [
+        ("t5", "", "what is added to its scores gets a gradient, which PyTorch's CPU kernel lacks"),
+        ("llama", "context(2)", "a rank has no whole heads: scaled_dot_product_attention would see a part of the keys "
+         "or queries"),
+    ],
+)  # fmt: skip
+def test_why_attention_is_written_out_is_told(name: str, strategy: str, why: str):
+    of = whole(name) if name == "llama" else configured(name)
+    case = make_case(of, strategy, {}, "1f1b", 2)
+    assert f"Attention is written out and derived so, not as one kernel: {why}." in _notes(case, [{"saved": 1}])
+    assert not case.graph.fused
+
+
+def test_a_softmax_that_is_not_written_is_refused():
+    with pytest.raises(StrategyError, match="the written module has no softmax 'by_hand'"):
+        make_case(load(SCORES), None, {}, "1f1b", 2, "by_hand")
+
+
+def test_the_small_table_of_positions_reaches_as_far_as_the_sequence():
+    sizes = make_case(whole("gpt2"), None, {}, "1f1b", 2).sizes
+    assert sizes["n_pos"] >= sizes["L"]

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from torch_source import loaded
 
 from examples import HOMEWORK, LAYERS, LLAMA, configured, layer, model, shared_keys, whole
 from symcomm import load
@@ -26,6 +27,7 @@ from symcomm.model import Model, load_known
 from symcomm.verification import expected
 from symcomm.verification.grid import TWO, grid
 from symcomm.verification.launch import Launcher, VerificationError
+from symcomm.verification.module import torch_module
 from symcomm.verification.practice import practice, write_practice
 from symcomm.verification.timing import measure
 from symcomm.verification.verify import Verification, prepare, verify
@@ -58,9 +60,11 @@ def run() -> Iterator[Run]:
     """Runs a model under a strategy and gives what was found, which must hold; PyTorch is imported once."""
     with Launcher() as launch:
 
-        def made(of: Model, strategy: str = "", schedule: str = "1f1b", **sizes: int) -> Verification:
+        def made(
+            of: Model, strategy: str = "", schedule: str = "1f1b", softmax: str = "as_given", **sizes: int
+        ) -> Verification:
             values = {name: Fraction(size) for name, size in sizes.items()}
-            prepared = prepare(of, strategy or None, values, schedule=schedule or "1f1b")
+            prepared = prepare(of, strategy or None, values, schedule=schedule or "1f1b", softmax=softmax)
             found = prepared.compare(launch(prepared.spec, 300))
             told = [(row.what, row.expected, row.measured) for row in found.rows if row.difference]
             assert found.holds, (of.name, strategy, schedule, told, found.gradient_error)
@@ -91,6 +95,32 @@ def test_heads_that_share_keys_and_values_are_as_derived(run: Run):
     run(shared_keys(), "data(2)")
 
 
+@pytest.mark.parametrize("strategy", ["", "data(2)", "tensor(2)", "fully-sharded(2)", "pipeline(2, microbatches=4)"])
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_attention_in_one_kernel_computes_and_keeps_what_is_derived(run: Run, name: str, strategy: str):
+    found = run(whole(name), strategy)
+    assert found.rows[0].what.startswith("hardware FLOPs")
+
+
+def test_one_kernel_gives_what_attention_written_out_gives(tmp_path: Path):
+    import torch
+
+    values, gradients = [], []
+    for how in ("fused", "library"):
+        case = expected.make_case(whole("llama"), None, {}, "1f1b", 2, how)
+        written = torch_module(case.graph)
+        made = loaded(written.source, tmp_path, how)
+        sizes = {written.symbols[s]: v for s, v in case.sizes.items() if s in written.symbols}
+        torch.manual_seed(1)
+        network, inputs = made.model(**sizes), made.example(**sizes)
+        value = network(*inputs)
+        value.backward()
+        values.append(value)
+        gradients.append([p.grad for p in network.parameters()])
+    assert torch.allclose(*values, rtol=1e-5)
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(*gradients, strict=True))
+
+
 def test_a_degree_of_one_changes_nothing(run: Run):
     one, alone = run(layer("swiglu"), "data(1)"), run(layer("swiglu"))
     assert (one.rows, one.ranks) == (alone.rows, 1)
@@ -114,7 +144,8 @@ def test_the_storages_alive_at_the_peak_of_the_backward_pass_are_those_of_the_ti
     run: Run, name: str, sizes: dict[str, int]
 ):
     """Few words and narrow layers have their peak in a norm that is written out, many words in the loss."""
-    assert peaks(run(whole(name) if name in ("gpt2", "llama") else layer(name), **sizes))
+    of = whole(name) if name in ("gpt2", "llama") else layer(name)
+    assert peaks(run(of, softmax="library", **sizes))
 
 
 def test_the_peak_of_a_rank_is_that_of_its_part(run: Run):
