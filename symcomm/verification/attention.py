@@ -128,7 +128,7 @@ def _attention(graph: Graph, ops: list[Op]) -> AttentionKernel:
 
 def _between(graph: Graph, ops: Sequence[Op]) -> tuple[sp.Expr, Op | None, bool]:
     """What happens to scores between the two products: a factor, a mask, dropout; anything else is refused."""
-    scale, mask, dropout = sp.sympify(ops[0].attribute("scale", 1)), None, False
+    scale, mask, dropout = sp.Mul(ops[0].attribute("scale", 1)), None, False
     for before, op in pairwise(ops[:-1]):
         if op.inputs[0] != before.output or op.indices[0] != op.output_indices:
             raise KernelError(f"{op.output} is no step between one product and the next")
