@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from symcomm.errors import SymcommError, ValuesError
+from symcomm.units import Quantity
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -67,7 +68,7 @@ def sweep(
             others[len(rows)] = float(other)
         rows.append(chosen)
         for name, value in found.items():
-            known.setdefault(name, []).append(float(value))
+            known.setdefault(name, []).append(float(Quantity(value)))
     symbols = sorted(expr.free_symbols, key=str)
     missing = [s.name for s in symbols if len(known.get(s.name, ())) != count]
     if missing:

@@ -286,7 +286,10 @@ class Quantity:
         return hash(self.base().value)
 
     def __float__(self) -> float:
-        return float(self.value)
+        try:
+            return float(self.value)
+        except OverflowError:
+            raise ValuesError(f"{self} is no float: these end at 10^308", hint=".value is exact") from None
 
     def __int__(self) -> int:
         """The whole number that it is; raises ``ValuesError`` where it is none."""
@@ -329,6 +332,8 @@ class Quantity:
     def _ways(self) -> list[tuple[str, str]]:
         """The exact number, its decimal reading and its binary one, as far as they differ."""
         suffix = "" if self.unit == ONE else f" {self.unit}"
+        if endless(self.value):
+            return [("", decimal_text(self.value) + suffix)]
         said: list[tuple[str, str]] = [("", exact_text(self.value) + suffix)]
         bases = dict(self.unit.powers)
         # Prefixes go on what the unit measures; a count of layers or stages takes none.
@@ -350,7 +355,7 @@ class Quantity:
     @property
     def relation(self) -> str:
         """What stands before its first reading: ``=``, or ``≈`` where that one is rounded."""
-        return "="
+        return "≈" if endless(self.value) else "="
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
@@ -405,6 +410,8 @@ class Converted(Quantity):
         return int(Quantity(self.number))
 
     def lines(self) -> tuple[tuple[str, str], ...]:
+        if endless(self.number):
+            return (("≈", f"{decimal_text(self.number)} {self.spelling}"),)
         exact = exact_text(self.number)
         if self.number.denominator == 1 or decimals(self.number):
             return (("", f"{exact} {self.spelling}"),)
@@ -476,13 +483,22 @@ def decimals(value: Fraction) -> str:
     while rest % 5 == 0:
         rest, fives = rest // 5, fives + 1
     places = max(twos, fives)
-    if rest != 1 or not places or places > 20 or (not fives and abs(value.numerator) < 100):
+    if rest != 1 or endless(value) or not places or places > 20 or (not fives and abs(value.numerator) < 100):
         return ""
     scaled = int(abs(value) * 10**places)
     written = 1 + len(str(scaled)) + (scaled < 10**places) * (places + 1 - len(str(scaled)))
     if written > len(f"{abs(value)}"):
         return ""
     return str(scaled % 10**places).zfill(places)
+
+
+def endless(value: Fraction) -> bool:
+    """Whether a number has more digits (4,300) than Python writes; it is then read as a power of ten.
+
+    >>> endless(Fraction(10**4200)), endless(Fraction(1, 10**4400))
+    (False, True)
+    """
+    return max(value.numerator.bit_length(), value.denominator.bit_length()) > 14_280
 
 
 def exact_text(value: Fraction) -> str:

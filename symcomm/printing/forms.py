@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from symcomm import form as forms
+from symcomm.errors import ValuesError
 from symcomm.form import (
     Applied,
     BinaryOnes,
@@ -34,7 +35,7 @@ from symcomm.printing.dialects import LATEX, MATHML, PLAIN, TYPST, Dialect, Dial
 from symcomm.printing.escape import printable
 from symcomm.printing.names import Glyph, Written, written
 from symcomm.records import dataclass
-from symcomm.units import ONE, decimals
+from symcomm.units import ONE, decimals, endless
 
 # How tightly a piece binds, loosest first: what binds less than its surroundings is put in parentheses.
 _SUM, _PRODUCT, _RATIO, _POWER, _ATOM = range(5)
@@ -154,6 +155,8 @@ class _Printer:
         if value < 0:
             out = self.number(-value)
             return _Out(d.sign + out.text, _SUM, False, out.tall, out.width + 0.8)
+        if endless(value):
+            raise ValuesError("a number of the formula has more than 4,300 digits", hint="give smaller numbers")
         behind = decimals(value)
         groups = _groups(int(value) if behind else value.numerator)
         if behind:

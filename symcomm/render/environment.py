@@ -7,9 +7,11 @@ value is escaped for the format unless it is ``Markup``, which only the printers
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache, wraps
 from pathlib import Path
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import nodes
@@ -17,6 +19,7 @@ from jinja2.visitor import NodeTransformer
 
 from symcomm.errors import RenderError, nearest
 from symcomm.printing import html_text, markdown_text, tex_text, typst_string
+from symcomm.units import endless
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -75,21 +78,39 @@ TEMPLATES = _templates()
 
 # What a string makes longer by as much as it is told.
 _WIDENING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs", "format", "format_map", "join", "replace"})
-_MOST = 1_000_000  # what a template may do: turns of its loops, and hundreds of characters
+_REMOVED = ("center", "format", "indent", "pprint", "slice", "tojson", "urlize", "wordwrap")  # filters of that kind
+_MOST = 20_000_000  # bytes that a template may make while a page is filled
+_STEP = 50  # what a turn of a loop, a call or an operation counts at least
+_LISTS = (list, tuple, dict, range, set)
 
 
-def _length_of(operator: str, left: object, right: object) -> int:
-    """How long the result of an operation is, told from its operands before it is there."""
-    sizes = [len(x) if isinstance(x, Sized) else None for x in (left, right)]
+def _bytes(value: object) -> int:
+    """How many bytes a value takes, the members of a list not counted."""
+    if isinstance(value, (str, int)):
+        return getsizeof(value)
+    return 8 * len(value) if isinstance(value, _LISTS) else _STEP
+
+
+def _members(given: Sequence[object]) -> int:
+    """How many members a filter is given, at most: what filters make one by one comes from a range."""
+    from jinja2.sandbox import MAX_RANGE
+
+    return next((len(x) for x in given if isinstance(x, _LISTS)), MAX_RANGE)
+
+
+def _bytes_of(operator: str, left: object, right: object) -> int:
+    """How many bytes the result of an operation takes, told from its operands before it is there."""
     numbers: list[int] = [x for x in (left, right) if isinstance(x, int)]
     if operator == "%" and isinstance(left, str):
-        return len(left) + int(10 ** min(9, max((len(n) for n in re.findall(r"\d+", left)), default=0)))
+        put = [*right.values()] if isinstance(right, dict) else [*right] if isinstance(right, tuple) else [right]
+        widest = max((len(digits) for digits in re.findall(r"\d+", left)), default=0)
+        stars = sum(abs(x) for x in put if isinstance(x, int)) if "*" in left else 0
+        return _bytes(left) + left.count("%") * (max(map(_bytes, put), default=0) + int(10 ** min(9, widest))) + stars
     if operator == "**" and len(numbers) == 2:
-        return abs(numbers[0]).bit_length() * max(0, numbers[1])
-    if operator == "*":
-        sized = [n for n in sizes if n is not None]
-        return sized[0] * max(0, *numbers) if sized and numbers else sum(abs(n).bit_length() for n in numbers)
-    return sum(n for n in sizes if n is not None)
+        return int(abs(numbers[0]).bit_length() * max(0, numbers[1])) // 8
+    if operator == "*" and len(numbers) == 1:
+        return _bytes(right if numbers[0] is left else left) * max(0, *numbers)
+    return _bytes(left) + _bytes(right)
 
 
 class TemplateBudget:
@@ -104,18 +125,41 @@ class TemplateBudget:
         if self.left < 0:
             raise OverflowError("this takes too long, or makes too much: fewer turns of loops, or shorter texts")
 
-    def counted(self, items: Iterable[object]) -> Iterator[object]:
-        """What a loop runs over, each turn counted."""
+    def weigh(self, value: object) -> None:
+        """Takes away what a value takes when it is written, its members with it."""
+        self.spend(_bytes(value))
+        if isinstance(value, (list, tuple, dict, set)):
+            for member in value.items() if isinstance(value, dict) else value:
+                self.weigh(member)
+
+    def counted(self, items: Iterable[object], text: int) -> Iterator[object]:
+        """What a loop runs over, each turn counted with the text that it writes."""
         for item in items:
-            self.spend(1)
+            self.spend(_STEP + text)
             yield item
 
     def joined(self, parts: Sequence[object]) -> str:
         """Texts one behind the other, as ``~`` writes them."""
         from jinja2.runtime import markup_join
 
-        self.spend(sum(len(part) if isinstance(part, str) else 20 for part in parts) // 100)
+        self.weigh(parts)
         return markup_join(parts)
+
+    def filtered(self, name: str, does: Callable[..., object]) -> Callable[..., object]:
+        """A filter that counts what it is given, and what ``replace`` and ``join`` make of it."""
+
+        @wraps(does)  # with the marks by which Jinja passes its environment
+        def counted(*given: Any, **named: Any) -> object:
+            every = [x for x in (*given, *named.values()) if isinstance(x, (str, int, *_LISTS))]  # not the environment
+            self.weigh(every)
+            self.spend(sum(64 * abs(x) for x in every[1:] if isinstance(x, int)))
+            if name == "replace" and len(every) > 1:
+                self.spend(str(every[0]).count(str(every[1])) * _bytes(every[-1]))
+            if name == "join":
+                self.spend(sum(len(text) for text in every[-1:] if isinstance(text, str)) * _members(given))
+            return does(*given, **named)
+
+        return counted
 
 
 class _Counted(NodeTransformer):
@@ -124,7 +168,8 @@ class _Counted(NodeTransformer):
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802  (the name of a node)
         self.generic_visit(node)
         if not node.recursive:
-            node.iter = nodes.Filter(node.iter, "counted", [], [], None, None, lineno=node.lineno)
+            text = nodes.Const(sum(len(data.data) for data in node.find_all(nodes.TemplateData)))
+            node.iter = nodes.Filter(node.iter, "counted", [text], [], None, None, lineno=node.lineno)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802  (the name of a node)
@@ -145,6 +190,9 @@ def environment(form: str, templates: Path | None) -> Environment:
     escape = ESCAPES[form]
 
     def finalize(value: object) -> object:
+        made.work.weigh(value)
+        if isinstance(value, int) and endless(Fraction(value)):
+            raise OverflowError("a number has more than 4,300 digits")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return Markup(str(value))  # noqa: S704  (digits mean the same everywhere)
         return value if hasattr(value, "__html__") else Markup(escape(str(value)))  # noqa: S704  (escaped here)
@@ -169,8 +217,19 @@ def environment(form: str, templates: Path | None) -> Environment:
         intercepted_binops = frozenset(["*", "**", "+", "%"])
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            self.work.spend(_length_of(operator, left, right) // 100)
+            self.work.spend(_STEP + _bytes_of(operator, left, right))
+            if operator == "%":
+                self.work.weigh(right)
             return super().call_binop(context, operator, left, right)
+
+        def wrap_str_format(self, value: Any) -> None:
+            """No format is safe that makes texts as wide as it is told."""
+
+        def call(__self, __context: Any, __obj: Any, *given: Any, **named: Any) -> Any:  # noqa: N805  (as Jinja has it)
+            __self.work.spend(_STEP + _bytes(getattr(__obj, "__self__", None)))
+            made = super().call(__context, __obj, *given, **named)
+            __self.work.spend(_bytes(made))
+            return made
 
         def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
             return cast("nodes.Template", _Counted().visit(super()._parse(source, name, filename)))
@@ -191,10 +250,14 @@ def environment(form: str, templates: Path | None) -> Environment:
         keep_trailing_newline=True,
     )
     made.filters["cell"] = _cell
+    for name in _REMOVED:
+        del made.filters[name]
+    for name, does in [*made.filters.items()]:
+        made.filters[name] = made.work.filtered(name, does)
     made.filters["counted"] = made.work.counted
     made.filters["joined"] = made.work.joined
-    for widening in ("center", "format", "indent", "wordwrap"):
-        del made.filters[widening]
+    for name in ("cycler", "joiner", "lipsum"):
+        del made.globals[name]
     # For the few places where Typst takes a string instead of content.
     made.filters["typst_string"] = lambda text: Markup(typst_string(str(text)))  # noqa: S704
     return made
@@ -226,6 +289,8 @@ def fill(form: str, name: str, templates: Path | None, context: dict[str, object
         raise RenderError(f"template {error.name or name}, line {error.lineno}: {error.message}") from error
     except TemplateNotFound as error:
         raise RenderError(f"there is no template {error.name}") from error
+    except RecursionError:
+        raise RenderError(f"template {name}: macros, loops or included files nest too deep") from None
     except (TemplateError, TypeError, ValueError, OverflowError) as error:
         where = _template_line(error, name)
         raise RenderError(f"template {name}{where}: {error}") from error

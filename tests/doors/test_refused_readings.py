@@ -4,6 +4,8 @@ import pytest
 
 import symcomm as sc
 from symcomm.errors import AccountingError, ShapeError, StrategyError, SymcommError, ValuesError
+from symcomm.form import num
+from symcomm.printing.forms import plain
 from symcomm.problems.problem import parse_problem
 
 HEAD = "Computation\tInput\tOutput\n"
@@ -238,6 +240,38 @@ def test_a_number_of_thousands_of_digits_is_refused_in_a_configuration():
 def test_a_product_of_long_numbers_is_written():
     long = 10**999
     assert str(sc.load(BLOCK).flops().at(B=long, D=long, F=long)).startswith("4 000 000")
+
+
+FIVE = HEAD + "y = x W\tx [B, C, D, E], W [E, F]\ty [B, C, D, F]\n"
+
+
+def test_a_result_beyond_4300_digits_is_read_as_a_power_of_ten_at_every_door():
+    """Two times five numbers of 1,000 digits each: 2·10^4995."""
+    long = dict.fromkeys("BCDEF", 10**999)
+    flops = sc.load(FIVE).flops()
+    found = flops.at(**long)
+    assert found.value == 2 * 10**4995
+    assert (str(found), found.relation) == ("2·10^4995 FLOP", "≈")
+    assert str(found.to("TFLOP")) == "≈ 2·10^4983 TFLOP"
+    assert "2·10^4995 FLOP" in repr(found)
+    assert r"2 \cdot 10^{4995}" in found._repr_latex_()
+    given = sc.load(FIVE).at(**long).flops()
+    for written in (given.text(), given.markdown(), given.latex(), given.html()):
+        assert "4995" in written or "⁴⁹⁹⁵" in written
+    with pytest.raises(ValuesError, match=r"2·10\^4995 FLOP is no float: these end at 10\^308"):
+        float(found)
+    with pytest.raises(ValuesError, match=r"is no float: these end at 10\^308"):
+        flops.sweep(**{**long, "B": [1, 10**999]})
+
+
+def test_a_formula_with_a_number_beyond_4300_digits_is_refused():
+    with pytest.raises(ValuesError, match="a number of the formula has more than 4,300 digits"):
+        plain(num(10**5000))
+
+
+def test_two_names_of_conventions_in_a_list_hold_both():
+    made = sc.load(BLOCK).communication("data(k)", accounting=["sent_per_rank", "pairwise"])
+    assert (made.accounting.communication, made.accounting.algorithm) == ("sent_per_rank", "pairwise")
 
 
 def test_rows_in_another_order_are_told_at_what_they_miss():

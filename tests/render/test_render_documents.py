@@ -452,12 +452,47 @@ def test_a_template_of_ones_own_replaces_ours(tmp_path: Path) -> None:
         ("<< 'a'.ljust(10 ** 9) >>", "unsafe"),
         ("<< 'a'|center(10 ** 9) >>", "No filter named 'center'"),
         ("<% set a = 'a' * 99999 %>" + "<% set a = a ~ a %>" * 20, "this takes too long, or makes too much"),
+        ("<< 10 ** 5000 >>", "line 1: a number has more than 4,300 digits"),
+        ("<< '{:>99999999}'.format(1) >>", "unsafe"),
+        ("<% macro f(n) %><< f(n+1) >><% endmacro %><< f(0) >>", "macros, loops or included files nest too deep"),
     ],
 )
 def test_a_wrong_template_is_told_with_its_line(text: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "solution.md.jinja").write_text(text)
     with pytest.raises(RenderError, match=re.escape(told)):
         source(document(), "md", templates=tmp_path)
+
+
+WASTEFUL = [  # each more than 20 MB, or more than 400,000 turns; the first eight took 200 MB to 700 MB or up to 10 s
+    "<< 'a' * 99999999 >>",
+    "<% set a = 'a' * 9999999 %><% for i in range(9) %><< a >><% endfor %>",
+    "<% for i in range(990) %><% for j in range(990) %><< 'ab' * 100 >><% endfor %><% endfor %>",
+    "<% for i in range(990) %><% for j in range(990) %>a text of its own<% endfor %><% endfor %>",
+    "<< (range(99999)|list * 900)|length >>",
+    "<< ('a' * 9999,) * 9999 >>",
+    "<< [[1] * 9999] * 9999 >>",
+    "<% macro f(n) %><% if n < 30 %><< f(n+1) >><< f(n+1) >><% endif %><% endmacro %><< f(0) >>",
+    "<< ('a' * 99999)|replace('a', 'b' * 99999) >>",
+    "<< ('a' * 99999)|list|join('b' * 99999) >>",
+    "<< range(99999)|map('string')|join('b' * 999) >>",
+    "<< ('%s' * 100000) % ((('a' * 1000),) * 100000) >>",
+    "<% set ns = namespace(a=['a']) %><% for i in range(60) %><% set ns.a = [ns.a, ns.a] %><% endfor %><< ns.a >>",
+    "<% for i in range(99999) %><% set x = range(99999)|sort %><% endfor %>",
+    "<< [1]|batch(99999999, 'x')|list >>",
+]
+
+
+@pytest.mark.parametrize("text", WASTEFUL)
+def test_a_template_is_stopped_before_it_makes_too_much(text: str, tmp_path: Path) -> None:
+    (tmp_path / "solution.md.jinja").write_text(text)
+    with pytest.raises(RenderError, match="this takes too long, or makes too much"):
+        source(document(), "md", templates=tmp_path)
+
+
+def test_a_template_may_run_90000_turns_and_use_filters(tmp_path: Path) -> None:
+    text = "<% for i in range(300) %><% for j in range(300) %>x<% endfor %><% endfor %><< ['a', 'b']|join('-')|upper >>"
+    (tmp_path / "solution.md.jinja").write_text(text)
+    assert source(document(), "md", templates=tmp_path) == "x" * 90000 + "A-B"
 
 
 def test_a_missing_folder_of_templates(tmp_path: Path) -> None:
