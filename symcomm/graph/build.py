@@ -159,17 +159,19 @@ class _Builder(Reader):
             for n in names_in(equation.formula):
                 if n.index == letter and (n.key, True) in self.tensors:
                     self.ranges[letter] = self.tensors[n.key, True].dims[0].root().size
-        for declaration in declared:
-            self.declare(declaration)
         family = isinstance(equation.target, tree.Family)
         name = equation.target.name if isinstance(equation.target, tree.Family) else equation.target
         assert isinstance(name, tree.Identifier)
-        target = self.tensors.get((name.key, family or bool(name.index)))
+        key = name.key, family or bool(name.index)
+        earlier = key in self.tensors
+        for declaration in declared:
+            self.declare(declaration)
+        target = self.tensors.get(key)
         if target is None:
             raise ShapeError(f"{name.key} has no shape", name.span, "declare it in the Output column")
         if target.role == "activation":
             raise ShapeError(f"{target.name} is computed twice", name.span, "give the second one another name")
-        if any(target in op.inputs for op in self.ops):
+        if earlier and any(target in op.inputs for op in self.ops):
             raise ShapeError(f"{target.name} is read here, and a row below computes it", target.source,
                              f"put the row of {target.name} above this one")  # fmt: skip
         self.target, self.formula = target, equation.formula
