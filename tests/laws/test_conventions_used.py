@@ -47,6 +47,7 @@ UNUSED: dict[tuple[str, str], str] = {
     ("peak_memory", "input_gradient"): _IDS, ("step_time", "input_gradient"): _IDS,
     ("throughput", "input_gradient"): _IDS, ("communication", "input_gradient"): _IDS,
     ("communication", "communication"): "a boundary between stages has one sender and one receiver",
+    ("state_memory", "shards"): "parts of a tensor-parallel weight divide; the field is named wherever weights are cut",
 }  # fmt: skip
 
 

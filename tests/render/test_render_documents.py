@@ -463,7 +463,7 @@ def test_a_wrong_template_is_told_with_its_line(text: str, told: str, tmp_path: 
         source(document(), "md", templates=tmp_path)
 
 
-WASTEFUL = [  # each more than 20 MB, or more than 400,000 turns; the first eight took 200 MB to 700 MB or up to 10 s
+WASTEFUL = [  # each more than 20 MB, or more than 400,000 turns
     "<< 'a' * 99999999 >>",
     "<% set a = 'a' * 9999999 %><% for i in range(9) %><< a >><% endfor %>",
     "<% for i in range(990) %><% for j in range(990) %><< 'ab' * 100 >><% endfor %><% endfor %>",
