@@ -299,3 +299,12 @@ def test_a_slice_keeps_its_part_ideally_and_in_eager_pytorch_the_whole_that_it_v
     # relu reads its result, so that h is there in any case, and c besides where it has a storage of its own.
     assert model.activation_memory(accounting="ideal").at(**sizes).value == x + h + c
     assert model.activation_memory(accounting="pytorch").at(**sizes).value == x + h
+
+
+def test_the_option_of_recomputation_gathers_weights_for_what_runs_again_as_the_convention_does() -> None:
+    """GPT-J's block reads one norm twice: a weight of D x D more is gathered while its forward pass runs again."""
+    small = {"model_type": "gptj", "n_embd": 64, "n_layer": 4, "n_head": 8, "vocab_size": 128, "n_positions": 32,
+             "rotary_dim": 4}  # fmt: skip
+    model = sc.load(small, loss=False, values={"B": 4, "L": 8})
+    named = model.peak_memory("fsdp(2)", accounting="full_recomputation").at()
+    assert model.peak_memory("fsdp(2)", recomputation="full").at() == named
