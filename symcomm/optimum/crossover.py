@@ -21,7 +21,7 @@ from symcomm.optimum.cost import Formula, derived, used
 from symcomm.optimum.dimension import worth
 from symcomm.optimum.equality import holding
 from symcomm.optimum.pair import Pair, comparable, differences
-from symcomm.optimum.sign_changes import Crossing, bisect, changes, points, real_changes, signs_between
+from symcomm.optimum.sign_changes import RANGE, Crossing, bisect, changes, points, real_changes, signs_between
 from symcomm.patience import patience
 from symcomm.records import dataclass
 from symcomm.units import ONE, Quantity, Unit
@@ -29,7 +29,6 @@ from symcomm.units import ONE, Quantity, Unit
 if TYPE_CHECKING:
     from sympy import Expr
 
-_ENDS = (Fraction(1, 2**60), Fraction(2**60))  # between which is searched where no range is given
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def _range(pair: Pair, between: tuple[object, object] | None) -> tuple[Fraction,
         counts = pair.whole and pair.over not in pair.units
         if counts:
             return Fraction(2), Fraction(4096)
-        return (Fraction(1) if pair.whole else _ENDS[0]), _ENDS[1]
+        return (Fraction(1) if pair.whole else RANGE[0]), RANGE[1]
     low, high = (exact(v, f"a limit of {pair.over}", pair.units.get(pair.over, ONE)) for v in between)
     if not 0 < low < high:
         raise ValuesError(f"the range of {pair.over} from {low} to {high} is empty or not positive")
@@ -172,8 +171,8 @@ def _table(pair: Pair, crossings: Sequence[Crossing], less: Sequence[int], low: 
     ends = [low, *(x for c in crossings for x in (c.low, c.high)), high]
     rows = tuple(
         (
-            "any less" if left in _ENDS and left == low else Short(left, unit),  # where a search ends says nothing
-            "any more" if right in _ENDS and right == high else Short(right, unit),
+            "any less" if left in RANGE and left == low else Short(left, unit),  # where a search ends says nothing
+            "any more" if right in RANGE and right == high else Short(right, unit),
             names[side],
         )
         for left, right, side in zip(ends[::2], ends[1::2], less, strict=True)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from symcomm import form as forms
 from symcomm.derivation import Condition, put
 from symcomm.errors import ValuesError
+from symcomm.optimum.sign_changes import RANGE, Crossing, changes
 
 if TYPE_CHECKING:
-    from sympy import Expr
+    from sympy import Expr, Symbol
 
 
 def coefficients(gap: Expr, x: Expr) -> list[Expr] | None:
@@ -76,6 +77,46 @@ def positive_root(gap: Expr, x: Expr, known: Mapping[str, Fraction], names: Sequ
     if len(positive) > 1:
         raise ValuesError(f"the two terms are equal at {len(positive)} values of {x.name}")
     return positive[0]
+
+
+def only_crossing(gap: Expr, x: Symbol, known: Mapping[str, Fraction], names: Sequence[str]) -> tuple[Crossing, bool]:
+    """Where a difference without a closed root changes its sign, and whether it is positive above: found by numbers.
+
+    Functions that have a formula are put in. Every change of sign between 2^-60 and 2^60 is found. Raises
+    ``ValuesError`` where there is none, there are several, or numbers are missing.
+    """
+    form = forms.from_expr(gap)
+    missing = [name for name in forms.names(form) if name not in known and name != x.name]
+    if missing:
+        have = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no value"
+        raise ValuesError(f"where the {names[0]} and the {names[1]} term are equal has no closed form in {x.name}, "
+                          f"and {have}", hint=f"give {missing[0]} a value")  # fmt: skip
+
+    def sign(at: Fraction) -> int:
+        worth = forms.evaluate(form, {**known, x.name: at})
+        return (worth > 0) - (worth < 0)
+
+    found = changes(sign, _spelled_out(gap).subs(put(known, x.name)), x, *RANGE, whole=False)
+    if len(found.crossings) > 1 or found.unsure:
+        many = f"{len(found.crossings)} values" if not found.unsure else "some values, not all of which can be found,"
+        raise ValuesError(f"the two terms are equal at {many} of {x.name}")
+    if not found.crossings:
+        longer = names[1 if sign(Fraction(1)) < 0 else 0]
+        raise ValuesError(f"the two terms are equal for no positive {x.name}: the {longer} term is longer at every one")
+    return found.crossings[0], sign(2 * found.crossings[0].high) > 0
+
+
+def _spelled_out(expr: Expr) -> Expr:
+    """The expression with the formulas of functions that are evaluated by a rule."""
+    from sympy.core.function import AppliedUndef
+
+    found: dict[Expr, Expr] = {}
+    for one in expr.atoms(AppliedUndef):
+        rule = getattr(one.func, "rule", None)
+        formula = rule and rule.written(tuple(map(forms.from_expr, one.args)))
+        if formula is not None:
+            found[one] = forms.value(formula)
+    return expr.xreplace(found)
 
 
 def holding(gap: Expr, x: Expr, root: Expr, known: Mapping[str, Fraction]) -> Condition | None:

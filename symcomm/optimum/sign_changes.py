@@ -12,12 +12,13 @@ from symcomm.errors import ValuesError
 from symcomm.notation import amount
 from symcomm.optimum.bracket import sign_at
 from symcomm.optimum.candidates import pieces
-from symcomm.optimum.powers import Terms, terms
 from symcomm.records import dataclass
 
 if TYPE_CHECKING:
     from sympy import Expr, Symbol
 
+Growing = tuple[tuple["Expr", "Expr", "Expr"], ...]
+RANGE = (Fraction(1, 2**60), Fraction(2**60))  # between which is searched where no range is given
 _SCAN = 5000  # so many whole numbers are tried one by one; a wider range on a grid
 _MOST_STEPS = 6  # roundings in one expression
 _FINE = Fraction(1, 2**40)  # relative width of a bracket of a number that need not be whole
@@ -52,9 +53,9 @@ def changes(
     ``sign`` says the sign of the expression at a fraction. A quotient of polynomials has its roots; a sum of real
     powers changes its sign at most once between two zeros of its slope; of steps and maxima see ``_steps``.
     """
-    roots = _roots(expr, x, low, high)
-    if roots is not None:
-        return SignChanges(roots)
+    solved = roots(expr, x, low, high)
+    if solved is not None:
+        return SignChanges(solved)
     if whole and high - low <= _SCAN:
         return SignChanges(tuple(scan(sign, points(low, high, whole), whole)))
     doubtful = _steps(expr, x, low, high)
@@ -70,13 +71,11 @@ def changes(
     return SignChanges(tuple(scan(sign, sorted(tried), whole)), tuple(unsure))
 
 
-def _roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...] | None:
-    """The roots of a quotient of polynomials, or of a sum of real powers; None for anything else."""
-    roots = exact_roots(expr, x, low, high)
-    found = terms(expr, x) if roots is None else None
-    if found is not None and all(e.is_number and c.is_number for e, c in found):
-        return power_roots(found, x, low, high)
-    return roots
+def roots(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...] | None:
+    """The roots of a quotient of polynomials, or of a sum of powers and exponentials; None for anything else."""
+    exactly = exact_roots(expr, x, low, high)
+    found = growing_terms(expr, x) if exactly is None else None
+    return exactly if found is None else growing_roots(found, x, low, high)
 
 
 def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[Fraction, Fraction]]:
@@ -108,10 +107,10 @@ def _steps(expr: Expr, x: Symbol, low: Fraction, high: Fraction) -> list[tuple[F
         return [(low, high)]
     solved: list[Crossing] = []
     for e in made:
-        roots = _roots(e, x, low, high)
-        if roots is None:
+        found_here = roots(e, x, low, high)
+        if found_here is None:
             return [(low, high)]
-        solved += roots
+        solved += found_here
     ends = sorted({low, high, *(end for c in solved for end in (c.low, c.high))})
     found: list[tuple[Fraction, Fraction]] = []
     for start, stop in pairwise(ends):
@@ -178,16 +177,46 @@ def _rational_roots(poly: object) -> list[Fraction]:
     return roots
 
 
-def power_roots(found: Terms, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...]:
-    """Where a sum of real powers changes its sign: in brackets, each end's sign proved by interval arithmetic.
+def growing_terms(expr: Expr, x: Symbol) -> Growing | None:
+    """An expression as a sum of terms ``c x**e exp(r x)``, each as (r, e, c) of numbers; None where it is none.
 
-    Divided by its lowest power it has a slope with a term less, so that between the roots of that slope it only rises
-    or falls (the proof of Descartes' rule of signs).
+    >>> from symcomm.notation import amount
+    >>> x = amount("x")
+    >>> growing_terms(3 * x - 2 ** (x + 1), x)
+    ((0, 1, 3), (log(2), 0, -2))
+    """
+    import sympy as sp
+
+    found: dict[tuple[Expr, Expr], Expr] = {}
+    for term in sp.Add.make_args(sp.expand(expr, log=False, power_base=False, power_exp=False)):
+        rate, power, rest = sp.Integer(0), sp.Integer(0), sp.Integer(1)
+        for factor in sp.Mul.make_args(term):
+            base, exponent = factor.as_base_exp()
+            slope = sp.diff(exponent, x)
+            if base == x and exponent.is_number:
+                power += exponent
+            elif not (base.has(x) or slope.has(x)) and (slope == 0 or base.is_positive):
+                rate += slope * sp.log(base)
+                rest *= base ** (exponent - slope * x)
+            else:
+                return None
+        if not (rest.is_number and rate.is_number):
+            return None
+        found[rate, power] = found.get((rate, power), sp.Integer(0)) + rest
+    order = sorted(found, key=lambda k: (k[0] != 0, str(k[0]), sp.N(k[1])))
+    return tuple((r, e, found[r, e]) for r, e in order if found[r, e] != 0)
+
+
+def growing_roots(found: Growing, x: Symbol, low: Fraction, high: Fraction) -> tuple[Crossing, ...]:
+    """Where a sum of real powers and exponentials changes its sign: in brackets, the sign at each end proved.
+
+    Divided by its first term it has a slope with a term less of that rate, so that between the roots of that slope it
+    only rises or falls (the proof of Descartes' rule of signs).
 
     >>> import sympy as sp
     >>> from symcomm.notation import amount
-    >>> half, third = sp.Rational(1, 2), sp.Rational(1, 3)
-    >>> [root] = power_roots(((third, sp.Integer(-2)), (half, sp.Integer(1))), amount("x"), Fraction(1), Fraction(99))
+    >>> x = amount("x")
+    >>> [root] = growing_roots(growing_terms(sp.sqrt(x) - 2 * sp.cbrt(x), x), x, Fraction(1), Fraction(99))
     >>> bool(root.low <= 64 <= root.high)
     True
     """
@@ -195,10 +224,11 @@ def power_roots(found: Terms, x: Symbol, low: Fraction, high: Fraction) -> tuple
 
     if len(found) < 2:
         return ()
-    lowest = found[0][0]
-    slope = tuple((e - lowest - 1, (e - lowest) * c) for e, c in found[1:])
-    expr = sp.Add(*(c * x ** (e - lowest) for e, c in found))
-    ends = sorted({low, high, *(end for c in power_roots(slope, x, low, high) for end in (c.low, c.high))})
+    rate, lowest, _ = found[0]
+    expr = sp.Add(*(c * x ** (e - lowest) * sp.exp((r - rate) * x) for r, e, c in found))
+    slope = growing_terms(sp.diff(expr, x), x)
+    assert slope is not None
+    ends = sorted({low, high, *(end for c in growing_roots(slope, x, low, high) for end in (c.low, c.high))})
     return tuple(scan(lambda at: sign_of(expr, x, at), ends, whole=False))
 
 

@@ -104,13 +104,42 @@ def test_a_rank_reads_the_experts_that_its_own_tokens_hit(strategy: str, experts
     assert [evaluate(m.elements, known) for m in read] == [experts * D * F]
 
 
-def test_where_two_terms_meet_over_a_batch_that_decides_on_experts_there_is_no_formula():
-    made = sc.load(MIXTRAL, dtype="bf16", values={"L": 1024})
-    with pytest.raises(ValuesError, match="how many experts are read depends on B") as error:
-        made.crossover("compute, memory", over="B", phase="forward", device="H100-SXM")
-    assert error.value.hint == "experts_read: every_expert counts them all"
-    asked = {"over": "B", "phase": "forward", "device": "H100-SXM"}
-    assert made.crossover("compute, memory", **asked, accounting="every_expert").at().value > 1
+ASKED = {"over": "B", "phase": "forward", "device": "H100-SXM"}
+PEAK, MEMORY = 989_429_760_000_000, 3_352_000_000_000  # FLOP/s in bf16, byte/s
+
+
+def read_at(convention: str, tokens: float) -> float:
+    return {"expected": 8 * (1 - 0.75**tokens), "at_most": min(8.0, 2 * tokens), "every_expert": 8.0}[convention]
+
+
+@pytest.mark.parametrize("convention", ["expected", "at_most", "every_expert"])
+def test_a_product_of_experts_turns_compute_bound_at_the_batch_that_halving_finds(convention: str):
+    """2 experts a token: operands and results of 2 bytes, and the matrices of the experts that are hit."""
+
+    def gap(tokens: float) -> float:
+        moved = 2 * tokens * D + 2 * tokens * F + read_at(convention, tokens) * D * F
+        return 2 * 2 * tokens * D * F / PEAK - 2 * moved / MEMORY
+
+    low, high = 1.0, 1e6
+    assert gap(low) < 0 < gap(high)
+    while high - low > 1e-9 * high:
+        low, high = ((low + high) / 2, high) if gap((low + high) / 2) < 0 else (low, (low + high) / 2)
+    layer = sc.load(MIXTRAL, dtype="bf16", values={"L": 16}).part("layer")
+    made = layer.crossover("compute, memory", **ASKED, op="J_e", accounting=convention)
+    made.check(deep=True)
+    assert float(made.at().value) == pytest.approx(high / 16, rel=1e-8)
+    assert any("above it the compute term is the larger one" in step.reason.text for step in made.steps)
+
+
+def test_a_crossing_over_a_batch_that_decides_on_experts_needs_the_other_numbers():
+    with pytest.raises(ValuesError, match="compute and the memory term are equal has no closed form in B, and L has"):
+        sc.load(MIXTRAL, dtype="bf16").crossover("compute, memory", **ASKED)
+
+
+def test_a_product_of_experts_on_a_slow_processor_is_compute_bound_at_every_batch():
+    layer = sc.load(MIXTRAL, dtype="bf16", values={"L": 16}).part("layer")
+    with pytest.raises(ValuesError, match="equal for no positive B: the compute term is longer at every one"):
+        layer.crossover("compute, memory", "B", phase="forward", op="J_e", peak="1 GFLOP/s", memory="3 TB/s")
 
 
 def test_each_wrong_choice_of_experts_read_is_refused():

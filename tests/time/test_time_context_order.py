@@ -8,8 +8,10 @@ import pytest
 
 import symcomm as sc
 from symcomm.accounting import Accounting
-from symcomm.form import evaluate
+from symcomm.errors import StrategyError
+from symcomm.form import evaluate, num
 from symcomm.parallel.strategy import parse_strategy
+from symcomm.quantities.counting.flops import matrix_flops, shared_pairs
 from symcomm.quantities.counting.load import load
 from symcomm.setting import Setting
 
@@ -74,3 +76,29 @@ def test_the_order_changes_nothing_where_all_pairs_are_counted_or_no_positions_a
         ]  # fmt: skip
         assert made[0].expr == made[1].expr
         assert "context_order" not in made[0].touched
+
+
+SCORES = "| Computation | Input | Output |\n|---|---|---|\n| P = softmax(Q K^T) | Q [B, L, D], K [B, L, D] | P [B, L, L] |\n"
+
+
+def test_a_rank_with_the_first_keys_has_as_many_pairs_as_one_with_the_last_queries():
+    """Counted pair by pair: of 12 keys in 4 parts the first 3 are seen by 12 + 11 + 10 queries."""
+    graph = sc.load(SCORES).graph
+    op = next(o for o in graph.ops if o.kind == "contraction")
+    queries, keys = op.output_indices[-2:]
+    setting = Setting(graph, Accounting.of("causal_half", "contiguous"))
+    assert shared_pairs(setting, graph, op, {"x": keys}) == shared_pairs(setting, graph, op, {"x": queries}) == ("x",)
+    seen = [sum(1 for key in range(12) if key // 3 == part and key <= query) for part in range(4) for query in range(12)]
+    busiest = max(sum(seen[12 * part : 12 * part + 12]) for part in range(4))
+    found = evaluate(matrix_flops(setting, graph, op, num(4)), {"B": Fraction(1), "L": Fraction(12), "D": Fraction(5)})
+    assert found == 2 * 5 * busiest == 2 * 5 * 33
+
+
+def test_queries_on_one_axis_of_the_mesh_and_keys_on_another_are_refused():
+    graph = sc.load(SCORES).graph
+    op = next(o for o in graph.ops if o.kind == "contraction")
+    queries, keys = op.output_indices[-2:]
+    with pytest.raises(StrategyError, match="'x' shares the queries of a causal attention and 'y' its keys"):
+        shared_pairs(Setting(graph, Accounting.of("causal_half")), graph, op, {"x": queries, "y": keys})
+    mean = Accounting.of("causal_half", "balanced")
+    assert shared_pairs(Setting(graph, mean), graph, op, {"x": queries, "y": keys}) == ("x", "y")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from symcomm import form as forms
 from symcomm.accounting import Accounting
 from symcomm.derivation import Derivation, Numbers
-from symcomm.errors import AccountingError
+from symcomm.errors import AccountingError, StrategyError
 from symcomm.form import Form, Ratio, Total, negative, num, product
 from symcomm.graph.gradient import inputs_to_train, training
 from symcomm.graph.graph import Graph, Op, Region
@@ -93,9 +93,19 @@ def _seen_last(length: Expr, window: Expr | None, parts: Form) -> Form:
 
 
 def shared_pairs(setting: Setting, graph: Graph, op: Op, cut: Mapping[str, int]) -> tuple[str, ...]:
-    """The mesh axes along which ranks share the queries of a causal attention, whose pairs are not alike."""
+    """The mesh axes along which ranks share the queries, or the keys, of a causal attention, whose pairs are not alike.
+
+    The first keys are seen by as many queries as the last queries see keys. Raises ``StrategyError`` where some axes
+    share queries and others keys, and neighbouring positions lie on a rank.
+    """
     pair = _masked(graph, op) if setting.accounting.attention == "causal_half" else None
-    return tuple(mesh for mesh, index in cut.items() if pair is not None and index == pair[0])
+    sides = [tuple(mesh for mesh, index in cut.items() if index == side) for side in (pair or ())[:2]]
+    if all(sides) and len(sides) == 2 and sides[0] != sides[1] and setting.accounting.context_order == "contiguous":
+        raise StrategyError(
+            f"'{sides[0][0]}' shares the queries of a causal attention and '{sides[1][0]}' its keys: which rank "
+            "works on the most pairs is not counted", hint="context_order: balanced counts the mean",
+        )  # fmt: skip
+    return tuple(dict.fromkeys(mesh for side in sides for mesh in side))
 
 
 def matrix_flops(setting: Setting, graph: Graph, op: Op, parts: Form | None = None) -> Form:

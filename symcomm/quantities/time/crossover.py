@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from symcomm import form as forms
 from symcomm.derivation import Derivation, Numbers, Relations, worked_out
 from symcomm.errors import ValuesError, nearest
-from symcomm.form import Form, Ratio, Sym, Total, product
-from symcomm.optimum.equality import holding, positive_root, rises
+from symcomm.form import Form, Ratio, Sym, Total, num, product
+from symcomm.optimum.equality import holding, only_crossing, positive_root, rises
+from symcomm.optimum.sign_changes import Crossing
 from symcomm.quantities.declared import Meaning
 from symcomm.quantities.options import Dtype, GradientDtype, LinkedRates, OpName, Phase, StrategyOption
 from symcomm.quantities.time import time
@@ -23,6 +25,8 @@ from symcomm.units import ONE, Unit
 
 if TYPE_CHECKING:
     from sympy import Expr
+
+_HAIR = Fraction(1, 10**6)  # of a crossing that is found by numbers
 
 
 def derive(
@@ -40,6 +44,7 @@ def derive(
 
     The value of ``over`` itself, where it is given, is not used. Raises ``ValuesError`` where the terms never meet.
     """
+    import sympy as sp
     from sympy.core.function import AppliedUndef
 
     pair = [part.strip() for part in between.split(",")]
@@ -61,36 +66,32 @@ def derive(
     known = {**setting.values, **dict(writer.machine.given)}
     rate = _rate_form(writer, terms, over, worth, pair)
     gap = worth[pair[0]] - worth[pair[1]]
-    grows = rises(gap, x, known)
+    sides = [forms.from_expr(worth[which]) for which in pair]
+    work.steps = time.ending(work, *((Sym(n) for n in forms.names(rate[0])) if rate else ()), first, second)
+    place: Crossing | None = None
+    unit, solved, grows = ONE, x, rises(gap, x, known)
+    if rate is not None:
+        form, unit = rate
+        solved = forms.value(form, work.known)
+    elif any(x in worked.free_symbols for worked in gap.atoms(AppliedUndef, sp.Min, sp.Max, sp.ceiling, sp.floor)):
+        place, grows = only_crossing(gap, x, known, pair)
+        form = num(place.high)
+    else:
+        solved = positive_root(gap, x, known, pair)
+        form = forms.from_expr(_by_rates(solved, writer))
+    if place is None and not _meet(sides, x, solved, known):
+        raise ValuesError(f"{pair[0]} and {pair[1]} do not meet at {over} = {solved}")
     text = f"The value at which the {pair[0]} term and the {pair[1]} term are equal"
     if grows is not None:
         text += f"; {'above' if grows else 'below'} it the {pair[0]} term is the larger one"
-    text += "."
-
-    def meet(numbers: Numbers) -> bool:
-        """Whether both terms take equally long there."""
-        at = numbers.moved(over, next(numbers[n] for n in reversed(numbers) if n.startswith(name)))
-        one, other = (worked_out(forms.from_expr(worth[which]), at) for which in pair)
-        return abs(one - other) * 10**30 <= abs(one)
-
-    if rate is not None:
-        form, unit = rate
-        work.steps = time.ending(work, *(Sym(n) for n in forms.names(form)), first, second)
-        work.define(name, form, unit, "solve", text, witness=meet)
-        solved = work.known[name]
-    else:
-        if any(x in worked.free_symbols for worked in gap.atoms(AppliedUndef)):
-            raise ValuesError(f"how many experts are read depends on {over}: no formula says where the two terms meet",
-                              hint="experts_read: every_expert counts them all")  # fmt: skip
-        solved = positive_root(gap, x, known, pair)
-        work.steps = time.ending(work, first, second)
-        work.define(name, forms.from_expr(_by_rates(solved, writer)), ONE, "solve", text, witness=meet)
-    if not _meet(worth[pair[0]], worth[pair[1]], x, solved, known):
-        raise ValuesError(f"{pair[0]} and {pair[1]} do not meet at {over} = {solved}")
+    if place is not None:
+        text += f". The sign of their difference is proved here and at {float(place.low):.12g}: there is no other change"
+    work.define(name, form, unit, "solve" if place is None else "bracket", f"{text}.",
+                witness=partial(_met, sides, over, name, place is None))  # fmt: skip
     fields = [field for field in time.telling(work.steps, fields) if field != "time"]
     made = setting.derivation(f"Where {pair[0]} and {pair[1]} meet", work.steps, fields)
     made = time.with_rates(made, writer)
-    where = holding(gap, x, solved, known)
+    where = holding(gap, x, solved, known) if place is None else None
     if where is not None:
         said = f"Where {where} does not hold, the {pair[0]} term and the {pair[1]} term meet at no {over}."
         made = replace(made, where=(*made.where, where), notes=(*made.notes, said))
@@ -130,13 +131,24 @@ def _rate_form(
     return None
 
 
-def _meet(left: Expr, right: Expr, x: Expr, solved: Expr, known: Mapping[str, Fraction]) -> bool:
+def _met(sides: Sequence[Form], over: str, name: str, exact: bool, numbers: Numbers) -> bool:
+    """Whether both terms take equally long at the answer, or (not ``exact``) change places within a hair below it."""
+    place = next(numbers[n] for n in reversed(numbers) if n.startswith(name))
+
+    def gap(x: Fraction) -> tuple[Fraction, Fraction]:
+        one, other = (worked_out(side, numbers.moved(over, x)) for side in sides)
+        return one - other, abs(one)
+
+    here, size = gap(place)
+    return abs(here) * 10**30 <= size if exact else here * gap(place * (1 - _HAIR))[0] <= 0
+
+
+def _meet(sides: Sequence[Form], x: Expr, solved: Expr, known: Mapping[str, Fraction]) -> bool:
     """Whether two terms are equal at the solution, at three points: a check that shares no algebra with it.
 
     The first one has the numbers that are known: at others a solution with a root need not be real.
     """
     rng = random.Random(20240327)  # noqa: S311  (probes, not secrets)
-    sides = [forms.from_expr(left), forms.from_expr(right)]
     root = forms.from_expr(solved)
     wanted = sorted({n for f in (*sides, root) for n in forms.names(f)} - {x.name})
     for probe in range(3):
@@ -148,8 +160,7 @@ def _meet(left: Expr, right: Expr, x: Expr, solved: Expr, known: Mapping[str, Fr
             if probe == 0:
                 raise
             continue
-        one, other = (worked_out(side, numbers) for side in sides)
-        if abs(one - other) * 10**30 > abs(one):
+        if not _met(sides, x.name, x.name, True, numbers):
             return False
     return True
 
