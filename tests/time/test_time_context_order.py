@@ -78,7 +78,9 @@ def test_the_order_changes_nothing_where_all_pairs_are_counted_or_no_positions_a
         assert "context_order" not in made[0].touched
 
 
-SCORES = "| Computation | Input | Output |\n|---|---|---|\n| P = softmax(Q K^T) | Q [B, L, D], K [B, L, D] | P [B, L, L] |\n"
+SCORES = (
+    "| Computation | Input | Output |\n|---|---|---|\n| P = softmax(Q K^T) | Q [B, L, D], K [B, L, D] | P [B, L, L] |\n"
+)
 
 
 def test_a_rank_with_the_first_keys_has_as_many_pairs_as_one_with_the_last_queries():
@@ -88,7 +90,9 @@ def test_a_rank_with_the_first_keys_has_as_many_pairs_as_one_with_the_last_queri
     queries, keys = op.output_indices[-2:]
     setting = Setting(graph, Accounting.of("causal_half", "contiguous"))
     assert shared_pairs(setting, graph, op, {"x": keys}) == shared_pairs(setting, graph, op, {"x": queries}) == ("x",)
-    seen = [sum(1 for key in range(12) if key // 3 == part and key <= query) for part in range(4) for query in range(12)]
+    seen = [
+        sum(1 for key in range(12) if key // 3 == part and key <= query) for part in range(4) for query in range(12)
+    ]
     busiest = max(sum(seen[12 * part : 12 * part + 12]) for part in range(4))
     found = evaluate(matrix_flops(setting, graph, op, num(4)), {"B": Fraction(1), "L": Fraction(12), "D": Fraction(5)})
     assert found == 2 * 5 * busiest == 2 * 5 * 33
