@@ -477,7 +477,9 @@ def field_of(touched: str) -> str:
     return "algorithm" if touched.startswith(OF_KIND) else touched
 
 
-def clashes(a: Accounting, of_a: Iterable[str], b: Accounting, of_b: Iterable[str]) -> dict[str, tuple[Choice, Choice]]:
+def clashes(
+    a: Accounting, of_a: Iterable[str], b: Accounting, of_b: Iterable[str]
+) -> dict[str, tuple[Choice, Choice]]:
     """The fields in which two accountings differ, of those that touched two derivations, with both choices.
 
     Two derivations differ in their algorithms where they run the same kind of collective by different ones.

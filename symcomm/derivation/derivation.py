@@ -275,7 +275,9 @@ class Derivation:
         result = self._form
         missing = [name for name in forms.names(result) if name not in known]
         if missing:
-            raise ValuesError(f"{self.title} needs a value for {', '.join(missing)}", hint=where_given(missing[0]))
+            raise ValuesError(
+                f"{self.title} needs a value for {', '.join(missing)}", hint=where_given(missing[0])
+            )
         try:
             return Quantity(self.whole(forms.evaluate(result, known)), self.unit)
         except IrrationalError:

@@ -163,7 +163,9 @@ def closed(cost: Derivation) -> Form:
     return in_symbols(cost.answer)
 
 
-def read(cost: Formula | Expr, over: str, given: Mapping[str, object] | None, title: str = "") -> Cost:
+def read(
+    cost: Formula | Expr, over: str, given: Mapping[str, object] | None, title: str = ""
+) -> Cost:
     """A cost as a function of one name, with numbers for others.
 
     Raises ``ValuesError`` where it does not depend on ``over``, or a given number is not positive, and the errors of

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 
+
 @dataclass(frozen=True)
 class Crossovers:
     """All crossings of two costs in a range, and which of them is less between the crossings (-1, 0 or 1)."""

@@ -28,7 +28,9 @@ def counted(form: Form) -> Form:
     """
     if not isinstance(form, Num) or form.unit == ONE:
         return form.mapped(counted)
-    return forms.product(forms.num(form.number), *(_power(Sym(base + _MARK, False), p) for base, p in form.unit.powers))
+    return forms.product(
+        forms.num(form.number), *(_power(Sym(base + _MARK, False), p) for base, p in form.unit.powers)
+    )
 
 
 def _power(base: Form, exponent: int) -> Form:
@@ -105,3 +107,4 @@ def times(form: Form, unit: Unit) -> Form:
             factors[at] = times(factors[at], unit)
             return Product(tuple(factors))
     return Product((Num(forms.num(1).number, unit), *(form.factors if isinstance(form, Product) else (form,))))
+

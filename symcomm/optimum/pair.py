@@ -129,16 +129,8 @@ class Pair:
         return [
             Step(x, one, unit, Reason("first cost", f"{self.titles[0]}.", witness=self.a.again)),
             Step(y, two, unit, Reason("second cost", f"{self.titles[1]}.", witness=self.b.again)),
-            Step(
-                d,
-                less,
-                unit,
-                Reason(
-                    "difference",
-                    "Both are equal where this is zero.",
-                    witness=lambda numbers: self.a.again(numbers) - self.b.again(numbers),
-                ),
-            ),
+            Step(d, less, unit, Reason("difference", "Both are equal where this is zero.",
+                                       witness=lambda numbers: self.a.again(numbers) - self.b.again(numbers))),
         ]
 
     def sign(self, given: dict[str, Fraction]) -> Callable[[Fraction], int]:

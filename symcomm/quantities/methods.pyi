@@ -13,16 +13,7 @@ class DerivedQuantities:
         self,
         subscripts: object,
         shapes: object,
-        want: Literal[
-            "flops",
-            "backward",
-            "elements",
-            "best_order",
-            "worst_order",
-            "left_to_right",
-            "sums_first",
-            "largest_intermediate",
-        ] = "flops",
+        want: Literal["flops", "backward", "elements", "best_order", "worst_order", "left_to_right", "sums_first", "largest_intermediate"] = "flops",
         count: Literal["fma2", "mul_add", "opt_einsum"] = "fma2",
         *,
         accounting: _Accounting = None,
@@ -547,9 +538,7 @@ class DerivedQuantities:
     def throughput(
         self,
         strategy: Strategy | str | None = None,
-        of: Literal[
-            "tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device_hours", "devices"
-        ] = "tokens_per_second",
+        of: Literal["tokens_per_second", "flops_per_token", "mfu", "hfu", "days", "device_hours", "devices"] = "tokens_per_second",
         microbatches: int | str | None = None,
         step: object = None,
         achieved: object = None,
@@ -608,22 +597,7 @@ class DerivedQuantities:
 
     def scaling_law(
         self,
-        want: Literal[
-            "parameters",
-            "tokens",
-            "tokens_per_parameter",
-            "exponent_parameters",
-            "exponent_tokens",
-            "coefficient_parameters",
-            "coefficient_tokens",
-            "doubling",
-            "loss",
-            "break_even",
-            "rule_compute",
-            "rule_crossover",
-            "rule_tokens_per_parameter",
-            "same_compute",
-        ] = "parameters",
+        want: Literal["parameters", "tokens", "tokens_per_parameter", "exponent_parameters", "exponent_tokens", "coefficient_parameters", "coefficient_tokens", "doubling", "loss", "break_even", "rule_compute", "rule_crossover", "rule_tokens_per_parameter", "same_compute"] = "parameters",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -742,9 +716,7 @@ class DerivedQuantities:
         accumulator: str,
         x_format: str | None = None,
         method: Literal["in_order", "pairwise", "compensated"] = "in_order",
-        want: Literal[
-            "sum", "error", "representation_error", "accumulation_error", "bound", "last_change", "limit", "overflow"
-        ] = "sum",
+        want: Literal["sum", "error", "representation_error", "accumulation_error", "bound", "last_change", "limit", "overflow"] = "sum",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -755,9 +727,7 @@ class DerivedQuantities:
         dtype: str = "fp16",
         scale: object = 65536,
         gradient: object = None,
-        want: Literal[
-            "smallest", "flushed_up_to", "smallest_normal", "largest", "least_scale", "largest_scale"
-        ] = "smallest",
+        want: Literal["smallest", "flushed_up_to", "smallest_normal", "largest", "least_scale", "largest_scale"] = "smallest",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:
@@ -766,16 +736,7 @@ class DerivedQuantities:
     def number_format(
         self,
         dtype: str,
-        want: Literal[
-            "largest",
-            "smallest_normal",
-            "smallest_subnormal",
-            "epsilon",
-            "unit_roundoff",
-            "integers_exact_up_to",
-            "finite_values",
-            "nan_codes",
-        ] = "largest",
+        want: Literal["largest", "smallest_normal", "smallest_subnormal", "epsilon", "unit_roundoff", "integers_exact_up_to", "finite_values", "nan_codes"] = "largest",
         *,
         accounting: _Accounting = None,
     ) -> Derivation:

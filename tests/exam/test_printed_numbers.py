@@ -156,15 +156,12 @@ def test_a_ratio_of_two_answers_is_checked_as_the_ratio():
 def test_a_question_that_follows_an_earlier_answer_is_checked_on_the_command_line(tmp_path):
     """The gradients: 2 · 2 · 16 · 64 · 8 = 32 768 bytes; 1 µs for each of 4 buckets, and the last one at 10 GB/s."""
     file = tmp_path / "t.md"
-    problem = (
-        TABLE
-        + """
+    problem = TABLE + """
 ```symcomm
 - {ask: communication, id: sent, strategy: data(4)}
 - {ask: buckets, id: last, given: {s: {{ answer:sent }}, w: 10 GB/s, o: 1 us, n_b: 4}}
 ```
 """
-    )
     file.write_text(problem, encoding="utf-8")
     done = CliRunner().invoke(main, ["check", str(file), "last", "4.8192 us"])
     assert (done.exit_code, done.output.splitlines()[0]) == (0, "right")

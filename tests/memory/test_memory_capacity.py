@@ -150,15 +150,8 @@ def test_ranks_beside_the_stages_of_a_pipeline_may_be_more_than_there_are_layers
 
 
 def test_a_size_that_is_searched_for_is_the_last_that_fits_and_is_witnessed():
-    gpt2 = {
-        "model_type": "gpt2",
-        "n_embd": 16,
-        "n_layer": 2,
-        "n_head": 2,
-        "n_positions": 10**6,
-        "vocab_size": 32,
-        "attn_implementation": "eager",
-    }  # scores grow with the square of L
+    gpt2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 10**6, "vocab_size": 32,
+            "attn_implementation": "eager"}  # scores grow with the square of L
     model = sc.load(gpt2, values={"B": 16})
     longest = model.capacity("L", "1 GB", "nominal_GB", "data(4)")
     longest.check(deep=True)

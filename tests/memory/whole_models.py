@@ -52,7 +52,9 @@ BERT_SIZES = {"D": 768, "F": 3072, "N_layer": 12, "n_h": 12, "V": 30522, "L": 51
 def whole(ends: str, layer: str, values: dict[str, int]) -> sc.Model:
     """The fp32 model of two tables; ``h`` is where the layers stand."""
     around = tables.load(ends, dtype="fp32", name="ends")
-    return sc.model_of_parts([(around, "h"), (tables.load(layer, repeat="N_layer", dtype="fp32"), "")], values=values)
+    return sc.model_of_parts(
+        [(around, "h"), (tables.load(layer, repeat="N_layer", dtype="fp32"), "")], values=values
+    )
 
 
 def language_model(**values: int) -> sc.Model:

@@ -31,7 +31,9 @@ def test_ring_and_doubling_on_five_ranks_cross_at_every_byte_where_rounding_says
     """8 chunks of ceil(n/5) bytes in 8 rounds, doubling's, whose time is read off two payloads."""
     link = {"ranks": 5, "payload": "1 MB", "latency": f"{latency.numerator}/{latency.denominator} s",
             "bandwidth": "100 GB/s"}  # fmt: skip
-    ring, doubling = (no_model().derive("collective_time", algorithm=a, **link) for a in ("ring", "recursive_doubling"))
+    ring, doubling = (
+        no_model().derive("collective_time", algorithm=a, **link) for a in ("ring", "recursive_doubling")
+    )
     one, two = (doubling.at(n=n).value for n in (1, 2))
     found = crossovers(ring, doubling, "n")
 

@@ -150,6 +150,8 @@ def test_costs_of_two_units_do_not_cross() -> None:
         sc.crossover("o n", "s/n", "n", given={"o": "1 s", "s": "1 B"})
 
 
+
+
 @pytest.mark.parametrize("cost", ["4 GB n + 9/n", "n o + 4 ms/n", "2 TFLOP/n + n"])
 def test_a_unit_in_a_text_is_refused_and_asked_for_with_the_number(cost: str) -> None:
     said = "is a unit, and a formula has names(?s:.*)give it as a number with this unit"

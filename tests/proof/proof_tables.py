@@ -425,7 +425,9 @@ SPECIAL: dict[str, str] = {
         r"$y = ((1 - z) \odot z) W^2$ ; W^2 [F,D] ; y [B,L,D]",
     ),
     "at_most": SHAPES["min"].table,
-    "clamp": table(r"$a = clamp_{2}(x W^1)$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = a W^2 ; W^2 [F,D] ; y [B,L,D]"),
+    "clamp": table(
+        r"$a = clamp_{2}(x W^1)$ ; x [B,L,D], W^1 [D,F] ; a [B,L,F]", "y = a W^2 ; W^2 [F,D] ; y [B,L,D]"
+    ),
     "mask": SHAPES["mask"].table,
 }
 

@@ -420,11 +420,8 @@ ANSWER_ERRORS = {
     "1" * 41: ("this number has more than 40 digits", "1" * 41, "write it as a product or a power"),
     "x" * 41: ("this name has 41 characters; names have at most 40", "x" * 41, "put spaces or operators between names"),
     "N!": ("unexpected character `!`", "!", "factorials are not read"),
-    "|N|": (
-        "unexpected character `|`",
-        "|",
-        "separate arguments with commas; an absolute value is written abs(x), where it can be read",
-    ),
+    "|N|": ("unexpected character `|`", "|",
+            "separate arguments with commas; an absolute value is written abs(x), where it can be read"),
     "N^T": ("a number has no transpose", "^T", "take it away"),
     r"N \odot k": (r"`\odot` multiplies tensors, not numbers", r"\odot", "write `*`"),
     r"\sum_i N": (

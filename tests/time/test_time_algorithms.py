@@ -190,10 +190,8 @@ def asked(accounting: str) -> list[Derivation]:
 def test_a_document_names_the_algorithm_of_one_collective_beside_those_of_the_whole_file() -> None:
     """24 layers, 4 calls of 2 bytes for each of B E C D numbers, of which a rank sends 7/64, on a ring 7/16."""
     payload = 24 * 4 * 2 * 64 * 64 * 32 * 2048
-    for how, part in (
-        ("sent_per_rank", DIRECT),
-        ("{communication: sent_per_rank, algorithm: {all-to-all: ring, all-gather: bruck}}", RING),
-    ):
+    for how, part in (("sent_per_rank", DIRECT),
+                      ("{communication: sent_per_rank, algorithm: {all-to-all: ring, all-gather: bruck}}", RING)):
         made = asked(how)[-1]
         assert made.at().value == part * payload
         assert shown(made) == {("algorithm", "ring" if part == RING else "pairwise")}

@@ -139,7 +139,9 @@ def test_where_words_must_divide_the_error_says_how_to_fill_them_up() -> None:
     with pytest.raises(StrategyError, match="fill the vocabulary up to V = 50264; or give V and") as caught:
         check_cuts(model.graph, sc.Cut("V", 8), model.values)
     assert "may be 1" not in str(caught.value)
-    assert model.state_memory(sc.Cut("V", 8)).at().value == 16 * (model.parameters().at().value - 768 * (50257 - 6283))
+    assert model.state_memory(sc.Cut("V", 8)).at().value == 16 * (
+        model.parameters().at().value - 768 * (50257 - 6283)
+    )
 
 
 def test_what_has_no_vocabulary_is_padded_nowhere() -> None:
