@@ -85,7 +85,7 @@ def derive(
     if grows is not None:
         text += f"; {'above' if grows else 'below'} it the {pair[0]} term is the larger one"
     if place is not None:
-        text += f". The sign of their difference is proved here and at {float(place.low):.12g}: there is no other change"
+        text += f". The sign of their difference is proved here and at {float(place.low):.12g}; it changes nowhere else"
     work.define(name, form, unit, "solve" if place is None else "bracket", f"{text}.",
                 witness=partial(_met, sides, over, name, place is None))  # fmt: skip
     fields = [field for field in time.telling(work.steps, fields) if field != "time"]
